@@ -1,0 +1,59 @@
+"""What travels between the rooms: an encoded example, a batch of them, and what the model predicts for a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One example as ids, with its right answers.
+
+    `label` answers for the whole sequence; `token_labels` maps a place in `input_ids` to its answer. Either is None where that
+    question is not asked, or the answer is not known.
+    """
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+    label: int | None = None
+    token_labels: dict[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Examples side by side, padded to the longest of them.
+
+    `attention_mask` is True at real tokens; None says that nothing is padding. `asked` lists the places the token head answers for,
+    as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their answers. `rows` says where in
+    its split each example stands. `n_tokens` counts real tokens and is a plain number, so that reading it never waits for a device.
+    """
+
+    input_ids: Int[Tensor, "batch length"]
+    token_type_ids: Int[Tensor, "batch length"]
+    attention_mask: Bool[Tensor, "batch length"] | None
+    rows: Int[Tensor, " batch"]
+    asked: Int[Tensor, " asked"]
+    labels: Int[Tensor, " batch"] | None
+    token_labels: Int[Tensor, " asked"] | None
+    n_tokens: int
+
+    def __len__(self) -> int:
+        return self.input_ids.shape[0]
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on `device`; copies are asynchronous where the memory is pinned."""
+        names = ("input_ids", "token_type_ids", "attention_mask", "rows", "asked", "labels", "token_labels")
+        moved = {name: getattr(self, name) for name in names}
+        return replace(self, **{k: v if v is None else v.to(device, non_blocking=True) for k, v in moved.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the heads say: logits for each whole sequence, and for each asked place; None where there is no such head."""
+
+    sequence_logits: Float[Tensor, "batch classes"] | None = None
+    token_logits: Float[Tensor, "asked vocabulary"] | None = None

@@ -1,0 +1,83 @@
+"""Examples as a data source hands them on, and the splits that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import datasets
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """One text, or a pair of them, and the id of its label (None where it is not known)."""
+
+    text: str
+    text_pair: str | None = None
+    label: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WordsExample:
+    """A sequence of words, and the id of each word's label (None where they are not known)."""
+
+    words: tuple[str, ...]
+    labels: tuple[int, ...] | None = None
+
+
+Example = TextExample | WordsExample
+
+
+class Split:
+    """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
+
+    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids; a row with an unknown
+    answer has label None.
+    """
+
+    def __init__(self, table: datasets.Dataset) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, row: int) -> Example:
+        return _example(self.table[row])
+
+    def __iter__(self) -> Iterator[Example]:
+        for start in range(0, len(self.table), 1000):
+            columns = self.table[start : start + 1000]
+            names = list(columns)
+            for values in zip(*columns.values(), strict=True):
+                yield _example(dict(zip(names, values, strict=True)))
+
+    def take(self, rows: Sequence[int]) -> Split:
+        """The split with only `rows`, in that order."""
+        return Split(self.table.select(rows))
+
+    @property
+    def labelled(self) -> bool:
+        """Whether any row has a known answer."""
+        column = "labels" if "words" in self.table.column_names else "label"
+        return column in self.table.column_names and any(value is not None for value in self.table[column])
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """All splits of a dataset by name (train, validation, test), and the names of its labels in the order of their ids.
+
+    `origin` says where the rows came from, as far as the source knows: name, revision, files. It is kept with the run.
+    """
+
+    by_name: dict[str, Split]
+    labels: list[str]
+    origin: dict[str, Any] = field(default_factory=dict)
+
+
+def _example(row: dict[str, Any]) -> Example:
+    if "words" in row:
+        labels = row.get("labels")
+        return WordsExample(tuple(row["words"]), None if labels is None else tuple(labels))
+    return TextExample(row["text"], row.get("text_pair"), row.get("label"))

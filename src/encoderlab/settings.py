@@ -1,0 +1,66 @@
+"""Settings: dataclass fields that carry their line of help and their range, both used by `--help` and by the checks."""
+
+import copy
+import math
+from dataclasses import field, fields
+from typing import Any
+
+from encoderlab.errors import SettingError
+
+REQUIRED = "???"  # what OmegaConf calls a mandatory value
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above < value < below."""
+    metadata = {"help": help, "least": least, "above": above, "most": most, "below": below}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: copy.copy(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def check_settings(settings: Any, group: str) -> None:
+    """Refuse numbers that are not finite or out of their field's range.
+
+    `settings` is an instance of a dataclass made of `setting` fields; `group` is what the user types in front of the names ("" at
+    the top). Raises SettingError.
+    """
+    for declared in fields(settings):
+        value = getattr(settings, declared.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        name = f"{group}.{declared.name}" if group else declared.name
+        allowed = allowed_range(declared.metadata)
+        if not math.isfinite(value):
+            raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=_example(name, declared))
+        if not _in_range(value, declared.metadata):
+            raise SettingError(f"{name} is {value}", allowed=allowed, remedy=_example(name, declared))
+
+
+def allowed_range(metadata: Any) -> str:
+    """The range of a field in words, such as "more than 0, at most 1"; "" where there is none."""
+    words = {"least": "at least", "above": "more than", "most": "at most", "below": "less than"}
+    return ", ".join(f"{word} {metadata[key]:g}" for key, word in words.items() if metadata.get(key) is not None)
+
+
+def _in_range(value: float, metadata: Any) -> bool:
+    tests = {
+        "least": lambda bound: value >= bound,
+        "above": lambda bound: value > bound,
+        "most": lambda bound: value <= bound,
+        "below": lambda bound: value < bound,
+    }
+    return all(test(metadata[key]) for key, test in tests.items() if metadata.get(key) is not None)
+
+
+def _example(name: str, declared: Any) -> str:
+    if isinstance(declared.default, int | float):
+        return f"The default is {name}={declared.default:g}"
+    return f"Leave {name} out to use its default" if declared.default is None else ""
