@@ -1,0 +1,185 @@
+"""Generated data: are these brackets balanced, and which digit belongs here when the sequence is reversed?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from encoderlab.data.examples import Split, Splits
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.errors import SettingError
+from encoderlab.settings import setting
+
+BRACKETS = "()[]{}<>"
+DIGITS = "0123456789"
+
+Draw = Callable[[int], np.ndarray]  # how many -> about as many random rows of places in an alphabet, uint8 [rows, length]
+_BATCH = 4096  # rows drawn at once
+_PATIENCE = 20  # a kind is used up when this many times as many rows as there are bring nothing new
+
+
+@dataclass
+class GeneratedDataset(DatasetConfig):
+    """What is drawn at random: always the same rows for the same settings, and no row twice, within a split or across."""
+
+    longer: ClassVar[str]  # the setting that makes sequences longer
+
+    train_rows: int = setting(24_000, "Rows of the training split.", least=1)
+    validation_rows: int = setting(4_000, "Rows of the validation split.", least=1)
+    test_rows: int = setting(4_000, "Rows of the test split.", least=1)
+    data_seed: int = setting(0, "Draws other rows when changed; the run's seed does not.", least=0)
+
+    def read(self, cache_dir: Path) -> Splits:
+        """Draw the rows, anew each time: it takes a second.
+
+        The test split is drawn first and the training split last, so that asking for more training rows leaves the others as they
+        are. Raises SettingError where more rows are asked for than there are.
+        """
+        import datasets
+
+        generator, taken = np.random.default_rng(self.data_seed), set[str]()
+        columns = {split: self.draw(split, generator, taken) for split in ("test", "validation", "train")}
+        splits = {split: Split(datasets.Dataset.from_dict(columns[split])) for split in ("train", "validation", "test")}
+        settings = {name: value for name, value in asdict(self).items() if name != "limit"}
+        return Splits(splits, self.label_names(), {"source": "generated", **settings})
+
+    @abstractmethod
+    def draw(self, split: str, generator: np.random.Generator, taken: set[str]) -> dict[str, list]:
+        """The columns of one split, made of strings that are not in `taken`, and are afterwards."""
+
+    @abstractmethod
+    def label_names(self) -> list[str]:
+        """The names of the labels in the order of their ids."""
+
+    def rows_of(self, split: str) -> int:
+        """How many rows the settings ask for."""
+        return {"train": self.train_rows, "validation": self.validation_rows, "test": self.test_rows}[split]
+
+    def distinct(self, count: int, what: str, split: str, draw: Draw, alphabet: str, taken: set[str]) -> list[str]:
+        """The first `count` strings of `draw` that are not in `taken`, which they join; SettingError where there are fewer."""
+        found: list[str] = []
+        in_vain = 0
+        while len(found) < count:
+            new = [text for text in dict.fromkeys(_strings(draw(_BATCH), alphabet)) if text not in taken][: count - len(found)]
+            found += new
+            taken.update(new)
+            in_vain = 0 if new else in_vain + _BATCH
+            if in_vain > _PATIENCE * max(len(taken), _BATCH):
+                raise SettingError(
+                    f"dataset.{split}_rows={self.rows_of(split)} needs {count:,} {what}",
+                    allowed=f"at most {len(found):,} of them beside those of the other splits",
+                    remedy=f"Type a smaller dataset.{split}_rows or a larger {self.longer}",
+                )
+        return found
+
+
+@dataclass
+class BracketsDataset(GeneratedDataset):
+    """Is a string of brackets balanced? One half of the rows are.
+
+    Balanced strings are drawn uniformly from all there are. Easy negatives are strings of random brackets that are not balanced;
+    hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796 balanced strings (a
+    Catalan number), which bounds the rows.
+    """
+
+    longer: ClassVar[str] = "dataset.pairs"
+
+    pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
+    kinds: int = setting(1, "Kinds of brackets, of ( [ { <.", least=1, most=len(BRACKETS) // 2)
+    hard_negatives: float = setting(0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1)
+
+    def label_names(self) -> list[str]:
+        return ["unbalanced", "balanced"]
+
+    def draw(self, split: str, generator: np.random.Generator, taken: set[str]) -> dict[str, list]:
+        rows = self.rows_of(split)
+        n_balanced = rows // 2
+        n_hard = round((rows - n_balanced) * self.hard_negatives)
+        counts = {self._balanced: n_balanced, self._hard: n_hard, self._easy: rows - n_balanced - n_hard}
+        names = {self._balanced: "balanced", self._hard: "unbalanced (hard)", self._easy: "unbalanced"}
+        texts = []
+        for draw, count in counts.items():
+            texts += self.distinct(count, f"{names[draw]} strings", split, partial(draw, generator=generator), BRACKETS, taken)
+        order = generator.permutation(rows).tolist()
+        return {"text": [texts[row] for row in order], "label": [int(row < n_balanced) for row in order]}
+
+    def _balanced(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        return uniform_balanced(rows, self.pairs, self.kinds, generator)
+
+    def _easy(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        symbols = generator.integers(2 * self.kinds, size=(rows, 2 * self.pairs), dtype=np.uint8)
+        return symbols[~is_balanced(symbols)]
+
+    def _hard(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        symbols = uniform_balanced(rows, self.pairs, self.kinds, generator)
+        every, (one, other) = np.arange(rows), generator.integers(2 * self.pairs, size=(2, rows))
+        symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
+        return symbols[~is_balanced(symbols)]
+
+
+@dataclass
+class ReverseDataset(GeneratedDataset):
+    """Label every digit of a sequence with the digit that stands there when the sequence is reversed."""
+
+    longer: ClassVar[str] = "dataset.length"
+
+    train_rows: int = setting(50_000, "Rows of the training split.", least=1)
+    validation_rows: int = setting(5_000, "Rows of the validation split.", least=1)
+    test_rows: int = setting(5_000, "Rows of the test split.", least=1)
+    length: int = setting(8, "Digits of a sequence.", least=1)
+    digits: int = setting(10, "Different digits: 0 to this many less one.", least=1, most=len(DIGITS))
+
+    def label_names(self) -> list[str]:
+        return list(DIGITS[: self.digits])
+
+    def draw(self, split: str, generator: np.random.Generator, taken: set[str]) -> dict[str, list]:
+        draw = partial(self._sequences, generator=generator)
+        texts = self.distinct(self.rows_of(split), "different sequences", split, draw, DIGITS, taken)
+        return {"words": [list(text) for text in texts], "labels": [[int(digit) for digit in text[::-1]] for text in texts]}
+
+    def _sequences(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
+
+
+def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Generator) -> np.ndarray:
+    """Balanced strings, all Catalan(pairs) * kinds**pairs of them equally likely: places in `BRACKETS`, uint8 [rows, 2 * pairs].
+
+    From left to right: with `left` characters to come and `depth` brackets open, the next one opens with probability
+    (depth + 2) (left - depth) / (2 left (depth + 1)). Source: Arnold and Sleep, Uniform random generation of balanced parenthesis
+    strings, ACM TOPLAS 2(1), 1980, section 2.
+    """
+    symbols = np.empty((rows, 2 * pairs), np.uint8)
+    open_kinds = np.empty((rows, pairs + 1), np.uint8)  # row by row a stack of `depth` kinds
+    depth, every = np.zeros(rows, np.int64), np.arange(rows)
+    for place in range(2 * pairs):
+        left = 2 * pairs - place
+        opens = generator.random(rows) * 2 * left * (depth + 1) < (depth + 2) * (left - depth)
+        top = np.where(opens, depth, depth - 1)
+        open_kinds[every, top] = np.where(opens, generator.integers(kinds, size=rows), open_kinds[every, top])
+        symbols[:, place] = 2 * open_kinds[every, top] + ~opens
+        depth += np.where(opens, 1, -1)
+    return symbols
+
+
+def is_balanced(symbols: np.ndarray) -> np.ndarray:
+    """Whether each row of places in `BRACKETS`, uint8 [rows, length], closes in the right order what it opens: bool [rows]."""
+    rows, length = symbols.shape
+    open_kinds = np.zeros((rows, length + 1), np.uint8)
+    depth, right, every = np.zeros(rows, np.int64), np.ones(rows, bool), np.arange(rows)
+    for place in range(length):
+        kind, closes = symbols[:, place] // 2, symbols[:, place] % 2 == 1
+        right &= ~closes | ((depth > 0) & (open_kinds[every, depth - 1] == kind))
+        open_kinds[every, depth] = kind
+        depth = np.maximum(depth + np.where(closes, -1, 1), 0)
+    return right & (depth == 0)
+
+
+def _strings(symbols: np.ndarray, alphabet: str) -> list[str]:
+    characters = np.frombuffer(alphabet.encode("ascii"), np.uint8)[symbols]
+    return characters.view(f"S{symbols.shape[1]}").ravel().astype(str).tolist()

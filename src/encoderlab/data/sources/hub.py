@@ -1,0 +1,182 @@
+"""Any dataset of the Hugging Face hub, by its id."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from encoderlab.data.examples import Splits
+from encoderlab.data.sources.column_dataset import ColumnDataset
+from encoderlab.data.sources.hub_access import hub_answers, no_requests, quiet
+from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.settings import REQUIRED, setting
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+
+    from encoderlab.data.sources.columns import Rows
+
+logger = logging.getLogger(__name__)
+
+_PAUSES = (1.0, 2.0)  # seconds to wait before trying again, where the hub answers but breaks off
+_HIDDEN = "-1"  # how the hub marks labels it does not tell, such as those of GLUE's test splits
+
+
+@dataclass
+class HubDataset(ColumnDataset):
+    """A dataset of the Hugging Face hub, kept in the hub's own cache (HF_HOME)."""
+
+    path: str = setting(REQUIRED, "The dataset's id, such as nyu-mll/glue.")
+    name: str | None = setting(None, "The configuration, where the dataset has several, such as sst2.")
+    revision: str | None = setting(None, "A branch, tag or commit; the newest without it.")
+    train_split: str = setting("train", "The hub's name of the training split.")
+    validation_split: str | None = setting("validation", "The hub's name of the validation split; null takes rows from training.")
+    test_split: str | None = setting("test", "The hub's name of the test split; null where there is none.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
+            raise SettingError(
+                f"dataset.path={self.path} is no id of a hub dataset",
+                allowed="OWNER/NAME",
+                remedy="For files of your own type dataset=files dataset.path=FILE",
+            )
+
+    def read(self, cache_dir: Path) -> Splits:
+        """Read the rows from the hub, or from its cache where the hub cannot be reached; `cache_dir` holds none of them."""
+        builder, whole = self._fetch()
+        tables = {name: self._table(whole, of_hub) for name, of_hub in self._split_names().items()}
+        class_names = None if self.label is None else _class_names(tables["train"].features[self.label])
+        rows = {name: self._rows(name, table) for name, table in tables.items()}
+        if self.label is not None:
+            rows = _hide_unknown(rows, has_classes=class_names is not None)
+        origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
+        return self.splits(rows, origin, class_names)
+
+    def _fetch(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
+        import datasets
+        from datasets.exceptions import DatasetNotFoundError, DatasetsError
+        from huggingface_hub.errors import HTTPError
+
+        reachable = hub_answers(datasets.config.HF_ENDPOINT)
+        try:
+            with quiet(), nullcontext() if reachable else no_requests():
+                return self._load(_PAUSES if reachable else ())
+        except DatasetNotFoundError as error:
+            remedy = "Check dataset.path and dataset.revision; a private or gated one needs hf auth login"
+            raise DataError(_first_line(error), remedy=remedy) from error
+        except (ConnectionError, HTTPError) as error:
+            raise self._unreachable(datasets.config, error) from error
+        except ValueError as error:
+            raise (self._wrong_configuration(error) if reachable else self._unreachable(datasets.config, error)) from error
+        except (DatasetsError, OSError, RuntimeError) as error:
+            reason = _first_line(error).rpartition(" Hub either: ")[2]
+            raise DataError(f"{self.path} cannot be read from the hub at {datasets.config.HF_ENDPOINT}: {reason}") from error
+
+    def _load(self, pauses: tuple[float, ...]) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
+        """Load all splits, again after each of `pauses` (seconds) where the hub breaks off."""
+        import datasets
+        from huggingface_hub.errors import HTTPError
+
+        try:
+            builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
+            self._refuse_others(builder)
+            builder.download_and_prepare()
+            return builder, builder.as_dataset()
+        except (ConnectionError, HTTPError):
+            if not pauses:
+                raise
+            time.sleep(pauses[0])
+            return self._load(pauses[1:])
+
+    def _refuse_others(self, builder: datasets.DatasetBuilder) -> None:
+        if builder.repo_id is None:  # `datasets` also takes a folder here, or the name of a file format
+            raise SettingError(
+                f"dataset.path={self.path} is a folder or a file format, no dataset of the hub",
+                allowed="OWNER/NAME",
+                remedy="For files of your own type dataset=files dataset.path=FILE",
+            )
+        if not type(builder).__module__.endswith(".cache"):
+            return
+        if self.revision is not None and not builder.hash.startswith(self.revision):
+            raise DataError(
+                f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
+                allowed=f"the cached commit {builder.hash}",
+                remedy=f"Type dataset.revision={builder.hash[:12]} to use it, or leave dataset.revision out",
+            )
+        cached = f"the rows of {self.path} in its cache, commit {builder.hash[:12]}"
+        logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
+
+    def _unreachable(self, config: Any, error: Exception) -> DataError:
+        return DataError(
+            f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached for {self.path}, which is not in the cache "
+            f"{config.HF_DATASETS_CACHE} either ({_first_line(error)})",
+            remedy="Set HF_ENDPOINT to a hub that can be, or HF_HUB_OFFLINE=1 to use only what is cached; "
+            "`encoderlab train` and dataset=files need no network",
+        )
+
+    def _wrong_configuration(self, error: ValueError) -> DataError:
+        """`datasets` tells a wrong configuration by its message alone; the names in it are in brackets."""
+        bracketed = re.search(r"\[([^\]]*)\]", str(error))
+        existing = re.findall(r"'([^']+)'", bracketed.group(1)) if bracketed else []
+        if not existing or self.name in existing:
+            return DataError(f"{self.path} cannot be read: {_first_line(error)}")
+        near = closest(self.name or "", existing) or existing[0]
+        what = f"has no configuration {self.name!r}" if self.name else "has several configurations"
+        return DataError(f"{self.path} {what}", allowed=", ".join(existing), remedy=f"Type dataset.name={near}")
+
+    def _split_names(self) -> dict[str, str]:
+        names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split}
+        return {name: of_hub for name, of_hub in names.items() if of_hub is not None}
+
+    def _table(self, whole: datasets.DatasetDict, name: str) -> datasets.Dataset:
+        from encoderlab.data.sources.columns import no_such_column
+
+        if name not in whole:
+            wanted = next(setting for setting, of_hub in self._split_names().items() if of_hub == name)
+            optional = f", or dataset.{wanted}_split=null to do without" if wanted != "train" else ""
+            near = closest(name, whole) or next(iter(whole))
+            remedy = f"Type dataset.{wanted}_split={near}{optional}"
+            raise DataError(f"{self.path} has no split {name!r}", allowed=", ".join(whole), remedy=remedy)
+        table = whole[name]
+        for setting_name, column in self.wanted().settings().items():
+            if column not in table.column_names:
+                raise no_such_column(f"{self.path} (split {name})", setting_name, column, table.column_names)
+        return table
+
+    def _rows(self, name: str, table: datasets.Dataset) -> Rows:
+        from encoderlab.data.sources.columns import Rows, checked
+
+        arrow = table.data.table
+        columns = {setting: arrow.column(column) for setting, column in self.wanted().settings().items()}
+        split = self._split_names()[name]
+        return checked(Rows(columns, lambda row: f"{self.path}, split {split}, row {row + 1}"), self.wanted())
+
+
+def _class_names(feature: Any) -> list[str] | None:
+    """The names of a ClassLabel feature, or of a list of them."""
+    return getattr(getattr(feature, "feature", feature), "names", None)
+
+
+def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows]:
+    """Labels -1 made unknown; where no class names say what is a label, only if training has none."""
+    import pyarrow.compute as pc
+
+    from encoderlab.data.sources.columns import Rows, flat_values, mapped
+
+    def hidden(flat: pa.Array) -> pa.Array:
+        return pc.if_else(pc.equal(flat, _HIDDEN), None, flat)
+
+    if not has_classes and _HIDDEN in flat_values(rows["train"].columns["label"]).unique().to_pylist():
+        return rows
+    return {name: Rows(part.columns | {"label": mapped(part.columns["label"], hidden)}, part.where) for name, part in rows.items()}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,84 @@
+"""Asking whether the Hugging Face hub can be reached, and loading from it without noise or without requests."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def hub_answers(endpoint: str) -> bool:
+    """Whether the hub gives any answer but a server error, asked twice within HF_HUB_ETAG_TIMEOUT (10) seconds and one more.
+
+    Asked before anything is loaded, because `huggingface_hub` itself tries for half a minute or more; in a thread of its own,
+    because looking up a name can hang, and one that hangs must not keep the program from ending.
+    """
+    from huggingface_hub import constants
+
+    answered, seconds = threading.Event(), constants.HF_HUB_ETAG_TIMEOUT
+    thread = threading.Thread(target=_ask, args=(endpoint, seconds, answered), daemon=True)
+    thread.start()
+    thread.join(seconds + 1)
+    return answered.is_set()
+
+
+def _ask(endpoint: str, seconds: float, answered: threading.Event) -> None:
+    from huggingface_hub import get_session
+    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled
+
+    for pause in (1.0, 0.0):
+        try:
+            if get_session().head(endpoint, timeout=seconds).status_code < 500:
+                answered.set()
+                return
+        except OfflineModeIsEnabled:
+            return
+        except (HTTPError, OSError):
+            pass
+        time.sleep(pause)
+
+
+@contextmanager
+def no_requests() -> Iterator[None]:
+    """Let every request to the hub fail at once, as under HF_HUB_OFFLINE, so that `datasets` turns to its cache."""
+    from huggingface_hub import get_session
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    def refuse(request: Any) -> None:
+        raise OfflineModeIsEnabled("it does not answer")
+
+    session = get_session()
+    hooks = session.event_hooks
+    session.event_hooks = {"request": [refuse]}
+    try:
+        yield
+    finally:
+        session.event_hooks = hooks
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the libraries' log lines back, and their progress bars where nobody watches them move."""
+    import datasets
+    import huggingface_hub
+
+    settings = (datasets.logging, huggingface_hub.logging)
+    before = [one.get_verbosity() for one in settings]
+    bars = (datasets.utils, huggingface_hub.utils)
+    shown = [not one.are_progress_bars_disabled() for one in bars]
+    for one in settings:
+        one.set_verbosity_error()
+    if not sys.stderr.isatty():
+        for one in bars:
+            one.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for one, level in zip(settings, before, strict=True):
+            one.set_verbosity(level)
+        for one, was_shown in zip(bars, shown, strict=True):
+            if was_shown:
+                one.enable_progress_bars()

@@ -1,0 +1,143 @@
+"""What the rows of a dataset are like: counts, lengths, duplicates, texts shared between splits, and a fingerprint of each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from encoderlab.data.examples import Split, Splits
+
+_BATCH = 10_000
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing
+_UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class Hashes:
+    """A split by row: a hash of its text (with its pair, or its words), its label, its length in words.
+
+    `labels` are ids, -1 where unknown; for sentences of words, a hash of all their labels. `places` counts each label over all
+    places that bear one (rows, or words), by id.
+    """
+
+    texts: np.ndarray  # uint64
+    labels: np.ndarray  # int64
+    lengths: np.ndarray  # int64
+    places: np.ndarray  # int64
+    of_words: bool
+
+
+@dataclass(frozen=True)
+class SplitSurvey:
+    """One split. `labels` counts rows, or words where each word has a label; lengths are in words."""
+
+    rows: int
+    labels: dict[str, int]
+    unlabelled: int
+    words_min: int
+    words_median: float
+    words_p95: float
+    words_max: int
+    empty: int
+    duplicates: int
+    shared_with_train: int
+    shared_with_other_label: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All splits by name."""
+
+    splits: dict[str, SplitSurvey]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain dictionaries, for JSON."""
+        return {name: asdict(split) for name, split in self.splits.items()}
+
+
+def survey(splits: Splits) -> Survey:
+    """Read every split once; what is kept is 24 bytes a row.
+
+    `duplicates` are rows whose text stands earlier in the split. `shared_with_train` are rows whose text is in the training split;
+    of these, `shared_with_other_label` have a label that training never gives that text.
+    """
+    hashes = {name: hashed(split) for name, split in splits.by_name.items()}
+    train = hashes.get("train")
+    return Survey({name: _surveyed(one, None if name == "train" else train, splits.labels) for name, one in hashes.items()})
+
+
+def hashed(split: Split) -> Hashes:
+    """The rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2 million)."""
+    of_words = "words" in split.table.column_names
+    read = _words_batch if of_words else _texts_batch
+    batches = [read(batch) for batch in _batches(split)]
+    texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
+    return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), of_words)
+
+
+def _batches(split: Split) -> Iterator[dict[str, list[Any]]]:
+    for start in range(0, max(len(split), 1), _BATCH):  # an empty split is one empty batch
+        yield split.table[start : start + _BATCH]
+
+
+def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
+    texts = columns["text"]
+    pairs = columns.get("text_pair", [None] * len(texts))
+    hashes = _hashes(text if pair is None else f"{len(text)}:{text}{pair}" for text, pair in zip(texts, pairs, strict=True))
+    lengths = [len(text.split()) + len((pair or "").split()) for text, pair in zip(texts, pairs, strict=True)]
+    labels = np.array([_UNLABELLED if label is None else label for label in columns.get("label", [None] * len(texts))], np.int64)
+    return hashes, labels, np.array(lengths, np.int64), labels
+
+
+def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
+    sentences = columns["words"]
+    labels = columns.get("labels", [None] * len(sentences))
+    hashes = _hashes("".join(f"{len(word)}:{word}" for word in words) for words in sentences)
+    # Shifted to stay at or above 0, so that no hash of labels looks like an unknown one.
+    answers = _hashes("" if ids is None else ",".join(map(str, ids)) for ids in labels) >> np.uint64(1)
+    known = np.array([ids is not None for ids in labels], bool)
+    flat = np.array([label for ids in labels if ids is not None for label in ids], np.int64)
+    lengths = np.array([len(words) for words in sentences], np.int64)
+    return hashes, np.where(known, answers.astype(np.int64), _UNLABELLED), lengths, flat
+
+
+def _hashes(texts: Iterator[str]) -> np.ndarray:
+    blake = hashlib.blake2b
+    return np.frombuffer(b"".join(blake(text.encode(), digest_size=8).digest() for text in texts), np.uint64)
+
+
+def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSurvey:
+    counts = np.zeros(len(names), np.int64)
+    counts[: len(split.places)] = split.places
+    shared, differing = _shared(split, train) if train else (0, 0)
+    lengths = split.lengths if len(split.lengths) else np.zeros(1, np.int64)
+    return SplitSurvey(
+        rows=len(split.texts),
+        labels=dict(zip(names, counts.tolist(), strict=True)),
+        unlabelled=int((split.labels == _UNLABELLED).sum()),
+        words_min=int(lengths.min()),
+        words_median=float(np.median(lengths)),
+        words_p95=float(np.percentile(lengths, 95)),
+        words_max=int(lengths.max()),
+        empty=int((split.lengths == 0).sum()),
+        duplicates=len(split.texts) - len(np.unique(split.texts)),
+        shared_with_train=shared,
+        shared_with_other_label=differing,
+        fingerprint=hashlib.sha256(split.texts.tobytes() + split.labels.tobytes()).hexdigest()[:16],
+    )
+
+
+def _shared(split: Hashes, train: Hashes) -> tuple[int, int]:
+    shared = np.isin(split.texts, train.texts)
+    same = np.isin(_with_labels(split), _with_labels(train))
+    return int(shared.sum()), int((shared & ~same & (split.labels != _UNLABELLED)).sum())
+
+
+def _with_labels(split: Hashes) -> np.ndarray:
+    """A hash of text and label together."""
+    return split.texts * _ODD + split.labels.astype(np.uint64)

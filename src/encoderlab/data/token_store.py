@@ -1,0 +1,128 @@
+"""The token store: named columns of whole numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
+
+A ragged column keeps all rows' numbers in one flat file and, in a second one, the place where each row begins. Nothing is read
+until a batch asks for it, and memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+SHAPE = "store.json"
+ROWS_AT_A_TIME = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A ragged column: row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    def lengths(self) -> np.ndarray:
+        """How many numbers each row has."""
+        return np.diff(self.offsets)
+
+    def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of `rows`, one row after the other in a flat int64 array, and how many each has."""
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        begins = np.cumsum(lengths) - lengths  # where each row begins in the answer
+        places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
+        return self.values[places].astype(np.int64), lengths
+
+
+class TokenStore:
+    """The columns of some examples: see `write_store` and `memory_store`."""
+
+    def __init__(self, rows: int, columns: Mapping[str, Column]) -> None:
+        self._rows, self._columns = rows, columns
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+
+Rows = Iterable[Mapping[str, Sequence[int]]]
+
+
+def open_store(folder: Path) -> TokenStore:
+    """The store that `write_store` left in `folder`, mapped and not read."""
+    shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
+    return TokenStore(shape["rows"], {name: _open_column(folder, name, dtype) for name, dtype in shape["columns"].items()})
+
+
+def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequence[int]]]) -> TokenStore:
+    """A store of a few rows that is never written; `columns` as for `write_store`."""
+    made = {}
+    for name, dtype in columns.items():
+        flat, lengths = _flatten(rows, name, dtype)
+        made[name] = Column(flat, np.concatenate([[0], lengths]).cumsum())
+    return TokenStore(len(rows), made)
+
+
+def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenStore:
+    """Write `rows` to `folder` and open it.
+
+    `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The folder
+    appears whole or not at all.
+    """
+    aside = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}")
+    aside.mkdir(parents=True)
+    try:
+        count = _write_columns(aside, columns, rows)
+        (aside / SHAPE).write_text(json.dumps({"rows": count, "columns": dict(columns)}), encoding="utf-8")
+        aside.rename(folder)
+    except OSError:
+        if not (folder / SHAPE).exists():  # else another process was quicker to write the same
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return open_store(folder)
+
+
+def _write_columns(folder: Path, columns: Mapping[str, str], rows: Rows) -> int:
+    lengths: dict[str, list[np.ndarray]] = {name: [] for name in columns}
+    files: dict[str, BinaryIO] = {name: (folder / f"{name}.bin").open("wb") for name in columns}
+    count, rows = 0, iter(rows)
+    try:
+        while some := list(islice(rows, ROWS_AT_A_TIME)):
+            count += len(some)
+            for name, dtype in columns.items():
+                flat, some_lengths = _flatten(some, name, dtype)
+                files[name].write(flat.tobytes())
+                lengths[name].append(some_lengths)
+    finally:
+        for file in files.values():
+            file.close()
+    for name in columns:
+        np.save(folder / f"{name}.offsets.npy", np.concatenate([[0], *lengths[name]]).cumsum(dtype=np.int64))
+    return count
+
+
+def _flatten(rows: Sequence[Mapping[str, Sequence[int]]], name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """One column of the rows as a flat array, and how many numbers each row has."""
+    values = [row[name] for row in rows]
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    return np.fromiter(chain.from_iterable(values), dtype, int(lengths.sum())), lengths
+
+
+def _open_column(folder: Path, name: str, dtype: str) -> Column:
+    path = folder / f"{name}.bin"
+    empty = path.stat().st_size == 0  # an empty file cannot be mapped
+    values = np.empty(0, dtype) if empty else np.memmap(path, dtype=dtype, mode="r")
+    return Column(values, np.load(folder / f"{name}.offsets.npy", mmap_mode="r"))

@@ -1,0 +1,130 @@
+"""A tokenizer: text to the ids of pieces, without special tokens, and the ids of the special tokens beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+from tokenizers import processors
+
+from encoderlab.errors import DataError
+
+# What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
+BERT_SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+_NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
+
+
+class Tokenizer:
+    """Text to ids, and back to pieces.
+
+    `backend` does the work; `specials` gives the text of each special token under the name transformers has for it (`pad_token`,
+    `unk_token`, `cls_token`, `sep_token`, and, where there is one, `mask_token`). No text a user types becomes a special token,
+    save the unknown one. Raises DataError where a special token is missing; `name` is what that message calls the tokenizer.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
+        ids = {role: backend.token_to_id(text) for role, text in specials.items()}
+        if missing := [role for role in _NEEDED if ids.get(role) is None]:
+            raise DataError(
+                f"{name} has no {', '.join(missing)}",
+                allowed=f"tokenizers with {', '.join(_NEEDED)}",
+                remedy="Type tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
+            )
+        self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (ids[role] for role in _NEEDED)
+        self.mask_id: int | None = ids.get("mask_token")
+        self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
+        self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text's pieces: no special tokens, nothing cut off, nothing padded."""
+        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [self._allowed(encoding.ids) for encoding in encodings]
+
+    def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
+        """For each sequence of words the ids of its pieces, and for each piece the place of its word in the sequence.
+
+        Every word has a piece: the unknown token where nothing is left of it, as of a word of white space.
+        """
+        encodings = self._backend.encode_batch([list(row) for row in words], is_pretokenized=True, add_special_tokens=False)
+        return [
+            self._with_every_word(self._allowed(encoding.ids), encoding.word_ids, len(row))
+            for row, encoding in zip(words, encodings, strict=True)
+        ]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces as they are written in the vocabulary, such as "##ing"."""
+        return [self._backend.id_to_token(int(id_)) for id_ in ids]
+
+    def save(self, path: Path) -> None:
+        """Write `path`, which `tokenizers` and `transformers` open, and beside it tokenizer_config.json with the special tokens."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers leaves out segments that are not named here
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
+        _write(path.with_name("tokenizer_config.json"), json.dumps(config, indent=2, ensure_ascii=False))
+        _write(path, self._backend.to_str(pretty=True))
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """The tokenizer that `save` wrote at `path`; special tokens have BERT's names where no file beside it says otherwise.
+
+        Raises DataError where there is no tokenizer.
+        """
+        if not path.is_file():
+            raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
+        config = path.with_name("tokenizer_config.json")
+        said = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        named = {role: said.get(role, text) for role, text in BERT_SPECIALS.items()}
+        specials = {role: _text_of(token) for role, token in named.items() if token is not None}
+        return cls(tokenizers.Tokenizer.from_file(str(path)), specials, str(path))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change whenever the tokenizer does."""
+        said = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+    def _allowed(self, ids: list[int]) -> list[int]:
+        if self._reserved.isdisjoint(ids):
+            return ids
+        return [self.unk_id if id_ in self._reserved else id_ for id_ in ids]
+
+    def _with_every_word(self, ids: list[int], places: list[int], n_words: int) -> tuple[list[int], list[int]]:
+        missing = sorted(set(range(n_words)) - set(places))
+        if not missing:
+            return ids, places
+        pieces = sorted([*zip(places, ids, strict=True), *((place, self.unk_id) for place in missing)], key=lambda piece: piece[0])
+        return [id_ for _, id_ in pieces], [place for place, _ in pieces]
+
+
+def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int) -> tokenizers.Tokenizer:
+    """`backend` as we use it, and as others should find it: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1."""
+    backend.no_padding()
+    backend.no_truncation()
+    backend.encode_special_tokens = True
+    backend.post_processor = processors.TemplateProcessing(
+        single=[cls_text, "$A", sep_text],
+        pair=[f"{cls_text}:0", "$A:0", f"{sep_text}:0", "$B:1", f"{sep_text}:1"],
+        special_tokens=[(cls_text, cls_id), (sep_text, sep_id)],
+    )
+    return backend
+
+
+def _text_of(token: str | dict[str, object]) -> str:
+    """A special token's text: transformers also writes tokens as an object with how they match."""
+    return str(token["content"]) if isinstance(token, dict) else token
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

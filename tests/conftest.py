@@ -1,0 +1,53 @@
+"""What several test files share: the stand-in for the Hugging Face hub."""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def start_hub():
+    """Starts a stand-in hub from its script, which serves the folders beside it, and returns its endpoint."""
+    started = []
+
+    def start(script, *options):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        started.append(subprocess.Popen([sys.executable, str(script), "--port", str(port), *options]))
+        endpoint = f"http://127.0.0.1:{port}"
+        for _ in range(100):
+            try:
+                urllib.request.urlopen(endpoint, timeout=5).close()
+                return endpoint
+            except urllib.error.URLError:
+                time.sleep(0.1)
+        raise AssertionError(f"{script} does not answer")
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def hub_script():
+    """The stand-in hub's script."""
+    script = SHARED / "hub" / "serve.py"
+    if not script.is_file():
+        pytest.skip("no stand-in hub: ../shared/hub/serve.py is not there")
+    return script
+
+
+@pytest.fixture(scope="session")
+def hub(start_hub, hub_script):
+    """The endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when imported."""
+    return start_hub(hub_script)

@@ -1,0 +1,277 @@
+"""The built-in corpus: prose only, nothing twice, no module on two sides, and the same rows everywhere."""
+
+import importlib.metadata
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from encoderlab.data.sources import docstrings
+from encoderlab.data.sources.docstring_reader import Paragraph, prose_paragraphs, python_files, split_of, without_duplicates
+from encoderlab.data.sources.docstrings import DocsDataset, Library, installed_libraries, read_corpus
+from encoderlab.errors import DataError
+
+PROSE = (
+    "Compute the distance between every pair of points in the given array, and return it as a "
+    "matrix whose rows follow the order of the input points."
+)
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+def sentence(n):
+    """Thirty plain words that differ from those for another `n`."""
+    spelled = " ".join(NUMBERS[int(digit)] for digit in str(n))
+    return f"Paragraph {spelled} says what this part of the library is for, in words that a reader of its manual would understand at once, {spelled}."
+
+
+def module(*blocks):
+    text = "\n\n".join(blocks)
+    return f'"""{text}\n"""\n'.encode()
+
+
+def write_tree(root, files):
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Two libraries of forty modules each, in a standard library's folder beside installed packages."""
+    alpha = {f"alpha/part{n}.py": module("Title.", sentence(n), sentence(n + 100)) for n in range(40)}
+    beta = {f"beta/deep/part{n}.py": module(sentence(n + 500)) for n in range(40)}
+    others = {
+        "alpha/tests/test_part.py": module(sentence(900)),
+        "beta/__init__.py": module(sentence(901)),
+        "beta/site-packages/stranger.py": module(sentence(902)),
+        "beta/broken.py": b'"""' + sentence(903).encode() + b'"""\nprint "no longer Python"\n',
+        "beta/zeros.py": b'"""' + sentence(904).encode() + b'"""\n\0',
+    }
+    files = list({**alpha, **beta, **others}.items())
+    random.Random(0).shuffle(files)
+    write_tree(tmp_path, dict(files))
+    return [Library("alpha", "alpha", "1.0", tmp_path / "alpha"), Library("beta", "", "2.0", tmp_path / "beta")]
+
+
+@pytest.fixture
+def installed(tree, monkeypatch):
+    monkeypatch.setattr(docstrings, "installed_libraries", lambda: tree)
+    return tree
+
+
+def test_prose_is_found_in_modules_classes_functions_and_branches():
+    names = ["module", "class", "method", "coroutine", "branch", "fallback"]
+    source = '''
+"""{}"""
+class Class:
+    """Short.
+
+    {}
+    """
+    def method(self):
+        """{}"""
+        def inside():
+            """Nobody reads what functions inside functions say, so that this paragraph of many plain words is left out of it all."""
+async def coroutine():
+    """{}"""
+if True:
+    def branch():
+        """{}"""
+try:
+    pass
+except ImportError:
+    def fallback():
+        """{}"""
+'''.format(*(f"{PROSE} This is the {name}." for name in names))
+    assert prose_paragraphs(source.encode()) == [f"{PROSE} This is the {name}." for name in names]
+
+
+def test_a_paragraph_comes_out_on_one_line():
+    lines = PROSE.replace(", and", ",\nand").replace("matrix whose", "matrix  whose")
+    assert prose_paragraphs(module(lines)) == [PROSE]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        f">>> {PROSE}",
+        f"points : array\n    {PROSE}",
+        f"- {PROSE}",
+        f"1. {PROSE}",
+        f".. note:: {PROSE}",
+        f".. [1] {PROSE}",
+        f"[1] {PROSE}",
+        f":param points: {PROSE}",
+        f"Notes\n-----\n{PROSE}",
+        f"Returns: {PROSE}",
+        f"| {PROSE} |",
+        f"```python\n{PROSE}\n```",
+        "    " + PROSE,
+        "Too short to say what it is about.",
+        PROSE.removesuffix("."),
+        PROSE.lower(),
+        "Set x_1 = f(x_0, y_0), y_1 = g(x_0), z_1 = 0.5 and a[0] = b[1] * c[2] + 4 for i in range(10) if i % 2 == 0 else -1 where needed.",
+    ],
+)
+def test_what_is_no_prose_is_left_out(block):
+    assert prose_paragraphs(module("Title.", block, PROSE)) == [PROSE]
+
+
+def test_modules_are_named_as_they_are_imported_and_tests_and_other_packages_are_left_out(tree):
+    names = [name for library in tree for name, _ in python_files(library.root, library.package)]
+    assert "alpha.part7" in names
+    assert "deep.part7" in names  # of the library whose modules stand at the top, as the standard library's do
+    assert not [name for name in names if "test" in name or "stranger" in name]
+    packaged = python_files(tree[1].root, "beta")
+    assert packaged[0][0] == "beta"
+    assert packaged == sorted(packaged)
+
+
+def test_files_that_are_no_valid_python_are_passed_over(tree):
+    assert not [paragraph for paragraph in read_corpus(tree) if paragraph.module in ("broken", "zeros")]
+
+
+def test_no_module_is_on_two_sides_and_every_side_has_both_labels(installed, tmp_path):
+    splits = DocsDataset().load(tmp_path / "cache")
+    sides = {}
+    for split, examples in splits.by_name.items():
+        assert {splits.labels[example.label] for example in examples} == {"alpha", "beta"}
+        for example in examples:
+            sides.setdefault(example.text, set()).add(split)
+    paragraphs = read_corpus(installed)
+    of_module = {}
+    for paragraph in paragraphs:
+        of_module.setdefault(paragraph.module, set()).update(sides[paragraph.text])
+    assert all(len(splits_of_module) == 1 for splits_of_module in of_module.values())
+    assert sum(map(len, splits.by_name.values())) == len(paragraphs) == len(sides)
+
+
+@hypothesis_settings(max_examples=20, deadline=None)
+@given(st.lists(st.text("abcdefg._", min_size=1), min_size=300, max_size=300, unique=True))
+def test_about_eight_in_ten_modules_are_for_training_whatever_they_are_called(names):
+    splits = [split_of(name) for name in names]
+    assert 0.68 < splits.count("train") / len(splits) < 0.92
+    assert set(splits) == {"train", "validation", "test"}
+
+
+def test_the_first_of_copies_in_a_library_stays_and_copies_in_two_libraries_go():
+    def paragraphs(*rows):
+        return [Paragraph(text, library, f"{library}.{n}") for n, (library, text) in enumerate(rows)]
+
+    own, shared = sentence(1), sentence(2)
+    kept = without_duplicates(
+        paragraphs(
+            ("alpha", shared), ("alpha", own), ("beta", sentence(3)), ("alpha", own), ("beta", shared), ("beta", sentence(4))
+        )
+    )
+    assert [(paragraph.module, paragraph.text) for paragraph in kept] == [
+        ("alpha.1", own),
+        ("beta.2", sentence(3)),
+        ("beta.5", sentence(4)),
+    ]
+
+
+def test_copies_that_differ_in_code_and_numbers_alone_are_copies():
+    texts = [f"Builds a `{name}Model` with {n} layers; {PROSE}" for n, name in enumerate(["Bert", "Roberta"])]
+    assert len(without_duplicates([Paragraph(text, "alpha", f"alpha.{n}") for n, text in enumerate(texts)])) == 1
+
+
+READ = """
+import json, sys
+from pathlib import Path
+from encoderlab.data.sources.docstrings import Library, read_corpus
+folder = Path(sys.argv[1])
+libraries = [Library("alpha", "alpha", "1.0", folder / "alpha"), Library("beta", "", "2.0", folder / "beta")]
+print(json.dumps([[p.text, p.library, p.module, p.split] for p in read_corpus(libraries)]))
+"""
+
+
+def test_rows_and_order_do_not_depend_on_the_process_or_the_file_system(tree, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    for library in reversed(tree):
+        for path in sorted(library.root.rglob("*.py"), reverse=True):
+            write_tree(elsewhere, {path.relative_to(tmp_path): path.read_bytes()})
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", READ, str(folder)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for folder, seed in ((tmp_path, "1"), (elsewhere, "2"))
+    ]
+    assert answers[0].stdout == answers[1].stdout
+    assert len(json.loads(answers[0].stdout)) == 3 * 40 + 1
+    assert "Reading docstrings" in answers[0].stderr
+
+
+def test_the_second_time_rows_come_from_the_cache_and_another_version_is_read_anew(installed, tmp_path, monkeypatch):
+    first = DocsDataset().load(tmp_path / "cache")
+    (installed[0].root / "part0.py").write_bytes(module(sentence(999)))
+    again = DocsDataset().load(tmp_path / "cache")
+    assert [list(split) for split in again.by_name.values()] == [list(split) for split in first.by_name.values()]
+    newer = [Library("alpha", "alpha", "1.1", installed[0].root), installed[1]]
+    monkeypatch.setattr(docstrings, "installed_libraries", lambda: newer)
+    anew = DocsDataset().load(tmp_path / "cache")
+    assert sentence(999) in [example.text for split in anew.by_name.values() for example in split]
+    assert len(list((tmp_path / "cache" / "docs").iterdir())) == 2
+
+
+def test_an_interrupted_write_leaves_nothing_behind(installed, tmp_path, monkeypatch):
+    def interrupted(table, path):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(pyarrow.parquet, "write_table", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            DocsDataset().load(tmp_path / "cache")
+    assert list((tmp_path / "cache" / "docs").iterdir()) == []
+    assert len(DocsDataset().load(tmp_path / "cache").by_name["train"]) > 50
+
+
+def test_the_origin_tells_versions_and_counts(installed, tmp_path):
+    splits = DocsDataset(limit=3).load(tmp_path / "cache")
+    assert {len(split) for split in splits.by_name.values()} == {3}
+    assert splits.origin["versions"] == {"alpha": "1.0", "beta": "2.0"}
+    assert sum(splits.origin["paragraphs"]["alpha"].values()) == 80
+    assert splits.origin["words"] > 121 * 20
+
+
+def test_one_library_alone_is_refused(installed, tmp_path):
+    installed.pop()
+    with pytest.raises(DataError) as refused:
+        DocsDataset().load(tmp_path / "cache")
+    assert "dataset=docs found the documentation of 1 libraries: alpha. Allowed: at least 2 libraries" in str(refused.value)
+    assert "Type pip install matplotlib" in str(refused.value)
+
+
+def test_installed_libraries_are_found_without_being_imported_and_others_are_left_out(monkeypatch):
+    monkeypatch.setitem(docstrings.PACKAGES, "never-installed", "never_installed")
+    found = {library.label: library for library in installed_libraries()}
+    assert list(found) == sorted(found)
+    assert "never-installed" not in found
+    assert {"python", "torch", "scikit-learn", "transformers"} <= set(found)
+    assert found["scikit-learn"].version == importlib.metadata.version("scikit-learn")
+    assert (found["python"].root / "json" / "decoder.py").is_file()
+    code = "import sys; from encoderlab.data.sources.docstrings import installed_libraries as i; i(); print({'torch', 'pandas'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_real_documentation_is_read():
+    networkx = next(library for library in installed_libraries() if library.label == "networkx")
+    paragraphs = read_corpus([networkx])
+    assert len(paragraphs) > 500
+    assert {paragraph.module.split(".")[0] for paragraph in paragraphs} == {"networkx"}
+    assert not [paragraph for paragraph in paragraphs if ">>>" in paragraph.text]
+    assert Path(networkx.root).name == "networkx"

@@ -1,0 +1,288 @@
+"""Datasets of the hub, over its real network code against a stand-in; each load in a process of its own, for HF_ENDPOINT is read once."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from encoderlab.data.sources.hub import HubDataset
+from encoderlab.errors import SettingError
+
+LOAD = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from encoderlab.data.sources.hub import HubDataset
+from encoderlab.errors import UserError
+for line in sys.stdin:
+    try:
+        splits = HubDataset(**json.loads(line)).load(Path("."))
+        rows = {name: [len(split), asdict(split[0])] for name, split in splits.by_name.items()}
+        print(json.dumps({"splits": rows, "labels": splits.labels, "origin": splits.origin}))
+    except UserError as error:
+        print(json.dumps({"error": str(error), "exit": error.exit_code}))
+"""
+SST2 = {"path": "nyu-mll/glue", "name": "sst2", "text": "sentence", "label_names": ["negative", "positive"]}
+OWN = {"path": "me/own", "name": "plain", "validation_split": None, "validation_fraction": 0}
+
+
+def load(endpoint, home, *asked, **environment):
+    """What each of the settings in `asked` gives, and all that was written to standard error."""
+    offline = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+    kept = {name: value for name, value in os.environ.items() if name not in offline}
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        input="\n".join(map(json.dumps, asked)),
+        env={**kept, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("hf")
+
+
+@pytest.fixture(scope="module")
+def real(hub, home):
+    """SST-2 and mistakes about it, loaded from the stand-in hub."""
+    amazon = {"path": "fancyzhx/amazon_polarity", "text": "title", "text_pair": "content", "validation_split": None}
+    mistakes = [
+        {"path": "nyu-mll/glu"},
+        {"name": "sst3"},
+        {"text": "sentences"},
+        {"test_split": "tests"},
+        {"label_names": ["a", "b", "c"]},
+    ]
+    results, errors = load(hub, home, SST2, {**amazon, "limit": 100}, *[SST2 | one for one in mistakes])
+    return {"sst2": results[0], "amazon": results[1], "mistakes": results[2:], "errors": errors}
+
+
+def test_sst2_is_read_whole_and_its_test_labels_are_unknown(real):
+    splits = real["sst2"]["splits"]
+    assert {name: rows for name, (rows, _) in splits.items()} == {"train": 67349, "validation": 872, "test": 1821}
+    assert splits["train"][1] == {"text": "hide new secretions from the parental units ", "text_pair": None, "label": 0}
+    assert splits["test"][1]["label"] is None
+    assert real["sst2"]["labels"] == ["negative", "positive"]
+    assert len(real["sst2"]["origin"].pop("revision")) == 40
+    assert real["sst2"]["origin"] == {"source": "hub", "path": "nyu-mll/glue", "name": "sst2"}
+
+
+def test_pairs_are_read_and_validation_taken_from_training(real):
+    splits = real["amazon"]["splits"]
+    assert {name: rows for name, (rows, _) in splits.items()} == {"train": 100, "validation": 100, "test": 100}
+    assert splits["train"][1]["text"] and splits["train"][1]["text_pair"]
+    assert real["amazon"]["origin"]["taken_from_train"] == {"validation": 0.1}
+
+
+def test_mistakes_are_answered_with_what_there_is(real):
+    assert real["mistakes"] == [
+        {
+            "error": "Dataset 'nyu-mll/glu' doesn't exist on the Hub or cannot be accessed. "
+            "Check dataset.path and dataset.revision; a private or gated one needs hf auth login.",
+            "exit": 3,
+        },
+        {"error": "nyu-mll/glue has no configuration 'sst3'. Allowed: sst2. Type dataset.name=sst2.", "exit": 3},
+        {
+            "error": "nyu-mll/glue (split train) has no column 'sentences'. Allowed: sentence, label, idx. Type dataset.text=sentence.",
+            "exit": 3,
+        },
+        {
+            "error": "nyu-mll/glue has no split 'tests'. Allowed: train, validation, test. "
+            "Type dataset.test_split=test, or dataset.test_split=null to do without.",
+            "exit": 3,
+        },
+        {
+            "error": "dataset.label_names=[a, b, c] does not name the 2 labels there are. Allowed: all of negative, positive, in any order. "
+            "Leave dataset.label_names out to use these names.",
+            "exit": 2,
+        },
+    ]
+
+
+def test_nothing_but_the_answer_is_written_where_nobody_watches(real):
+    assert real["errors"] == ""
+
+
+def test_cached_rows_are_used_where_the_hub_cannot_be_reached(real, home):
+    commit = load_cached_commit(home)
+    asked = [SST2, SST2 | {"revision": commit[:12]}, SST2 | {"revision": "v2"}, SST2 | {"name": "mnli"}]
+    results, errors = load("http://127.0.0.1:9", home, *asked)
+    assert results[0] == real["sst2"] | {"origin": results[0]["origin"]}
+    assert results[1] == results[0]
+    assert results[2]["error"] == (
+        f"The hub cannot be reached, and revision v2 of nyu-mll/glue is not in its cache. Allowed: the cached commit {commit}. "
+        f"Type dataset.revision={commit[:12]} to use it, or leave dataset.revision out."
+    )
+    assert "cannot be reached for nyu-mll/glue, which is not in the cache" in results[3]["error"]
+    cached = f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"
+    assert errors == cached * 2
+
+
+def load_cached_commit(home):
+    return next((home / "datasets" / "nyu-mll___glue" / "sst2" / "0.0.0").glob("?" * 40)).name
+
+
+@pytest.mark.parametrize("environment", [{"HF_ENDPOINT": "http://no-such-host.invalid"}, {"HF_HUB_OFFLINE": "1"}])
+def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path, environment):
+    (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, **environment)
+    endpoint = environment.get("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert result["exit"] == 3 and "\n" not in result["error"] and errors == ""
+    assert result["error"].startswith(
+        f"The Hugging Face hub at {endpoint} cannot be reached for nyu-mll/glue, which is not in the cache {tmp_path}/datasets either ("
+    )
+    assert result["error"].endswith(
+        "). Set HF_ENDPOINT to a hub that can be, or HF_HUB_OFFLINE=1 to use only what is cached; "
+        "`encoderlab train` and dataset=files need no network."
+    )
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A hub that knows no revision, wants a login, or is no hub at all, by the name of the dataset asked for."""
+
+    def do_HEAD(self):
+        codes = {"revision": (404, "RevisionNotFound"), "gated": (401, "GatedRepo"), "strange": (404, "")}
+        status, code = next((answer for name, answer in codes.items() if name in self.path), (200, ""))
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD  # noqa: N815
+
+    def log_message(self, *_):
+        pass
+
+
+def test_unknown_revisions_gated_datasets_and_strange_hubs_are_one_line(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asked = [{"path": "a/revision", "revision": "v9"}, {"path": "a/gated"}, {"path": "a/strange"}]
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        results, errors = load(endpoint, tmp_path, *asked)
+        server.shutdown()
+    login = "Check dataset.path and dataset.revision; a private or gated one needs hf auth login."
+    assert results[2]["error"].startswith(f"a/strange cannot be read from the hub at {endpoint}: ")
+    assert [result["error"] for result in results[:2]] == [
+        f"Revision 'v9' doesn't exist for dataset 'a/revision' on the Hub. {login}",
+        f"Dataset 'a/gated' is a gated dataset on the Hub. You must be authenticated to access it. {login}",
+    ]
+    assert errors == ""
+
+
+@pytest.fixture(scope="module")
+def own(start_hub, hub_script, tmp_path_factory):
+    """What datasets of another shape give: served by the stand-in hub, copied beside them."""
+    folder = tmp_path_factory.mktemp("own")
+    shutil.copy(hub_script, folder / "serve.py")
+    repository = folder / "datasets" / "me" / "own"
+    tags = datasets.Features(
+        {"tokens": datasets.List(datasets.Value("string")), "tags": datasets.List(datasets.ClassLabel(names=["O", "LOC"]))}
+    )
+    tables = {
+        "plain/train": pa.table({"text": ["a", "b", "c", "d"], "label": [3, 1, 3, 1]}),
+        "plain/test": pa.table({"text": ["e", "f"], "label": [-1, -1]}),
+        "signed/train": pa.table({"text": ["a", "b", "c", "d"], "label": [1, -1, 1, -1]}),
+        "signed/test": pa.table({"text": ["e", "f"], "label": [-1, 1]}),
+        "holes/train": pa.table({"text": ["a", None], "label": ["x", "y"]}),
+        "holes/test": pa.table({"text": ["a"], "label": ["z"]}),
+        "tags/train": datasets.Dataset.from_dict({"tokens": [["in", "Rome"], []], "tags": [[0, 1], []]}, features=tags).data.table,
+        "tags/test": datasets.Dataset.from_dict({"tokens": [["Oslo"]], "tags": [[1]]}, features=tags).data.table,
+    }
+    for name, table in tables.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, repository / f"{name}.parquet")
+    (folder / "datasets" / "me" / "script").mkdir()
+    (folder / "datasets" / "me" / "script" / "script.py").write_text("")
+    (folder / "datasets" / "me" / "script" / "README.md").write_text("")
+    described = [f"- config_name: {name}\n  data_dir: {name}" for name in ("plain", "signed", "holes", "tags")]
+    (repository / "README.md").write_text("---\nconfigs:\n" + "\n".join(described) + "\n---\n")
+    asked = {
+        "plain": OWN,
+        "signed": OWN | {"name": "signed"},
+        "tags": OWN | {"name": "tags", "text": "tokens", "label": "tags"},
+        "unlabelled": OWN | {"label": None},
+        "holes": OWN | {"name": "holes"},
+        "no configuration": OWN | {"name": None},
+        "no split": OWN | {"validation_split": "validation"},
+        "no text": OWN | {"text": "label", "label": "text"},
+        "format": {"path": "csv"},
+        "script": {"path": "me/script"},
+        "dots": {"path": "me/ow..n"},
+    }
+    results, _ = load(start_hub(folder / "serve.py"), tmp_path_factory.mktemp("hf-own"), *asked.values())
+    return dict(zip(asked, results, strict=True))
+
+
+def test_labels_without_names_are_ordered_and_minus_one_is_unknown(own):
+    assert own["plain"]["labels"] == ["1", "3"]
+    assert own["plain"]["splits"]["train"] == [4, {"text": "a", "text_pair": None, "label": 1}]
+    assert own["plain"]["splits"]["test"][1]["label"] is None
+
+
+def test_minus_one_is_a_label_where_training_uses_it_as_one(own):
+    assert own["signed"]["labels"] == ["-1", "1"]
+    assert own["signed"]["splits"]["test"][1]["label"] == 0
+
+
+def test_lists_of_words_are_sentences_with_the_names_of_their_labels(own):
+    assert own["tags"]["labels"] == ["O", "LOC"]
+    assert own["tags"]["splits"] == {
+        "train": [2, {"words": ["in", "Rome"], "labels": [0, 1]}],
+        "test": [1, {"words": ["Oslo"], "labels": [1]}],
+    }
+
+
+def test_texts_can_be_read_without_labels(own):
+    assert own["unlabelled"]["labels"] == [] and own["unlabelled"]["splits"]["train"][1]["label"] is None
+
+
+def test_rows_that_cannot_be_used_are_refused_with_their_place(own):
+    assert own["holes"]["error"] == "me/own, split train, row 2 has nothing in column 'text'. An empty text is written \"\"."
+    message = "Column 'label' holds int64, not text (me/own, split train, row 1). Choose another with dataset.text=COLUMN."
+    assert own["no text"]["error"] == message
+
+
+def test_a_choice_left_open_is_refused_with_the_choices(own):
+    message = "me/own has several configurations. Allowed: plain, signed, holes, tags. Type dataset.name=plain."
+    assert own["no configuration"]["error"] == message
+    assert own["no split"]["error"] == (
+        "me/own has no split 'validation'. Allowed: train, test. "
+        "Type dataset.validation_split=train, or dataset.validation_split=null to do without."
+    )
+
+
+def test_datasets_that_are_programs_and_impossible_names_are_refused(own):
+    assert own["script"]["error"].endswith(": Dataset scripts are no longer supported, but found script.py.")
+    assert own["dots"]["error"].startswith("me/ow..n cannot be read: ")
+
+
+def test_a_hub_that_breaks_off_is_asked_again(start_hub, hub_script, tmp_path):
+    (result,), _ = load(start_hub(hub_script, "--fail", "1"), tmp_path, SST2)
+    assert result["splits"]["validation"][0] == 872
+
+
+def test_what_is_no_hub_dataset_is_refused(own):
+    assert own["format"] == {
+        "error": "dataset.path=csv is a folder or a file format, no dataset of the hub. Allowed: OWNER/NAME. "
+        "For files of your own type dataset=files dataset.path=FILE.",
+        "exit": 2,
+    }
+    with pytest.raises(SettingError) as caught:
+        HubDataset(path="/data/reviews.csv")
+    assert str(caught.value) == (
+        "dataset.path=/data/reviews.csv is no id of a hub dataset. Allowed: OWNER/NAME. "
+        "For files of your own type dataset=files dataset.path=FILE."
+    )

@@ -1,0 +1,92 @@
+"""Rows held out from training: every row once, equal texts together, every label on both sides."""
+
+import datasets
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.data.examples import Split
+from encoderlab.data.splitting import hold_out
+from encoderlab.errors import DataError
+
+ROWS = st.lists(st.tuples(st.text("abcdef", max_size=3), st.integers(0, 3)), min_size=12, max_size=80)
+
+
+def split_of(texts, labels, pairs=None):
+    pair = {} if pairs is None else {"text_pair": pairs}
+    return Split(datasets.Dataset.from_dict({"text": texts, **pair, "label": labels}))
+
+
+def rows_of(split):
+    return [(example.text, example.label) for example in split]
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=ROWS, seed=st.integers(0, 5))
+def test_every_row_falls_on_one_side_and_equal_texts_fall_together(rows, seed):
+    split = split_of([text for text, _ in rows], [label for _, label in rows])
+    try:
+        parts = hold_out(split, {"validation": 0.2, "test": 0.2}, seed)
+    except DataError:
+        assert len({text for text, _ in rows}) < 12  # too few different texts for three parts of each label
+        return
+    assert list(parts) == ["train", "validation", "test"]
+    assert sorted(row for part in parts.values() for row in rows_of(part)) == sorted(rows)
+    texts = [{text for text, _ in rows_of(part)} for part in parts.values()]
+    assert not (texts[0] & texts[1] or texts[0] & texts[2] or texts[1] & texts[2])
+    labels = [{label for _, label in rows_of(part)} for part in parts.values()]
+    assert labels[1] | labels[2] <= labels[0]
+
+
+def test_each_label_gives_its_fraction_and_rows_keep_their_order():
+    labels = [0] * 600 + [1] * 300 + [2] * 100
+    parts = hold_out(split_of([f"{n:04}" for n in range(1000)], labels), {"validation": 0.1, "test": 0.2}, 0)
+    counts = {name: [[label for _, label in rows_of(part)].count(id) for id in range(3)] for name, part in parts.items()}
+    assert counts == {"train": [420, 210, 70], "validation": [60, 30, 10], "test": [120, 60, 20]}
+    assert all(rows_of(part) == sorted(rows_of(part)) for part in parts.values())
+
+
+def test_a_rare_label_is_on_both_sides_where_it_has_two_texts_and_in_training_where_it_has_one():
+    labels = [0] * 96 + [1, 1, 2, 2]
+    texts = [f"t{n}" for n in range(96)] + ["rare", "other", "same", "same"]
+    parts = hold_out(split_of(texts, labels), {"validation": 0.1}, 0)
+    assert {label for _, label in rows_of(parts["train"])} == {0, 1, 2}
+    assert {label for _, label in rows_of(parts["validation"])} == {0, 1}
+
+
+def test_a_text_repeated_very_often_stays_in_training():
+    texts = ["again"] * 50 + [f"t{n}" for n in range(50)]
+    parts = [hold_out(split_of(texts, [n % 2 for n in range(100)]), {"validation": 0.1}, seed) for seed in range(10)]
+    held_out = [[text for text, _ in rows_of(part["validation"])] for part in parts]
+    assert all(8 <= len(texts) <= 12 and "again" not in texts for texts in held_out)
+
+
+def test_pairs_are_equal_only_where_both_texts_are():
+    texts, pairs = ["a", "ab", "a", "a"] * 10, ["bc", "c", "bc", "x"] * 10
+    parts = hold_out(split_of(texts, [None] * 40, pairs), {"validation": 0.3}, 0)
+    sides = {(one.text, one.text_pair): name for name, part in parts.items() for one in part}
+    assert len(sides) == 3
+    assert all(len({name for name, part in parts.items() if pair in [(o.text, o.text_pair) for o in part]}) == 1 for pair in sides)
+
+
+def test_the_seed_alone_decides():
+    split = split_of([f"t{n}" for n in range(50)], [n % 2 for n in range(50)])
+    drawn = [rows_of(hold_out(split, {"validation": 0.2}, seed)["validation"]) for seed in (3, 3, 4)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_sentences_are_drawn_whole_and_equal_ones_together():
+    words = [["a", "b"], ["ab"], ["c"], ["a", "b"]] * 5
+    split = Split(datasets.Dataset.from_dict({"words": words, "labels": [[0] * len(one) for one in words]}))
+    parts = hold_out(split, {"validation": 0.3}, 0)
+    sides = [{one.words for one in part} for part in parts.values()]
+    assert len(sides[0]) + len(sides[1]) == 3 and not sides[0] & sides[1]
+
+
+def test_too_few_different_texts_are_refused():
+    with pytest.raises(DataError) as caught:
+        hold_out(split_of(["same"] * 9, [0] * 9), {"test": 0.5}, 0)
+    assert str(caught.value) == (
+        "9 rows with 1 different texts are too few to take test rows from. "
+        "Type dataset.test_fraction=0 to train without test, or add rows."
+    )

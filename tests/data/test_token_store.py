@@ -1,0 +1,48 @@
+"""The token store gives back what went in, however it is asked."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.data import token_store
+from encoderlab.data.token_store import memory_store, open_store, write_store
+
+ragged = st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=6), min_size=1, max_size=30)
+
+
+@given(rows=ragged, data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_gather_gives_the_rows_asked_for_in_the_order_asked(tmp_path_factory, rows, data):
+    some = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=20))
+    written = write_store(tmp_path_factory.mktemp("store") / "s", {"ids": "uint16"}, [{"ids": row} for row in rows])
+    held = memory_store({"ids": "uint16"}, [{"ids": row} for row in rows])
+    for store in (written, held):
+        flat, lengths = store["ids"].gather(np.array(some))
+        assert [list(part) for part in np.split(flat, np.cumsum(lengths)[:-1])] == [rows[i] for i in some]
+        assert store["ids"].lengths().tolist() == [len(row) for row in rows]
+        assert len(store) == len(rows)
+
+
+def test_a_store_is_written_in_several_goes_and_opened_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_store, "ROWS_AT_A_TIME", 3)
+    rows = [{"ids": list(range(n)), "label": [n]} for n in range(10)]
+    write_store(tmp_path / "s", {"ids": "uint32", "label": "int32"}, iter(rows))
+    store = open_store(tmp_path / "s")
+    assert store["ids"].gather(np.array([9, 0, 3]))[0].tolist() == [*range(9), *range(3)]
+    assert store["label"].gather(np.arange(10))[0].tolist() == list(range(10))
+    assert "ids" in store
+    assert "other" not in store
+
+
+def test_a_row_that_does_not_fit_leaves_no_store_behind(tmp_path):
+    with pytest.raises(OverflowError):
+        write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [70_000]}])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_writers_of_the_same_store_both_get_it(tmp_path):
+    first = write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1, 2]}])
+    second = write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1, 2]}])
+    assert first["ids"].gather(np.array([0]))[0].tolist() == second["ids"].gather(np.array([0]))[0].tolist() == [1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
