@@ -13,14 +13,16 @@ from torch import Tensor
 class Encoded:
     """One example as ids, with its right answers.
 
-    `label` answers for the whole sequence; `token_labels` maps a place in `input_ids` to its answer. Either is None where that
-    question is not asked, or the answer is not known.
+    `label` answers for the whole sequence (None: not asked, or not known). `token_labels` maps each asked place in `input_ids` to
+    its answer, None where it is not known; it is None itself where no place is asked. `truncated` tells that the example was longer
+    than the model reads.
     """
 
     input_ids: list[int]
     token_type_ids: list[int]
     label: int | None = None
-    token_labels: dict[int, int] | None = None
+    token_labels: dict[int, int | None] | None = None
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,117 @@
+"""The model's settings and their one verb: build."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from encoderlab.errors import SettingError
+from encoderlab.settings import check_settings, setting
+
+if TYPE_CHECKING:
+    from encoderlab.model.heads import EncoderWithHeads
+
+
+class Positions(Enum):
+    """How the encoder knows the order of its tokens; see `positions.py`."""
+
+    sinusoidal = "sinusoidal"
+    learned = "learned"
+    rotary = "rotary"
+
+
+class Norm(Enum):
+    """What a norm computes; see `norm.py`."""
+
+    layer = "layer"
+    rms = "rms"
+    scalar = "scalar"
+
+
+class NormPosition(Enum):
+    """Where the norms stand: after each residual sum (the paper, BERT), or in front of each sublayer."""
+
+    post = "post"
+    pre = "pre"
+
+
+class Activation(Enum):
+    """What stands between the two linear maps of the feed-forward network; see `feed_forward.py`."""
+
+    relu = "relu"
+    gelu = "gelu"
+    geglu = "geglu"
+
+
+class Pooling(Enum):
+    """How the vectors of a sequence's tokens become one; see `heads.py`."""
+
+    cls = "cls"
+    mean = "mean"
+    max = "max"
+
+
+@dataclass
+class ModelConfig:
+    """An encoder's size and shape."""
+
+    group: ClassVar[str] = "model"
+
+    name: str = setting("custom", "What reports call this model.")
+    n_layers: int = setting(2, "Encoder layers.", least=1)
+    d_model: int = setting(128, "Width of the vector that stands for a token.", least=1)
+    n_heads: int = setting(2, "Attention heads of each layer.", least=1)
+    d_head: int | None = setting(None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1)
+    d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1)
+    max_length: int = setting(128, "Longest sequence, special tokens included.", least=1)
+    positions: Positions = setting(Positions.learned, "How order is told: sinusoidal, learned, rotary.")
+    segments: int = setting(2, "Segment embeddings (2 tell the texts of a pair apart; 0: none).", least=0)
+    scale_embeddings: bool = setting(False, "Multiply token embeddings by sqrt(d_model), as the paper does.")
+    embedding_norm: bool = setting(True, "Normalise the sum of the embeddings, as BERT does.")
+    norm: Norm = setting(Norm.layer, "layer, rms, or scalar (one learned scale and shift for all features).")
+    norm_position: NormPosition = setting(NormPosition.post, "post (after each residual sum) or pre (in front of each sublayer).")
+    norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
+    activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
+    bias: bool = setting(True, "Learn biases in the linear maps and norms of the layers.")
+    pooling: Pooling = setting(Pooling.cls, "What stands for a whole sequence: cls (its first token), mean, max.")
+    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the vector the heads see.", least=0, below=1)
+    attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, below=1)
+    word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, below=1)
+    initializer_range: float | None = setting(
+        None, "Standard deviation of initial weights (BERT: 0.02); null: by width, see initialization.py.", above=0
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.group)
+        if self.d_head is None and self.d_model % self.n_heads:
+            near = self.d_model - self.d_model % self.n_heads or self.n_heads
+            raise SettingError(
+                f"model.d_head cannot be derived: model.d_model={self.d_model} is no multiple of model.n_heads={self.n_heads}",
+                remedy=f"Type model.d_head={-(-self.d_model // self.n_heads)}, or model.d_model={near}",
+            )
+        if self.positions is Positions.rotary and self.head_width % 2:
+            raise SettingError(
+                f"model.positions=rotary turns pairs of features, and model.d_head is {self.head_width}",
+                allowed="an even model.d_head",
+                remedy=f"Type model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
+            )
+
+    @property
+    def head_width(self) -> int:
+        """`d_head`, derived where it is not set."""
+        return self.d_model // self.n_heads if self.d_head is None else self.d_head
+
+    @property
+    def feed_forward_width(self) -> int:
+        """`d_ff`, derived where it is not set."""
+        return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+    def build(
+        self, vocabulary_size: int, pad_id: int, sequence_classes: int | None, token_classes: int | None
+    ) -> "EncoderWithHeads":
+        """A fresh encoder with a head for each question that is asked (None: not asked).
+
+        Initial weights are drawn from PyTorch's global generator: seed it (`torch.manual_seed`) before.
+        """
+        from encoderlab.model.heads import EncoderWithHeads
+
+        return EncoderWithHeads(self, vocabulary_size, pad_id, sequence_classes, token_classes)

@@ -1,0 +1,70 @@
+"""Three ways to tell an encoder, for which a sequence is otherwise a set, the order of its tokens."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from encoderlab.model.config import ModelConfig, Positions
+
+
+def build_positions(config: ModelConfig) -> nn.Module | None:
+    """What is added to the embeddings: a table of vectors; None for rotary positions, which act inside attention."""
+    if config.positions is Positions.sinusoidal:
+        return SinusoidalPositions(config.max_length, config.d_model)
+    if config.positions is Positions.learned:
+        return LearnedPositions(config.max_length, config.d_model)
+    return None
+
+
+def angles(length: int, width: int) -> Float[Tensor, "length half"]:
+    """position / 10000^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
+    frequencies = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.outer(torch.arange(length, dtype=torch.float64), frequencies).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines of the angles at even features, cosines at odd ones (paper, section 3.5). Nothing is learned."""
+
+    table: Tensor
+
+    def __init__(self, max_length: int, d_model: int) -> None:
+        super().__init__()
+        turns = angles(max_length, d_model)
+        table = torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
+        self.register_buffer("table", table[:, :d_model], persistent=False)
+
+    def forward(self, length: int) -> Float[Tensor, "{length} d_model"]:
+        return self.table[:length]
+
+
+class LearnedPositions(nn.Module):
+    """One learned vector per position (BERT, section 3)."""
+
+    def __init__(self, max_length: int, d_model: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(max_length, d_model)
+
+    def forward(self, length: int) -> Float[Tensor, "{length} d_model"]:
+        return self.embedding.weight[:length]
+
+
+class RotaryPositions(nn.Module):
+    """Turn each pair of features of a query or key by an angle that grows with its position (Su et al. 2021, equation 34).
+
+    The product of a turned query and a turned key then depends on how far apart they are, not on where they stand. As in most later
+    work, the pairs are feature i and feature i + d_head / 2.
+    """
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __init__(self, max_length: int, d_head: int) -> None:
+        super().__init__()
+        turns = angles(max_length, d_head)
+        self.register_buffer("cosines", turns.cos(), persistent=False)
+        self.register_buffer("sines", turns.sin(), persistent=False)
+
+    def forward(self, x: Float[Tensor, "batch heads length d_head"]) -> Float[Tensor, "batch heads length d_head"]:
+        cosines, sines = (table[: x.shape[2]].to(x.dtype) for table in (self.cosines, self.sines))
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)

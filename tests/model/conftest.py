@@ -1,0 +1,64 @@
+"""A small model and a batch for it, with any setting changed."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
+
+VOCABULARY, PAD = 13, 0
+
+
+def small_config(**settings) -> ModelConfig:
+    return ModelConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 24, "max_length": 12, "dropout": 0.0, **settings})
+
+
+def small_model(*, seed: int = 0, sequence_classes: int | None = 3, token_classes: int | None = 5, **settings) -> EncoderWithHeads:
+    torch.manual_seed(seed)
+    return small_config(**settings).build(VOCABULARY, PAD, sequence_classes, token_classes)
+
+
+def batch_of(lengths: list[int], *, width: int | None = None, seed: int = 0, mask: bool = True) -> Batch:
+    """Random tokens; all real ones are asked. What stands at padding is random too: nobody may look at it."""
+    width = width or max(lengths)
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(lengths), width)
+    real = torch.arange(width) < torch.tensor(lengths)[:, None]
+    asked = real.flatten().nonzero().flatten()
+    return Batch(
+        input_ids=torch.randint(1, VOCABULARY, shape, generator=generator),
+        token_type_ids=torch.randint(0, 2, shape, generator=generator),
+        attention_mask=real if mask else None,
+        rows=torch.arange(len(lengths)),
+        asked=asked,
+        labels=torch.randint(0, 3, (len(lengths),), generator=generator),
+        token_labels=torch.randint(0, 5, asked.shape, generator=generator),
+        n_tokens=int(real.sum()),
+    )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Models this small lose more by waiting for a second thread than it gives them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def make_config() -> Callable[..., ModelConfig]:
+    return small_config
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., EncoderWithHeads]:
+    return small_model
+
+
+@pytest.fixture(scope="session")
+def make_batch() -> Callable[..., Batch]:
+    return batch_of

@@ -1,0 +1,135 @@
+"""Settings: refusals in one line, the shipped files, and a difference that each setting makes."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+from encoderlab.errors import SettingError
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+SHIPPED = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
+
+OTHER_VALUES = {
+    "n_layers": 3,
+    "d_model": 20,
+    "n_heads": 4,
+    "d_head": 6,
+    "d_ff": 40,
+    "positions": Positions.sinusoidal,
+    "segments": 0,
+    "scale_embeddings": True,
+    "embedding_norm": False,
+    "norm": Norm.rms,
+    "norm_position": NormPosition.pre,
+    "norm_epsilon": 0.1,
+    "activation": Activation.relu,
+    "bias": False,
+    "pooling": Pooling.mean,
+    "dropout": 0.5,
+    "attention_dropout": 0.5,
+    "word_dropout": 0.5,
+    "initializer_range": 0.02,
+}
+
+
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_every_setting_changes_what_a_training_model_answers(name, make_model, make_batch):
+    batch = make_batch([5, 3, 4])
+    answers = []
+    for settings in ({}, {name: OTHER_VALUES[name]}):
+        model = make_model(**settings)
+        torch.manual_seed(1)
+        answers.append(model(batch).sequence_logits)
+    assert not torch.allclose(*answers, atol=1e-4)
+
+
+def test_no_setting_is_left_out_of_the_tests():
+    elsewhere = {"name", "max_length"}  # a label for reports; tested in test_encoder.py
+    assert {field.name for field in fields(ModelConfig)} == set(OTHER_VALUES) | elsewhere
+
+
+def test_widths_that_are_not_set_are_derived():
+    config = ModelConfig(d_model=24, n_heads=3)
+    assert (config.head_width, config.feed_forward_width) == (8, 96)
+    assert (ModelConfig(d_head=5, d_ff=7).head_width, ModelConfig(d_head=5, d_ff=7).feed_forward_width) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"d_model": 100, "n_heads": 3},
+            "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3. "
+            "Type model.d_head=34, or model.d_model=99.",
+        ),
+        (
+            {"d_model": 3, "n_heads": 8},
+            "model.d_head cannot be derived: model.d_model=3 is no multiple of model.n_heads=8. "
+            "Type model.d_head=1, or model.d_model=8.",
+        ),
+        (
+            {"d_head": 5, "positions": Positions.rotary},
+            "model.positions=rotary turns pairs of features, and model.d_head is 5. Allowed: an even model.d_head. "
+            "Type model.d_head=6, or model.positions=sinusoidal.",
+        ),
+        ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1. The default is model.n_layers=2."),
+        ({"dropout": 1.0}, "model.dropout is 1.0. Allowed: at least 0, less than 1. The default is model.dropout=0.1."),
+        (
+            {"norm_epsilon": float("nan")},
+            "model.norm_epsilon is nan. Allowed: more than 0. The default is model.norm_epsilon=1e-05.",
+        ),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused_with_what_to_type(settings, message):
+    with pytest.raises(SettingError) as refused:
+        ModelConfig(**settings)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("positions", Positions)
+@pytest.mark.parametrize("d_model", [5, 6])
+def test_any_width_can_have_any_positions_as_long_as_pairs_can_be_turned(positions, d_model, make_model, make_batch):
+    model = make_model(d_model=d_model, n_heads=1, d_head=4, positions=positions)
+    assert model(make_batch([3, 2])).sequence_logits.shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_model_builds_and_answers(name, make_batch):
+    path = CONFIGS / "model" / f"{name}.yaml"
+    ConfigStore.instance().store(group="model", name="model_schema", node=ModelConfig)
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        composed = compose(f"model/{name}").model
+    config = OmegaConf.to_object(composed)
+    assert path.read_text().startswith("# ")
+    assert config.name == name
+    with torch.device("meta"):  # shapes without the memory of the larger ones
+        model = config.build(30522, 0, 2, None)
+    assert sum(model.parameters_by_part().values()) == model.n_parameters
+    if model.n_parameters < 12e6:
+        torch.manual_seed(0)
+        assert config.build(13, 0, 2, 5).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("tiny", 4.4e6), ("mini", 11.2e6), ("small", 28.8e6), ("medium", 41.4e6), ("base", 110e6)]
+)
+def test_the_sizes_are_googles(name, parameters):
+    settings = OmegaConf.load(CONFIGS / "model" / f"{name}.yaml")
+    del settings["defaults"]
+    with torch.device("meta"):
+        model = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)).build(30522, 0, None, None)
+    without_pooler_and_far_positions = model.n_parameters
+    assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)
+
+
+def test_reading_the_settings_does_not_wait_for_torch():
+    code = "import sys, encoderlab.model.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

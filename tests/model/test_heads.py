@@ -1,0 +1,104 @@
+"""The heads: pooling, asked tokens, and that every kind of model can learn."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.heads import cls_pool, max_pool, mean_pool
+
+EVERY_OPTION = [
+    *({name: choice} for name, choices in {
+        "positions": Positions, "norm": Norm, "norm_position": NormPosition, "activation": Activation, "pooling": Pooling,
+    }.items() for choice in choices),
+    *({name: choice} for name in ("scale_embeddings", "embedding_norm", "bias") for choice in (False, True)),
+    *({name: 0.1} for name in ("dropout", "attention_dropout", "word_dropout")),
+    {"segments": 0}, {"d_head": 6}, {"n_heads": 1}, {"n_layers": 1}, {"n_layers": 4}, {"initializer_range": 0.1},
+    {"norm_position": NormPosition.pre, "positions": Positions.rotary, "norm": Norm.rms, "activation": Activation.geglu, "bias": False},
+    {"norm": Norm.scalar, "positions": Positions.sinusoidal, "embedding_norm": False, "activation": Activation.relu},
+]  # fmt: skip
+
+
+def describe(settings):
+    return "-".join(f"{name}={getattr(value, 'name', value)}" for name, value in settings.items())
+
+
+@pytest.mark.parametrize("settings", EVERY_OPTION, ids=describe)
+def test_every_kind_of_model_learns_one_batch_by_heart(settings, make_model, make_batch):
+    model, batch = make_model(**settings), make_batch([5, 6, 3, 4])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def loss():
+        prediction = model(batch)
+        return F.cross_entropy(prediction.sequence_logits, batch.labels) + F.cross_entropy(
+            prediction.token_logits, batch.token_labels
+        )
+
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    model.eval()
+    assert loss().item() < 0.1  # at chance: 2.7
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm_position": NormPosition.pre}, {"positions": Positions.rotary}])
+def test_a_model_that_is_asked_for_cls_alone_skips_work_but_answers_and_learns_the_same(settings, make_model, make_batch):
+    model, batch = make_model(token_classes=None, **settings), make_batch([5, 3])
+    assert model.first == 1
+    gradients, logits = [], []
+    for first in (1, None):
+        model.first = first
+        model.zero_grad()
+        logits.append(model(batch).sequence_logits)
+        logits[-1].square().sum().backward()
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    assert_close(*logits, rtol=1e-5, atol=1e-5)
+    assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("settings", "token_classes"), [({"pooling": Pooling.mean}, None), ({}, 5)])
+def test_all_tokens_are_computed_where_more_than_cls_is_asked(settings, token_classes, make_model):
+    assert make_model(token_classes=token_classes, **settings).first is None
+
+
+def test_only_the_asked_tokens_are_answered_for(make_model, make_batch):
+    model, batch = make_model(sequence_classes=None).eval(), make_batch([5, 3])
+    everything = model(batch).token_logits
+    some = model(replace(batch, asked=batch.asked[[1, 6]], token_labels=None))
+    assert some.sequence_logits is None
+    assert_close(some.token_logits, everything[[1, 6]])
+
+
+def test_a_question_that_is_not_asked_has_no_answer(make_model, make_batch):
+    assert make_model(token_classes=None)(make_batch([3])).token_logits is None
+
+
+def test_poolings_take_the_first_the_mean_and_the_largest_of_the_real_tokens():
+    hidden = torch.tensor([[[1.0, 5.0], [3.0, 1.0], [-8.0, 9.0]]])
+    mask = torch.tensor([[True, True, False]])
+    assert cls_pool(hidden, mask).tolist() == [[1, 5]]
+    assert mean_pool(hidden, mask).tolist() == [[2, 3]]
+    assert max_pool(hidden, mask).tolist() == [[3, 5]]
+    assert mean_pool(hidden[:, :2], None).tolist() == [[2, 3]]
+    assert max_pool(hidden[:, :2], None).tolist() == [[3, 5]]
+
+
+def test_dropout_reaches_the_vector_that_the_heads_see(make_model, make_batch):
+    model, batch = make_model(), make_batch([5, 3])
+    model.dropout.p = 0.5
+    first, second = model(batch), model(batch)
+    assert not torch.equal(first.sequence_logits, second.sequence_logits)
+    assert not torch.equal(first.token_logits, second.token_logits)
+
+
+def test_parameters_are_counted_by_part(make_model):
+    model = make_model(n_layers=1, norm_position=NormPosition.pre)
+    embeddings = 13 * 16 + 12 * 16 + 2 * 16 + 2 * 16  # tokens, positions, segments, norm
+    layer = 4 * (16 * 16 + 16) + (16 * 24 + 24) + (24 * 16 + 16) + 2 * 2 * 16
+    parts = {"embeddings": embeddings, "layers": layer + 2 * 16, "heads": 16 * 3 + 3 + 16 * 5 + 5}
+    assert model.parameters_by_part() == parts
+    assert model.n_parameters == sum(parts.values()) == sum(p.numel() for p in model.parameters())
