@@ -1,0 +1,67 @@
+"""Scores of sequence classification: one answer for each example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from sklearn.metrics import accuracy_score, roc_auc_score
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.metrics.scores import Scores, figures_by_class, refuse_non_finite
+
+
+class ClassificationMetrics:
+    """Collects one answer for each example. `labels` names the classes in the order of their ids; `score` as in `Metrics`."""
+
+    def __init__(self, labels: Sequence[str], score: str = "accuracy") -> None:
+        self.labels, self.score = list(labels), score
+        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def add(self, prediction: Prediction, batch: Batch) -> None:
+        """See `Metrics.add`."""
+        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
+        assert batch.labels is not None, "only labelled examples can be scored"
+        # A compiled model may write its next answers over these, hence the copy.
+        logits = prediction.sequence_logits.detach().to(torch.float32, copy=True)
+        self._kept.append((batch.rows, batch.labels, logits))
+
+    def scores(self) -> Scores:
+        """See `Metrics.scores`.
+
+        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`. For two classes also
+        `f1` and `roc_auc` of the second; `roc_auc` is left out where the split holds one class only.
+        """
+        assert self._kept, "nothing was added"
+        rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
+        order = rows.argsort()
+        rows, labels, logits = rows[order], labels[order].long(), logits[order]
+        assert bool((rows.diff() > 0).all()), "an example was added twice"
+        losses = cross_entropy(logits, labels, reduction="none").double().numpy()
+        refuse_non_finite(losses)
+        probabilities = logits.double().softmax(-1).numpy()
+        return self._scored(rows.numpy(), labels.numpy(), probabilities, float(losses.mean()))
+
+    def _scored(self, rows: np.ndarray, labels: np.ndarray, probabilities: np.ndarray, loss: float) -> Scores:
+        predicted = probabilities.argmax(-1)
+        by_class = figures_by_class(labels, predicted, self.labels)
+        figures = {"loss": loss, "accuracy": float(accuracy_score(labels, predicted))}
+        figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted")}
+        if len(self.labels) == 2:
+            figures["f1"] = by_class["per_class"][self.labels[1]]["f1"]
+            if len(np.unique(labels)) == 2:
+                figures["roc_auc"] = float(roc_auc_score(labels, probabilities[:, 1]))
+        return Scores(
+            n=len(rows),
+            figures=figures,
+            per_class=by_class["per_class"],
+            confusion=by_class["confusion"],
+            rows=rows,
+            labels=labels,
+            predicted=predicted,
+            probabilities=probabilities,
+            label_names=self.labels,
+        )

@@ -1,0 +1,121 @@
+"""95% intervals by the percentile bootstrap (Efron 1979): score many splits that might have been drawn instead of this one.
+
+A bootstrap split draws n examples from the n of the split, with replacement, and scores them; the interval holds the middle 95% of
+the scores. Nothing here draws examples one by one, and nothing is approximated by that:
+
+* All scores but loss and ROC AUC depend on an example only through its kind, the pair (label, answer). Drawing n examples is
+  drawing how many there are of each kind, which is one multinomial draw over the cells of the confusion matrix. The work does not
+  grow with n.
+* The tokens of a sequence are not independent of one another, so whole sequences are drawn (a cluster bootstrap): each sequence is
+  a kind of its own.
+
+The interval answers for the luck of the split, not for the luck of the training run: that takes several seeds. Where every answer
+is right, every bootstrap split says so too, and the interval has no width; with n examples, an error rate of up to 3 / n is then
+still likely enough (the rule of three).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 2000
+_DRAWN_AT_ONCE = 4_000_000  # counts in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Examples by kind: how many there are of each (`counts`, [kinds]), and what one of them adds to a split's totals.
+
+    `right` is 1 where an example is answered rightly as a whole, [kinds]; `hits`, `labels` and `answers` are [kinds, classes]:
+    right answers, labels and answers of each class.
+    """
+
+    counts: np.ndarray
+    right: np.ndarray
+    hits: np.ndarray
+    labels: np.ndarray
+    answers: np.ndarray
+
+
+def kinds_of_confusion(confusion: np.ndarray) -> Kinds:
+    """Examples with one answer each, counted by (label, answer): [classes, classes]."""
+    label, answer = confusion.nonzero()
+    one_hot = np.eye(len(confusion), dtype=np.int64)
+    right = (label == answer).astype(np.int64)
+    return Kinds(confusion[label, answer], right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
+
+
+def kinds_of_sequences(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], n_classes: int) -> Kinds:
+    """Sequences of class ids, those with none left out: they have nothing to score."""
+    pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if len(a)]
+    sequence = np.repeat(np.arange(len(pairs)), [len(a) for a, _ in pairs])
+    label, answer = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    hit = label == answer
+
+    def per_class(ids: np.ndarray, of: np.ndarray) -> np.ndarray:
+        return np.bincount(of * n_classes + ids, minlength=len(pairs) * n_classes).reshape(len(pairs), n_classes)
+
+    hits, by_label = per_class(label[hit], sequence[hit]), per_class(label, sequence)
+    right = (hits.sum(1) == by_label.sum(1)).astype(np.int64)
+    return Kinds(np.ones(len(pairs), dtype=np.int64), right, hits, by_label, per_class(answer, sequence))
+
+
+def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
+    """[low, high] of `accuracy` (examples wholly right), `token_accuracy` and `f1_macro`."""
+    additive = np.concatenate([kinds.right[:, None], kinds.hits, kinds.labels, kinds.answers], axis=1)
+    totals = np.concatenate([drawn @ additive for drawn in _resamples(kinds.counts, seed)])
+    hits, labels, answers = np.split(totals[:, 1:], 3, axis=1)
+    return {
+        "accuracy": _middle(totals[:, 0] / kinds.counts.sum()),
+        "token_accuracy": _middle(hits.sum(1) / labels.sum(1)),
+        "f1_macro": _middle(_f1_macro(hits, labels + answers)),
+    }
+
+
+def difference(
+    labels: np.ndarray | Sequence[np.ndarray],
+    predicted: np.ndarray | Sequence[np.ndarray],
+    other: np.ndarray | Sequence[np.ndarray],
+    seed: int,
+) -> tuple[float, list[float]]:
+    """By how much the share of right answers in `predicted` exceeds that in `other`, and the 95% interval of that.
+
+    Both answer the same examples, so the bootstrap is paired: an example is drawn with both its answers. Two methods that share
+    their hard examples differ by less luck than their separate intervals suggest.
+    """
+    if isinstance(labels, np.ndarray):
+        lead = (predicted == labels).astype(np.int64) - (other == labels)
+        asked = np.ones(len(labels), dtype=np.int64)
+    else:
+        triples = [triple for triple in zip(labels, predicted, other, strict=True) if len(triple[0])]
+        lead = np.array([int((b == a).sum()) - int((c == a).sum()) for a, b, c in triples])
+        asked = np.array([len(a) for a, _, _ in triples])
+    kinds, counts = np.unique(np.stack([lead, asked], axis=1), axis=0, return_counts=True)
+    totals = np.concatenate([drawn @ kinds for drawn in _resamples(counts, seed)])
+    return float(lead.sum() / asked.sum()), _middle(totals[:, 0] / totals[:, 1])
+
+
+def _resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """How many examples of each kind RESAMPLES bootstrap splits hold, in chunks of [chunk, kinds]."""
+    random, n = np.random.default_rng(seed), int(counts.sum())
+    size = max(_DRAWN_AT_ONCE // len(counts), 1)
+    for start in range(0, RESAMPLES, size):
+        chunk = min(size, RESAMPLES - start)
+        if n == len(counts):  # each example its own kind: counting drawn places is ten times faster than the multinomial
+            yield np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
+        else:
+            yield random.multinomial(n, counts / n, size=chunk)
+
+
+def _f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+    """F1 = 2 hits / (labels + answers), averaged over the classes that occur in a resample: [resamples, classes] -> [resamples]."""
+    f1 = 2 * hits / np.maximum(occurrences, 1)
+    return f1.sum(1) / (occurrences > 0).sum(1)
+
+
+def _middle(values: np.ndarray) -> list[float]:
+    low, high = np.percentile(values, [2.5, 97.5])
+    return [float(low), float(high)]

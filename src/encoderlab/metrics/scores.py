@@ -1,0 +1,101 @@
+"""What scoring a split yields, and what anything that collects scores can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.errors import TrainingError
+from encoderlab.metrics.intervals import bootstrap, kinds_of_confusion, kinds_of_sequences
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The figures of one split, and the answers they were computed from.
+
+    `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
+    one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order: [n] for
+    classification, one array per sequence for tagging. `probabilities` is [n, classes], or None for tagging. `intervals` are the
+    95% intervals that `with_intervals` adds.
+    """
+
+    n: int
+    figures: dict[str, float]
+    per_class: dict[str, dict[str, float]]
+    confusion: list[list[int]]
+    rows: np.ndarray
+    labels: np.ndarray | list[np.ndarray]
+    predicted: np.ndarray | list[np.ndarray]
+    probabilities: np.ndarray | None
+    label_names: list[str]
+    intervals: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def main(self) -> str:
+        """The figure a report puts first: the share of right answers, to each question that was asked."""
+        return "token_accuracy" if "token_accuracy" in self.figures else "accuracy"
+
+    def with_intervals(self, seed: int) -> Scores:
+        """The same scores with 95% bootstrap intervals of the accuracies and of macro F1; see `encoderlab.metrics.intervals`."""
+        if isinstance(self.labels, np.ndarray):
+            kinds = kinds_of_confusion(np.array(self.confusion))
+        else:
+            kinds = kinds_of_sequences(self.labels, self.predicted, len(self.label_names))
+        found = bootstrap(kinds, seed)
+        return replace(self, intervals={name: found[name] for name in found if name in self.figures})
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scores as report.json holds them."""
+        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
+        return {"n": self.n, **self.figures, **bounds, "per_class": self.per_class, "confusion": self.confusion}
+
+
+class Metrics(Protocol):
+    """Collects answers batch by batch, in any order, and scores them once.
+
+    `score` names the figure that chooses a checkpoint; more of it is better.
+    """
+
+    score: str
+
+    def add(self, prediction: Prediction, batch: Batch) -> None:
+        """Keep the answers to one batch, on their device and without waiting for it."""
+
+    def scores(self) -> Scores:
+        """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
+
+
+def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """F1 over the classes, each class on its own, and the confusion matrix, for class ids of shape [answers].
+
+    Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
+    not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
+    """
+    ids = range(len(names))
+    columns = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=0)
+    keys = ("precision", "recall", "f1")
+    per_class = {
+        name: {**{key: float(value) for key, value in zip(keys, values[:3], strict=True)}, "support": int(values[3])}
+        for name, *values in zip(names, *columns, strict=True)
+    }
+    return {
+        "f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=0)),
+        "f1_weighted": float(f1_score(labels, predicted, average="weighted", zero_division=0)),
+        "per_class": per_class,
+        "confusion": confusion_matrix(labels, predicted, labels=ids).tolist(),
+    }
+
+
+def refuse_non_finite(losses: np.ndarray) -> None:
+    """Raise TrainingError unless every loss is a finite number; losses are as good as logits here, and fewer."""
+    broken = int((~np.isfinite(losses)).sum())
+    if broken:
+        raise TrainingError(
+            f"The model's answers are not finite numbers in {broken:,} of {len(losses):,} places that were scored",
+            remedy="Its weights have diverged: train with a lower training.learning_rate or a longer training.warmup",
+        )

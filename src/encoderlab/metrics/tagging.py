@@ -1,0 +1,83 @@
+"""Scores of token classification: an answer for each asked place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.metrics import accuracy_score
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.metrics.scores import Scores, figures_by_class, refuse_non_finite
+
+
+class _Kept(NamedTuple):
+    """One batch: `rows` is [batch]; all else is [asked], `row` being the example a place belongs to."""
+
+    rows: Tensor
+    row: Tensor
+    labels: Tensor
+    predicted: Tensor
+    losses: Tensor
+
+
+class TaggingMetrics:
+    """Collects an answer for each asked place. `labels` names the classes in the order of their ids; `score` as in `Metrics`."""
+
+    def __init__(self, labels: Sequence[str], score: str = "token_accuracy") -> None:
+        self.labels, self.score = list(labels), score
+        self._kept: list[_Kept] = []
+
+    def add(self, prediction: Prediction, batch: Batch) -> None:
+        """See `Metrics.add`. Keeps answers and losses, not logits: those would be as many as tokens times classes."""
+        assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
+        assert batch.token_labels is not None, "only labelled examples can be scored"
+        logits, labels = prediction.token_logits.detach().float(), batch.token_labels.long()
+        row = batch.rows[batch.asked // batch.input_ids.shape[1]]
+        losses = cross_entropy(logits, labels, reduction="none")
+        self._kept.append(_Kept(batch.rows, row, labels, logits.argmax(-1), losses))
+
+    def scores(self) -> Scores:
+        """See `Metrics.scores`.
+
+        Figures over all asked places: `loss` (mean cross entropy of a place, in nats), `token_accuracy`, `f1_macro`, `f1_weighted`.
+        `accuracy` is the share of sequences answered rightly at every asked place, among those with any.
+        """
+        assert self._kept, "nothing was added"
+        kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
+        rows = kept.rows.sort().values.numpy()
+        assert (np.diff(rows) > 0).all(), "an example was added twice"
+        order = kept.row.argsort(stable=True)  # places within a row come in rising order already
+        row, labels, predicted = kept.row[order].numpy(), kept.labels[order].numpy(), kept.predicted[order].numpy()
+        losses = kept.losses.double().numpy()
+        assert len(losses), "no place was asked"
+        refuse_non_finite(losses)
+        starts = np.searchsorted(row, rows[1:])
+        return self._scored(rows, np.split(labels, starts), np.split(predicted, starts), float(losses.mean()))
+
+    def _scored(self, rows: np.ndarray, labels: list[np.ndarray], predicted: list[np.ndarray], loss: float) -> Scores:
+        flat_labels, flat_predicted = np.concatenate(labels), np.concatenate(predicted)
+        by_class = figures_by_class(flat_labels, flat_predicted, self.labels)
+        wholly_right = [(a == b).all() for a, b in zip(labels, predicted, strict=True) if len(a)]
+        figures = {
+            "loss": loss,
+            "token_accuracy": float(accuracy_score(flat_labels, flat_predicted)),
+            "accuracy": float(np.mean(wholly_right)),
+            "f1_macro": by_class["f1_macro"],
+            "f1_weighted": by_class["f1_weighted"],
+        }
+        return Scores(
+            n=len(rows),
+            figures=figures,
+            per_class=by_class["per_class"],
+            confusion=by_class["confusion"],
+            rows=rows,
+            labels=labels,
+            predicted=predicted,
+            probabilities=None,
+            label_names=self.labels,
+        )

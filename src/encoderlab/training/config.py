@@ -1,0 +1,79 @@
+"""The settings of a training run: length, batch, optimizer, schedule, precision and device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from encoderlab.errors import SettingError
+from encoderlab.settings import check_settings, setting
+
+
+class Schedule(Enum):
+    """How the learning rate moves over a run; see `training.schedule.learning_rate_at`."""
+
+    one_cycle = "one_cycle"
+    linear = "linear"
+    cosine = "cosine"
+    constant = "constant"
+
+
+class Batching(Enum):
+    """Which rows share a batch: those of nearly equal length, or any."""
+
+    length = "length"
+    random = "random"
+
+
+class Precision(Enum):
+    """The number format of the matrix products."""
+
+    auto = "auto"
+    fp32 = "fp32"
+    bf16 = "bf16"
+
+
+class Keep(Enum):
+    """Which checkpoint becomes the run's model."""
+
+    best = "best"
+    last = "last"
+
+
+@dataclass
+class TrainingConfig:
+    """How long, how fast and on what a model is trained."""
+
+    group: ClassVar[str] = "training"
+
+    epochs: float = setting(3.0, "Passes over the training split; fractions are fine.", above=0)
+    steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
+    batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
+    accumulate: int = setting(1, "Parts a batch is computed in, to save memory; the result is the same.", least=1)
+    batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
+    learning_rate: float = setting(1e-3, "Peak learning rate of AdamW.", above=0)
+    schedule: Schedule = setting(Schedule.linear, "Path of the learning rate: one_cycle, linear, cosine or constant.")
+    warmup: float = setting(0.1, "Share of all steps in which the learning rate rises to its peak.", least=0, below=1)
+    weight_decay: float = setting(0.01, "Decoupled weight decay of the matrices; biases and norms have none.", least=0)
+    beta1: float = setting(0.9, "AdamW's decay of the gradient average.", least=0, below=1)
+    beta2: float = setting(0.999, "AdamW's decay of the squared gradient average.", least=0, below=1)
+    epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
+    clip_norm: float | None = setting(1.0, "Largest norm of the gradient, longer ones are shortened; null: no clipping.", above=0)
+    precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1)
+    evaluate_every: int | None = setting(None, "Steps between evaluations; null: once an epoch.", least=1)
+    checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
+    patience: int | None = setting(None, "Stop after this many evaluations without a better score; null: never.", least=1)
+    keep: Keep = setting(Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation) or last.")
+    log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.group)
+        if self.accumulate > self.batch_size:
+            raise SettingError(
+                f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
+                allowed="at most one part for each row",
+                remedy=f"Type training.accumulate={self.batch_size}",
+            )

@@ -1,0 +1,100 @@
+"""The training loop: a generator that takes one optimizer step after another and hands out the facts of each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from encoderlab.batch import Batch
+from encoderlab.device import Compute
+from encoderlab.errors import TrainingError
+from encoderlab.training.config import TrainingConfig
+from encoderlab.training.loss import answers, losses
+from encoderlab.training.schedule import learning_rate_at
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one optimizer step did. `number` counts from 1.
+
+    `losses` are means over the answers of the step, by the name of the question, and `gradient_norm` is measured before clipping.
+    Both stay tensors: a step whose figures nobody reads never waits for the device.
+    """
+
+    number: int
+    losses: dict[str, Tensor]
+    gradient_norm: Tensor
+    learning_rate: float
+    examples: int
+    tokens: int
+    padded_tokens: int
+
+    def figures(self) -> dict[str, float]:
+        """The step's figures as plain numbers, `loss` being the sum of all losses. Raises TrainingError if any is not finite."""
+        parts = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
+        loss = float(sum(self.losses.values()))
+        figures = {"loss": loss, **parts, "gradient_norm": float(self.gradient_norm), "learning_rate": self.learning_rate}
+        if not all(math.isfinite(value) for value in figures.values()):
+            raise TrainingError(
+                f"The figures of step {self.number} are not finite: {figures}",
+                remedy="Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32",
+            )
+        return figures
+
+
+def optimize(
+    model: nn.Module,
+    batches: Iterable[Sequence[Batch]],
+    optimizer: torch.optim.Optimizer,
+    config: TrainingConfig,
+    compute: Compute,
+    *,
+    after: int = 0,
+) -> Iterator[Step]:
+    """Take one optimizer step for each item of `batches`, `after` steps having been taken before.
+
+    An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
+    are counted first, and each summed loss is divided by that total.
+    """
+    for number, parts in enumerate(batches, start=after + 1):
+        model.train()
+        learning_rate = learning_rate_at(number - 1, config)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        step_losses = _backward(model, parts, compute)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
+        step = Step(
+            number=number,
+            losses=step_losses,
+            gradient_norm=norm,
+            learning_rate=learning_rate,
+            examples=sum(len(part) for part in parts),
+            tokens=sum(part.n_tokens for part in parts),
+            padded_tokens=sum(part.input_ids.numel() for part in parts),
+        )
+        if compute.device.type == "cpu":
+            step.figures()  # costs nothing here, and keeps a loss that is not finite from reaching the weights
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        yield step
+
+
+def _backward(model: nn.Module, parts: Sequence[Batch], compute: Compute) -> dict[str, Tensor]:
+    """Add up the gradients of all parts; the mean losses of the whole."""
+    totals: Counter[str] = Counter()
+    for part in parts:
+        totals.update(answers(part))
+    sums: dict[str, Tensor] = {}
+    for part in parts:
+        with compute.autocast():
+            prediction = model(part)
+        means = {name: loss / max(totals[name], 1) for name, loss in losses(prediction, part).items()}
+        torch.stack(list(means.values())).sum().backward()
+        for name, loss in means.items():
+            sums[name] = sums.get(name, 0) + loss.detach()
+    return sums

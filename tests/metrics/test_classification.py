@@ -1,0 +1,130 @@
+"""Scores of whole sequences: over the whole split, in its order, however the batches came."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.errors import TrainingError
+from encoderlab.metrics import ClassificationMetrics
+
+
+def batch_of(rows, labels):
+    empty = torch.empty(0, dtype=torch.long)
+    ids = torch.zeros(len(rows), 3, dtype=torch.long)
+    labels = None if labels is None else torch.tensor(labels, dtype=torch.int32)
+    return Batch(ids, ids, None, torch.tensor(rows), empty, labels, None, ids.numel())
+
+
+def scores_of(labels, logits, names, *, order=None, size=7):
+    order = np.arange(len(labels)) if order is None else order
+    metrics = ClassificationMetrics(names)
+    for start in range(0, len(labels), size):
+        rows = order[start : start + size]
+        logits_of_rows = torch.tensor(np.asarray(logits)[rows], dtype=torch.float32)
+        metrics.add(Prediction(sequence_logits=logits_of_rows), batch_of(rows, np.asarray(labels)[rows]))
+    return metrics.scores()
+
+
+def certain(answers, n_classes):
+    return np.eye(n_classes)[np.asarray(answers)] * 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 5), st.integers(1, 20))
+def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, size):
+    random = np.random.default_rng(seed)
+    labels, logits = random.integers(0, n_classes, n), random.normal(size=(n, n_classes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = scores_of(labels, logits, [f"c{i}" for i in range(n_classes)], order=random.permutation(n), size=size)
+    answers = logits.argmax(1)
+    chances = torch.tensor(logits, dtype=torch.float32).double().softmax(-1).numpy()
+    assert scores.n == n
+    assert scores.labels.tolist() == labels.tolist()
+    assert scores.predicted.tolist() == answers.tolist()
+    assert scores.rows.tolist() == list(range(n))
+    np.testing.assert_allclose(scores.probabilities, chances, atol=1e-7)
+    assert scores.figures["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(labels, answers))
+    assert scores.figures["loss"] == pytest.approx(sklearn.metrics.log_loss(labels, chances, labels=range(n_classes)), rel=1e-5)
+    for average in ("macro", "weighted"):
+        expected = sklearn.metrics.f1_score(labels, answers, average=average, zero_division=0)
+        assert scores.figures[f"f1_{average}"] == pytest.approx(expected)
+    assert scores.confusion == sklearn.metrics.confusion_matrix(labels, answers, labels=range(n_classes)).tolist()
+
+
+def test_f1_is_that_of_the_split_and_not_the_mean_of_its_batches():
+    # 480 rows, 10% positive: 29 found, 19 missed, 21 false alarms. The mean F1 of batches of 16 would be 0.500.
+    labels = np.array([1] * 48 + [0] * 432)
+    answers = np.array([1] * 29 + [0] * 19 + [1] * 21 + [0] * 411)
+    order = np.random.default_rng(217).permutation(480)
+    by_batch = [sklearn.metrics.f1_score(labels[rows], answers[rows], zero_division=0) for rows in order.reshape(-1, 16)]
+    assert np.mean(by_batch) == pytest.approx(0.500, abs=5e-4)
+    scores = scores_of(labels, certain(answers, 2), ["no", "yes"], order=order, size=16)
+    assert scores.figures["f1"] == pytest.approx(0.592, abs=5e-4)
+
+
+def test_two_classes_have_f1_and_roc_auc_of_the_second():
+    labels, logits = [0, 0, 1, 1], [[2, 0], [0, 1], [0, 0.5], [0, 3]]
+    scores = scores_of(labels, logits, ["no", "yes"])
+    assert scores.figures["f1"] == pytest.approx(sklearn.metrics.f1_score(labels, [0, 1, 1, 1]))
+    assert scores.figures["roc_auc"] == pytest.approx(0.75)
+    assert "f1" not in scores_of([0, 1, 2], certain([0, 1, 2], 3), ["a", "b", "c"]).figures
+
+
+def test_roc_auc_is_left_out_where_the_split_holds_one_class():
+    figures = scores_of([1, 1], certain([1, 0], 2), ["no", "yes"]).figures
+    assert "roc_auc" not in figures
+    assert figures["accuracy"] == 0.5
+
+
+def test_a_class_the_split_does_not_have_is_listed_and_costs_nothing():
+    scores = scores_of([0, 1, 0], certain([0, 1, 0], 3), ["a", "b", "never"])
+    assert scores.per_class["never"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    assert scores.figures["f1_macro"] == 1.0
+    assert np.shape(scores.confusion) == (3, 3)
+
+
+def test_scores_are_json_with_the_keys_of_the_contract():
+    scores = scores_of([0, 1, 1], certain([0, 1, 0], 2), ["no", "yes"]).with_intervals(seed=1).as_dict()
+    assert json.loads(json.dumps(scores)) == scores
+    contract = "n loss accuracy f1_macro f1_weighted per_class confusion accuracy_ci95 f1_macro_ci95 f1 roc_auc"
+    assert set(contract.split()) == set(scores)
+    assert scores["per_class"]["yes"]["support"] == 2
+    assert scores["confusion"] == [[1, 0], [1, 1]]
+
+
+def test_kept_answers_do_not_change_when_the_model_reuses_its_buffer():
+    metrics, buffer = ClassificationMetrics(["no", "yes"]), torch.tensor([[0.0, 1.0]])
+    metrics.add(Prediction(sequence_logits=buffer), batch_of([0], [1]))
+    buffer.copy_(torch.tensor([[1.0, 0.0]]))
+    metrics.add(Prediction(sequence_logits=buffer), batch_of([1], [0]))
+    assert metrics.scores().figures["accuracy"] == 1.0
+
+
+def test_answers_that_are_no_numbers_are_refused_with_a_remedy():
+    logits = [[0.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]]
+    with pytest.raises(TrainingError, match=r"not finite numbers in 2 of 3 places.*lower training\.learning_rate"):
+        scores_of([0, 1, 1], logits, ["no", "yes"])
+
+
+def test_our_own_mistakes_are_assertions():
+    with pytest.raises(AssertionError, match="nothing was added"):
+        ClassificationMetrics(["no", "yes"]).scores()
+    with pytest.raises(AssertionError, match="added twice"):
+        scores_of([0, 1], certain([0, 1], 2), ["no", "yes"], order=np.array([1, 1]))
+    with pytest.raises(AssertionError, match="labelled"):
+        ClassificationMetrics(["no", "yes"]).add(Prediction(sequence_logits=torch.zeros(1, 2)), batch_of([0], None))
+    with pytest.raises(AssertionError, match="head for whole sequences"):
+        ClassificationMetrics(["no", "yes"]).add(Prediction(), batch_of([0], [1]))
+
+
+def test_the_score_that_chooses_checkpoints_is_the_one_asked_for():
+    assert ClassificationMetrics(["a", "b"]).score == "accuracy"
+    assert ClassificationMetrics(["a", "b"], "f1_macro").score == "f1_macro"

@@ -1,0 +1,139 @@
+"""The training loop: exact accumulation, clipping, the schedule, and a stop before a loss that is no number."""
+
+import copy
+from itertools import islice, repeat
+
+import pytest
+import torch
+from torch import nn
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.device import Compute
+from encoderlab.errors import TrainingError
+from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.loop import optimize
+from encoderlab.training.optimizer import build_optimizer
+from encoderlab.training.schedule import learning_rate_at
+
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+
+
+class Tiny(nn.Module):
+    """Reads ids, answers for whole sequences and for the asked places."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.sequence, self.token = nn.Embedding(20, 8), nn.Linear(8, 3), nn.Linear(8, 5)
+
+    def forward(self, batch):
+        hidden = self.embedding(batch.input_ids)
+        return Prediction(self.sequence(hidden.mean(1)), self.token(hidden.flatten(0, 1)[batch.asked]))
+
+
+def rows(n, asked_in_row, seed=0):
+    """A batch of n rows; row i asks for asked_in_row[i] places."""
+    draw = torch.Generator().manual_seed(seed)
+    ids = torch.randint(20, (n, 6), generator=draw)
+    asked = torch.tensor([row * 6 + place for row in range(n) for place in range(asked_in_row[row])], dtype=torch.long)
+    return Batch(
+        input_ids=ids,
+        token_type_ids=torch.zeros_like(ids),
+        attention_mask=None,
+        rows=torch.arange(n),
+        asked=asked,
+        labels=torch.randint(3, (n,), generator=draw),
+        token_labels=torch.randint(5, (len(asked),), generator=draw),
+        n_tokens=ids.numel(),
+    )
+
+
+def cut(batch, asked_in_row, sizes):
+    """The batch in parts of the given sizes."""
+    parts, start, token = [], 0, 0
+    for size in sizes:
+        n_asked = sum(asked_in_row[start : start + size])
+        parts.append(
+            Batch(
+                input_ids=batch.input_ids[start : start + size],
+                token_type_ids=batch.token_type_ids[start : start + size],
+                attention_mask=None,
+                rows=batch.rows[start : start + size],
+                asked=batch.asked[token : token + n_asked] - start * 6,
+                labels=batch.labels[start : start + size],
+                token_labels=batch.token_labels[token : token + n_asked],
+                n_tokens=size * 6,
+            )
+        )
+        start, token = start + size, token + n_asked
+    return parts
+
+
+def trained(batches, **settings):
+    config = TrainingConfig(**{"steps": 5, "learning_rate": 0.05, **settings})
+    model = Tiny()
+    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU))
+    return model, steps
+
+
+@pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])
+def test_accumulation_over_uneven_parts_gives_the_weights_of_the_whole_batch(sizes):
+    asked_in_row = [1, 5, 0, 2, 6, 1, 3, 4]
+    whole = rows(8, asked_in_row)
+    one, one_steps = trained([[whole]] * 5)
+    parts, parts_steps = trained([cut(whole, asked_in_row, sizes)] * 5)
+    for a, b in zip(one.parameters(), parts.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+    assert parts_steps[-1].figures() == pytest.approx(one_steps[-1].figures(), rel=1e-4)
+    assert (parts_steps[0].examples, parts_steps[0].tokens) == (8, 48)
+
+
+def test_a_part_without_any_question_is_no_error():
+    asked_in_row = [0, 0, 6, 6]
+    model, steps = trained([cut(rows(4, asked_in_row), asked_in_row, [2, 2])] * 5)
+    assert steps[-1].figures()["loss"] < steps[0].figures()["loss"]
+
+
+def test_steps_follow_the_schedule_and_count_on_from_where_they_are_told():
+    config = TrainingConfig(steps=10, schedule=Schedule.cosine)
+    model = Tiny()
+    batches = islice(repeat([rows(4, [1] * 4)]), 3)
+    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU, after=4))
+    assert [step.number for step in steps] == [5, 6, 7]
+    assert [step.learning_rate for step in steps] == [learning_rate_at(n, config) for n in (4, 5, 6)]
+
+
+def test_long_gradients_are_shortened_and_reported_as_they_were():
+    clipped, steps = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=1e-4, epsilon=1.0, weight_decay=0.0)
+    free, _ = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=None, epsilon=1.0, weight_decay=0.0)
+    moved = [sum((a - b).abs().sum() for a, b in zip(m.parameters(), Tiny().parameters(), strict=True)) for m in (clipped, free)]
+    assert moved[0] < moved[1] / 100
+    assert steps[0].figures()["gradient_norm"] > 0.1
+
+
+def test_a_loss_that_is_no_number_stops_the_run_before_it_reaches_the_weights():
+    model = Tiny()
+    with torch.no_grad():
+        model.sequence.bias[0] = float("inf")
+    before = copy.deepcopy(model.state_dict())
+    config = TrainingConfig(steps=1)
+    with pytest.raises(TrainingError, match=r"figures of step 1 are not finite.*learning_rate"):
+        list(optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, config), config, CPU))
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+
+
+def test_only_matrices_decay():
+    config = TrainingConfig(weight_decay=0.3)
+    model = Tiny()
+    decay = {
+        id(weight): group["weight_decay"] for group in build_optimizer(model, config).param_groups for weight in group["params"]
+    }
+    assert {name: decay[id(weight)] for name, weight in model.named_parameters()} == {
+        name: 0.3 if name.endswith("weight") else 0.0 for name in model.state_dict()
+    }
+
+
+def test_the_optimizer_gets_every_setting_of_adamw():
+    config = TrainingConfig(beta1=0.8, beta2=0.95, epsilon=1e-5, learning_rate=0.25)
+    group = build_optimizer(Tiny(), config).param_groups[0]
+    assert (group["betas"], group["eps"], group["lr"]) == ((0.8, 0.95), 1e-5, 0.25)
