@@ -16,7 +16,7 @@ class UserError(Exception):
     def __init__(self, wrong: str, *, allowed: str = "", remedy: str = "") -> None:
         self.wrong, self.allowed, self.remedy = wrong, allowed, remedy
         parts = [wrong, f"Allowed: {allowed}" if allowed else "", remedy]
-        super().__init__(" ".join(f"{part.strip().rstrip('.')}." for part in parts if part))
+        super().__init__(" ".join(part if part[-1] in ".?!" else f"{part}." for part in parts if part))
 
 
 class SettingError(UserError):

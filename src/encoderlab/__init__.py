@@ -1,0 +1,1 @@
+"""encoderlab: train transformer encoders from scratch."""

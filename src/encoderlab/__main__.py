@@ -1,0 +1,5 @@
+"""Lets `python -m encoderlab` and torchrun start the command line."""
+
+from encoderlab.cli import main
+
+main()

@@ -1,0 +1,113 @@
+"""The command line: one command, one function; a user's mistake is one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+from encoderlab.errors import SettingError, UserError, closest
+
+COMMANDS = {
+    "train": "Train an encoder and report how good it is.",
+    "eval": "Score a finished run on a split, or on other data.",
+    "predict": "Answer for new texts.",
+    "attention": "Draw where each token looks.",
+    "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
+}
+OVERVIEW = """encoderlab {version}: train transformer encoders from scratch
+
+usage: encoderlab COMMAND [name=value ...]
+
+{commands}
+
+  encoderlab train                                   the built-in task: no download, no GPU
+  encoderlab train task=sst2 model.n_layers=2        another task and a smaller model
+  encoderlab train -m seed=1,2,3                     several runs
+  encoderlab COMMAND --help                          every setting of a command, with a line each"""
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names, and exit with its code."""
+    try:
+        run(sys.argv[1:])
+    except UserError as error:
+        print(f"encoderlab: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("encoderlab: stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def run(arguments: list[str]) -> None:
+    """Run one command. Raises UserError for whatever the user can mend."""
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        lines = "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())
+        print(OVERVIEW.format(version=version("encoderlab"), commands=lines))
+    elif arguments[0] == "--version":
+        print(version("encoderlab"))
+    elif arguments[0] not in COMMANDS:
+        near = closest(arguments[0], COMMANDS)
+        raise SettingError(
+            f"There is no command {arguments[0]}",
+            allowed=", ".join(COMMANDS),
+            remedy=f"Did you mean encoderlab {near}?" if near else "See encoderlab --help",
+        )
+    elif arguments[0] == "list":
+        import_module("encoderlab.commands.list").list_configs(config_folder(), arguments[1:])
+    elif {"--help", "-h"} & set(arguments):
+        import_module("encoderlab.command_help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
+    else:
+        _run_with_hydra(arguments[0], arguments[1:])
+
+
+def config_folder() -> Path:
+    """The shipped configs: beside the package in a wheel, at the top of the repository in a checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parents[1] / "configs"
+
+
+def _run_with_hydra(command: str, arguments: list[str]) -> None:
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from hydra.types import RunMode
+    from omegaconf import DictConfig
+    from omegaconf.errors import OmegaConfBaseException
+
+    from encoderlab.config import COMMAND_CONFIGS, register_schemas, typed
+    from encoderlab.config_errors import explain, refuse_empty_groups
+    from encoderlab.overrides import quoted_arguments
+
+    refused: list[UserError] = []
+
+    def job(config: DictConfig) -> None:
+        sweep = HydraConfig.get().mode is RunMode.MULTIRUN
+        if sweep:
+            print(f"job {HydraConfig.get().job.num}: {HydraConfig.get().job.override_dirname}", file=sys.stderr)
+        try:
+            settings = typed(config, COMMAND_CONFIGS[command])
+            function: Callable = getattr(import_module(f"encoderlab.commands.{command}"), command)
+            function(settings)
+        except UserError as error:
+            if sweep:
+                raise  # Hydra goes on with the other jobs, then says which one failed
+            refused.append(error)  # raised below: Hydra would put a line of its own in front
+
+    refuse_empty_groups(arguments)
+    register_schemas()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
+    sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
+    try:
+        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, command) from None
+    if refused:
+        raise refused[0]

@@ -1,0 +1,83 @@
+"""`--help` of a command: usage, examples, the config groups, and every setting with its line of help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from encoderlab.commands.list import GROUPS, options_of
+from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
+from encoderlab.settings import allowed_range
+
+EXAMPLES = {
+    "train": [
+        ("encoderlab train", "the built-in task: no download, no account, no GPU"),
+        ("encoderlab train task=sst2 model.n_layers=2", "another task brings its dataset along"),
+        ("encoderlab train task=classification dataset=files dataset.path=reviews.csv", "your own file"),
+        ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "every combination, one run each"),
+        ("encoderlab train experiment=sst2", "a whole recipe; further settings win over it"),
+    ],
+    "eval": [
+        ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),
+        ("encoderlab eval run=... dataset=files dataset.path=more.csv", "other labelled data"),
+    ],
+    "predict": [
+        ("encoderlab predict run=... text='A gorgeous, witty film.'", "one text"),
+        ("encoderlab predict run=... input=new.csv output=answers.csv", "a file"),
+        ("cat lines.txt | encoderlab predict run=...", "lines of standard input (pairs: a tab between the texts)"),
+        ("encoderlab predict run=... split=test format=glue output=SST-2.tsv", "GLUE's submission form"),
+    ],
+    "attention": [
+        ("encoderlab attention run=... text='A gorgeous, witty film.'", "one text"),
+        ("encoderlab attention run=... split=validation rows=[0,7]", "rows of a split"),
+    ],
+}
+HYDRA_FLAGS = """Hydra's own flags work too:
+  --cfg job           print the config that would run     --config-dir DIR    add configs of your own
+  -m, --multirun      run every combination of a,b values --hydra-help        more of Hydra"""
+
+
+def print_help(command: str, description: str, configs: Path) -> None:
+    """Print the help of `command`, whose shipped configs lie in `configs`."""
+    print(f"encoderlab {command}: {description}\n\nusage: encoderlab {command} [name=value ...]\n")
+    width = max(len(example) for example, _ in EXAMPLES[command])
+    print("\n".join(f"  {example:<{width}}  {line}" for example, line in EXAMPLES[command]))
+    schema = COMMAND_CONFIGS[command]
+    groups = [declared.name for declared in fields(schema) if declared.name in GROUPS]
+    if groups:
+        print("\nConfig groups (encoderlab list describes each option):")
+        for group in [*groups, *(["experiment"] if command == "train" else [])]:
+            print(f"  {group:<12}{', '.join(options_of(configs, group))}")
+    print("\nSettings (name=value), with their defaults:")
+    print("\n".join(_settings(schema, "", skip=groups)))
+    for group in groups:
+        for (owner, option), member in SCHEMAS.items():
+            if owner == group:
+                kind = f" ({group} of kind {option})" if option != group else ""
+                print(f"\n{group}{kind}: {_first_line(member)}")
+                print("\n".join(_settings(member, f"{group}.", skip=[])))
+    print(f"\n{HYDRA_FLAGS}")
+
+
+def _settings(schema: type, prefix: str, skip: list[str]) -> Iterator[str]:
+    for declared in fields(schema):
+        if declared.name in skip:
+            continue
+        limits = allowed_range(declared.metadata)
+        line = declared.metadata["help"] + (f" ({limits})" if limits else "")
+        yield f"  {prefix + declared.name + '=' + _default(declared):<38} {line}"
+
+
+def _default(declared: Any) -> str:
+    default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
+    if isinstance(default, Enum):
+        return default.name
+    words = {None: "null", True: "true", False: "false", "???": "..."}
+    return words[default] if isinstance(default, bool | str | None) and default in words else str(default).replace("'", "")
+
+
+def _first_line(schema: type) -> str:
+    return (schema.__doc__ or "").strip().splitlines()[0]

@@ -1,0 +1,61 @@
+"""encoderlab attention: heat maps of where each token looks, one figure per layer, and the arrays behind them."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+
+from encoderlab.config import AttentionConfig
+from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.errors import DataError, SettingError
+from encoderlab.reports.attention_maps import plot_attention
+from encoderlab.runs.assembly import Assembly, cache_folder, reopen
+from encoderlab.runs.batches import hold_encoded
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.folder import RunFolder, check_free
+
+
+def attention(config: AttentionConfig) -> RunFolder:
+    """Draw the maps of a text, or of rows of a split, into a run folder of their own. Raises SettingError, DataError."""
+    check_free(config.run_dir)
+    if config.text is not None and config.split is not None:
+        raise SettingError("text and split are given together", allowed="one of them")
+    assembly = reopen(config)
+    examples = _examples(config, assembly)
+    folder = RunFolder.create(config.run_dir, "attention", assembly.config.task.name)
+    for name, example in examples.items():
+        _draw(assembly, example, name, folder)
+    print(f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}", file=sys.stderr)
+    return folder
+
+
+def _examples(config: AttentionConfig, assembly: Assembly) -> dict[str, Example]:
+    if config.text is not None:
+        words = assembly.task.token_classes is not None
+        return {"text": WordsExample(tuple(config.text.split())) if words else TextExample(config.text, config.text_pair)}
+    name = config.split or "validation"
+    split = Corpus.load(assembly.config.dataset, cache_folder(config.cache_dir)).split(name)
+    for row in config.rows:
+        if not 0 <= row < len(split):
+            raise DataError(f"rows={config.rows}: the split {name} has no row {row}", allowed=f"0 to {len(split) - 1}")
+    return {f"{name}-{row}": split[row] for row in config.rows}
+
+
+def _draw(assembly: Assembly, example: Example, name: str, folder: RunFolder) -> None:
+    """One figure per layer with all heads, and the weights as [layer, head, query, key] beside their tokens."""
+    task = assembly.task
+    store = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, tokens_asked=task.token_classes is not None)
+    batch = next(assembly.scoring_batches(store))
+    with torch.inference_mode():
+        maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)
+    weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
+    tokens = assembly.tokenizer.pieces(batch.input_ids[0].tolist())
+    into = folder.attention / name
+    into.mkdir(parents=True)
+    np.savez_compressed(into / "weights.npz", weights=weights, tokens=np.array(tokens))
+    for number, layer in enumerate(weights, start=1):
+        plot_attention(
+            layer, tokens, f"{assembly.config.task.name}, {name}, layer {number} of {len(weights)}", into / f"layer-{number}.png"
+        )

@@ -1,0 +1,87 @@
+"""encoderlab train: from a config to a trained encoder and a report of how good it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from encoderlab.config import RunConfig
+from encoderlab.device import choose_compute
+from encoderlab.metrics import Scores
+from encoderlab.reports.model_card import model_card
+from encoderlab.reports.report import build_report
+from encoderlab.reports.screen import show_report, show_survey
+from encoderlab.reports.written import write_report
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder
+from encoderlab.runs.baselines import Baseline, baselines
+from encoderlab.runs.batches import truncated_share
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.fit import Fitted, fit
+from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.records import record_start
+from encoderlab.runs.saved_model import save_model
+
+
+def train(config: RunConfig) -> RunFolder:
+    """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
+
+    Raises SettingError, DataError or TrainingError with what the user can do.
+    """
+    check_free(config.run_dir)
+    compute = choose_compute(config.training.device, config.training.precision.value, config.training.threads)
+    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+    scored = corpus.scored_splits()
+    show_survey(corpus.survey.as_dict())
+    assembly = assemble(config, compute, corpus)
+    stores = {name: corpus.store(name, assembly.task) for name in ("train", *scored)}
+    folder = RunFolder.create(config.run_dir, "train", config.task.name)
+    record_start(folder, config, compute, corpus)
+    print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
+
+    fitted = fit(assembly, stores["train"], stores.get("validation"), folder)
+    scores = {name: assembly.evaluate(stores[name]) for name in scored}
+    found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
+    notes = [*fitted.notes, *_truncation_notes(stores, config.model.max_length)]
+    report = _report(assembly, fitted, scores, found, notes)
+    save_model(assembly, folder.model, fitted.checkpoint, model_card(report, assembly.task.labels))
+    write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]])
+    show_report(report, _paths(folder), _next_commands(folder))
+    return folder
+
+
+def _report(
+    assembly: Assembly, fitted: Fitted, scores: dict[str, Scores], found: dict[str, Baseline], notes: list[str]
+) -> dict[str, Any]:
+    return build_report(
+        command="train",
+        task=assembly.config.task.name,
+        seed=assembly.config.seed,
+        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
+        splits=scores,
+        baselines=found,
+        throughput=fitted.throughput,
+        checkpoint=fitted.checkpoint,
+        notes=notes,
+    )
+
+
+def _truncation_notes(stores: dict[str, Any], max_length: int) -> list[str]:
+    shares = {name: truncated_share(store) for name, store in stores.items()}
+    return [
+        f"{share:.1%} of the rows of {name} were cut to model.max_length={max_length} tokens"
+        for name, share in shares.items()
+        if share
+    ]
+
+
+def _paths(folder: RunFolder) -> dict[str, str]:
+    names = {"report": folder.report, "predictions": folder.predictions, "plots": folder.plots, "model": folder.model}
+    return {name: str(path) for name, path in names.items()}
+
+
+def _next_commands(folder: RunFolder) -> list[str]:
+    return [
+        f"encoderlab predict run={folder.root} text='...'",
+        f"encoderlab attention run={folder.root} text='...'",
+        f"encoderlab eval run={folder.root} split=validation",
+    ]

@@ -1,0 +1,91 @@
+"""Turns what Hydra and OmegaConf say of a bad command line into one line that says what to type."""
+
+from __future__ import annotations
+
+import re
+
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
+
+from encoderlab.config import COMMAND_CONFIGS, SCHEMAS, unknown_setting
+from encoderlab.errors import SettingError, closest
+from encoderlab.settings import allowed_range
+
+GROUPS = {group for group, _ in SCHEMAS}
+
+
+def refuse_empty_groups(arguments: list[str]) -> None:
+    """Refuse `model=null` and `model=`, over which Hydra stumbles. Raises SettingError."""
+    for argument in arguments:
+        group, _, value = argument.partition("=")
+        if group in GROUPS and value in ("", "null"):
+            raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
+
+
+def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
+    """The error as a SettingError of one line."""
+    text = str(error)
+    if isinstance(error, MissingConfigException):
+        return _missing_option(text)
+    if isinstance(error, OverrideParseException):
+        return SettingError(f"{error.override} is not understood", allowed="name=value", remedy=f"See encoderlab {command} --help")
+    if text.startswith("Ambiguous value for argument"):
+        return SettingError(
+            f"{text.split(chr(39))[1]} is several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"
+        )
+    if found := re.search(r"Could not (?:override|append to|delete from) '?(?:config\. )?'?([\w.@/]+)'?", text):
+        return _unknown(found[1], command)
+    if found := re.search(r"[Ee]rror merging override (\S+?)=(.*)", text):
+        return _bad_value(found[1].lstrip("+"), found[2], error)
+    cause = error.__cause__ if isinstance(error, ConfigCompositionException) and error.__cause__ else error
+    return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
+
+
+def _missing_option(text: str) -> SettingError:
+    """A config group has no such option: `task=sts2`."""
+    found = re.search(r"Could not find '([\w/.-]+)'", text) or re.search(r"Cannot find primary config '([\w/.-]+)'", text)
+    if found is None:
+        return SettingError(" ".join(text.split()))
+    group, _, name = found[1].rpartition("/")
+    listed = re.search(r"Available options in '[^']*':\n(.*?)\nConfig search path", text, re.DOTALL)
+    options = [line.strip() for line in listed[1].splitlines()] if listed else []
+    options = [option for option in options if not option.endswith("_schema")]
+    near = closest(name, options)
+    hint = f"Did you mean {group}={near}?" if near else "encoderlab list shows them with a line each"
+    if group == "dataset" and name in ("classification", "tagging"):
+        hint = f"The task {name} has no data of its own: type dataset=files dataset.path=... or dataset=hub dataset.path=..."
+        return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
+    return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
+
+
+def _unknown(key: str, command: str) -> SettingError:
+    """A key that does not exist: names the closest among its neighbours."""
+    key = key.replace("/", ".")
+    group, _, name = key.rpartition(".")
+    if key in GROUPS:
+        return SettingError(f"{key} takes the name of one of its configs", remedy=f"encoderlab list {key} shows them")
+    if key.startswith("hydra."):
+        return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
+    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
+    known = sorted({declared for owner in owners for declared in owner.__dataclass_fields__})
+    if name in known:
+        known = []  # a setting of another option of the group: unknown_setting says of which
+    return unknown_setting(key, known)
+
+
+def _bad_value(key: str, value: str, error: BaseException) -> SettingError:
+    """A value of the wrong type, or none of an Enum's names."""
+    group, _, name = key.rpartition(".")
+    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or list(COMMAND_CONFIGS.values())
+    declared = next((owner.__dataclass_fields__[name] for owner in owners if name in owner.__dataclass_fields__), None)
+    reason = " ".join(str(error.__cause__).split("full_key")[0].split()) if error.__cause__ else ""
+    if declared is None:
+        return SettingError(f"{key}={value} cannot be read: {reason}")
+    if options := re.search(r"(?:expected one of|one of) \[([^\]]*)\]", reason):
+        return SettingError(f"{key}={value} is no choice", allowed=options[1].replace("'", ""))
+    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list such as [a,b]"}
+    words = [kinds[kind] for kind in kinds if re.search(rf"\b{kind}\b", str(declared.type))]
+    words += ["null"] if "None" in str(declared.type) else []
+    limits = allowed_range(declared.metadata)
+    allowed = " or ".join(words) + (f", {limits}" if limits else "")
+    return SettingError(f"{key}={value} has the wrong type", allowed=allowed or reason, remedy=declared.metadata.get("help", ""))

@@ -1,0 +1,124 @@
+"""Pictures of a run: its curves over the steps, and its confusion matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours: told apart by the colour-blind, and with their line styles in grey print too.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+
+
+def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, figure: str = "accuracy") -> None:
+    """Loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl.
+
+    Training loss is drawn as logged (faint) and smoothed; evaluations as they came.
+    """
+    from matplotlib.figure import Figure
+
+    steps = [line for line in metrics_lines if line["kind"] == "step"]
+    evaluations = [line for line in metrics_lines if line["kind"] == "evaluation"]
+    heights = {"loss (nats)": 3.0} | ({figure.replace("_", " "): 3.0} if evaluations else {}) | {"learning rate": 1.2}
+    canvas = Figure(figsize=(7.5, sum(heights.values())), layout="constrained")
+    canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+    panels = canvas.subplots(len(heights), 1, sharex=True, height_ratios=list(heights.values()))
+    _draw_training_loss(panels[0], steps)
+    _draw_evaluations(panels[0], evaluations, "loss", ORANGE)
+    if evaluations:
+        _draw_evaluations(panels[1], evaluations, figure, GREEN)
+    panels[-1].plot([line["step"] for line in steps], [line["learning_rate"] for line in steps], color=GREY, linewidth=1.5)
+    panels[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
+    panels[-1].set_ylim(bottom=0)
+    panels[-1].set_xlabel("optimizer step")
+    panels[-1].xaxis.set_major_formatter("{x:,.0f}")
+    for axes, label in zip(panels, heights, strict=True):
+        _finish(axes, label)
+    canvas.savefig(path, dpi=150)
+
+
+def _finish(axes: Axes, label: str) -> None:
+    axes.set_ylabel(label)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=9)
+
+
+def _draw_training_loss(axes: Axes, steps: Sequence[Mapping[str, Any]]) -> None:
+    at, losses = np.array([line["step"] for line in steps]), np.array([line["loss"] for line in steps], dtype=float)
+    axes.plot(at, losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training batches, as logged")
+    axes.plot(at, smoothed(losses), color=BLUE, linewidth=1.8, label="training batches, running mean")
+
+
+def _draw_evaluations(axes: Axes, evaluations: Sequence[Mapping[str, Any]], figure: str, color: str) -> None:
+    """One line for each split, the highest (or for loss the lowest) point said in words."""
+    for split, style in zip(dict.fromkeys(line["split"] for line in evaluations), ("-", "--", ":"), strict=False):
+        points = [(line["step"], line[figure]) for line in evaluations if line["split"] == split and line.get(figure) is not None]
+        if not points:
+            continue
+        best = min(points, key=lambda point: point[1] if figure == "loss" else -point[1])
+        label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
+        axes.plot(*zip(*points, strict=True), color=color, linestyle=style, marker="o", markersize=4, linewidth=1.5, label=label)
+
+
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """Centred running mean over a twentieth of the values on each side, over fewer towards the ends; [values] -> [values]."""
+    reach = len(values) // 20
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    low = np.maximum(np.arange(len(values)) - reach, 0)
+    high = np.minimum(np.arange(len(values)) + reach + 1, len(values))
+    return (sums[high] - sums[low]) / np.maximum(high - low, 1)
+
+
+def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], path: Path, *, title: str) -> None:
+    """The confusion matrix, true classes down and predicted across: counts as text, the share of each row as shade and text.
+
+    Beyond 30 classes the shades stand alone; beyond 110 not every class is named.
+    """
+    from matplotlib.figure import Figure
+
+    counts = np.array(confusion)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    names = [name if len(name) <= 24 else f"{name[:23]}…" for name in labels]
+    written = len(names) <= 30
+    side = min(max(4.5, 1.8 + (0.62 if written else 0.2) * len(names)), 24)
+    named = range(0, len(names), math.ceil(len(names) / 110))
+    canvas = Figure(figsize=(side + 1.2, side + 0.4), layout="constrained")
+    axes = canvas.subplots()
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if written:
+        _write_cells(axes, counts, shares)
+    upright = len(names) <= 4 and max(map(len, names)) <= 10
+    turned = {"rotation": 0, "ha": "center"} if upright else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(named, [names[i] for i in named], parse_math=False, **turned)
+    axes.set_yticks(named, [names[i] for i in named], parse_math=False)
+    size = max(10, side)
+    axes.set_xlabel("predicted", fontsize=size)
+    axes.set_ylabel("true", fontsize=size)
+    canvas.suptitle(
+        f"{title}\n{counts.sum():,} answers; percentages of each true class", fontsize=size, parse_math=False, wrap=True
+    )
+    canvas.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class", fontsize=size)
+    canvas.savefig(path, dpi=150)
+
+
+def _write_cells(axes: Axes, counts: np.ndarray, shares: np.ndarray) -> None:
+    for row, column in np.ndindex(*counts.shape):
+        count, share = counts[row, column], shares[row, column]
+        percent = "<1%" if share < 0.005 else ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
+        axes.text(
+            column,
+            row,
+            f"{count:,}\n{percent}" if count else "0",
+            ha="center",
+            va="center",
+            fontsize=11 if len(counts) <= 4 else 7,
+            color="white" if share > 0.6 else "black" if count else GREY,
+        )

@@ -1,0 +1,141 @@
+"""What needs no encoder: answers of simple methods fitted on the same rows, to say whether training one was worth it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from encoderlab.data.examples import Split, TextExample, WordsExample
+
+MOST_ROWS = 200_000  # beyond this the linear model would take longer than many a training
+_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
+
+Answers = np.ndarray | list[np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One simple method's scores, or why it has none.
+
+    `figures` holds `accuracy`, `f1_macro`, `seconds`, and for tagging `token_accuracy`. `predicted` holds class ids for every row
+    of the scored split, labelled or not: [n] for texts, one array per sequence for words.
+    """
+
+    figures: dict[str, float] = field(default_factory=dict)
+    predicted: Answers | None = None
+    skipped: str = ""
+
+
+def baselines(train: Split, scored: Split) -> dict[str, Baseline]:
+    """Fit on the labelled rows of `train`, score on those of `scored`.
+
+    Texts: `majority` (always the most frequent label) and `tfidf_logreg`. Words: `majority` and `word_majority` (each word's most
+    frequent label, the most frequent overall where a word is new). Both splits must hold labelled rows.
+    """
+    assert train.labelled and scored.labelled, "baselines are fitted and scored on labelled rows"
+    return _for_words(train, scored) if isinstance(scored[0], WordsExample) else _for_texts(train, scored)
+
+
+def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
+    labels = np.array([-1 if example.label is None else example.label for example in scored])
+    answers = np.array([example.label for example in train if example.label is not None])
+
+    def majority() -> np.ndarray:
+        return np.full(len(scored), np.bincount(answers).argmax())
+
+    def linear() -> np.ndarray:
+        texts = [_joined(example) for example in train if example.label is not None]
+        with threadpool_limits(1):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
+            return _linear_model().fit(texts, answers).predict([_joined(example) for example in scored])
+
+    reason = _cannot_fit(train, answers)
+    return {
+        "majority": _timed(majority, labels),
+        "tfidf_logreg": Baseline(skipped=reason) if reason else _timed(linear, labels),
+    }
+
+
+def _linear_model() -> Pipeline:
+    """Logistic regression on TF-IDF of words, single marks and pairs of neighbours.
+
+    On SST-2 82.2, on the 14,485 rows of Amazon polarity 89.4 percent right (each converged; C from 2 to 10 moves them by half a
+    point). Brackets and punctuation are tokens of their own, so that texts made of nothing else can be told apart.
+    """
+    features = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=_FEATURES)
+    return Pipeline([("tfidf", features), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])
+
+
+def _cannot_fit(train: Split, answers: np.ndarray) -> str:
+    """Why the linear model cannot or should not be fitted; "" where it can."""
+    if len(answers) > MOST_ROWS:
+        return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, and training has {len(answers):,}"
+    if len(np.unique(answers)) < 2:
+        return "the linear baseline needs two labels to tell apart, and training has one"
+    if not any(_joined(example).strip() for example in train if example.label is not None):
+        return "the linear baseline needs words, and every training text is empty"
+    return ""
+
+
+def _joined(example: TextExample) -> str:
+    return example.text if example.text_pair is None else f"{example.text} {example.text_pair}"
+
+
+def _for_words(train: Split, scored: Split) -> dict[str, Baseline]:
+    labels = [None if example.labels is None else np.array(example.labels, dtype=np.int64) for example in scored]
+    overall, by_word = _label_counts(train)
+    most_frequent = overall.most_common(1)[0][0]
+    best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
+
+    def majority() -> list[np.ndarray]:
+        return [np.full(len(example.words), most_frequent) for example in scored]
+
+    def word_majority() -> list[np.ndarray]:
+        return [np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64) for example in scored]
+
+    return {"majority": _timed(majority, labels), "word_majority": _timed(word_majority, labels)}
+
+
+def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
+    """How often each label occurs, and how often on each word."""
+    overall: Counter[int] = Counter()
+    by_word: dict[str, Counter[int]] = defaultdict(Counter)
+    for example in train:
+        if example.labels is not None:
+            overall.update(example.labels)
+            for word, label in zip(example.words, example.labels, strict=True):
+                by_word[word][label] += 1
+    return overall, by_word
+
+
+def _timed(answer: Callable[[], Answers], labels: np.ndarray | list[np.ndarray | None]) -> Baseline:
+    """Call `answer`, score what it says of the labelled rows, and say how long it took."""
+    started = time.perf_counter()
+    predicted = answer()
+    seconds = time.perf_counter() - started
+    return Baseline(_figures(labels, predicted) | {"seconds": seconds}, predicted)
+
+
+def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers) -> dict[str, float]:
+    if isinstance(labels, np.ndarray):
+        asked = labels >= 0
+        return {"accuracy": float(accuracy_score(labels[asked], predicted[asked])), **_f1(labels[asked], predicted[asked])}
+    pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None and len(a)]
+    flat_labels, flat_predicted = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    return {
+        "token_accuracy": float(accuracy_score(flat_labels, flat_predicted)),
+        "accuracy": float(np.mean([(a == b).all() for a, b in pairs])),
+        **_f1(flat_labels, flat_predicted),
+    }
+
+
+def _f1(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    return {"f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=0))}

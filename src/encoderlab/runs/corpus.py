@@ -1,0 +1,94 @@
+"""The corpus of a run: its splits, what was counted in them, and their token stores in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from tqdm import tqdm
+
+from encoderlab.batch import Encoded
+from encoderlab.data.examples import Split, Splits, WordsExample
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.survey import Survey, survey
+from encoderlab.data.token_store import TokenStore, open_store
+from encoderlab.errors import DataError
+from encoderlab.runs.batches import store_encoded
+from encoderlab.tasks.task import Task
+
+STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The examples of a run and what was counted in them; `cache` is where token stores are kept."""
+
+    splits: Splits
+    survey: Survey
+    cache: Path
+
+    @classmethod
+    def load(cls, dataset: DatasetConfig, cache: Path) -> Corpus:
+        """Read the dataset and count what is in it. Raises DataError, SettingError as `DatasetConfig.load` does."""
+        splits = dataset.load(cache)
+        return cls(splits, survey(splits), cache)
+
+    def split(self, name: str) -> Split:
+        """The split of that name. Raises DataError where there is none."""
+        if name not in self.splits.by_name:
+            raise DataError(f"split={name} is not in this dataset", allowed=", ".join(self.splits.by_name))
+        return self.splits.by_name[name]
+
+    def labelled(self, name: str) -> bool:
+        """Whether every row of the split has a known answer. Raises DataError where only some have one."""
+        unknown = self.survey.as_dict()[name]["unlabelled"]
+        if 0 < unknown < len(self.split(name)):
+            raise DataError(
+                f"{unknown} of {len(self.split(name))} rows of the split {name} have no label",
+                allowed="a label in every row, or in none",
+                remedy="Take the rows without a label out",
+            )
+        return unknown == 0 and len(self.split(name)) > 0
+
+    def scored_splits(self) -> list[str]:
+        """The splits a report scores: validation and test, where they have labels. Raises DataError where neither has."""
+        scored = [name for name in ("validation", "test") if name in self.splits.by_name and self.labelled(name)]
+        if not scored:
+            raise DataError(
+                "No split has labels to score on", remedy="Set dataset.validation_fraction=0.1 to hold rows out of training"
+            )
+        return scored
+
+    def training_texts(self) -> Iterator[str]:
+        """All texts of the training split, for a tokenizer to be trained on."""
+        for example in self.split("train"):
+            if isinstance(example, WordsExample):
+                yield " ".join(example.words)
+            else:
+                yield example.text
+                if example.text_pair is not None:
+                    yield example.text_pair
+
+    def store(self, name: str, task: Task) -> TokenStore:
+        """The token store of a split: opened where it was made before, else made. It is kept under all that made it."""
+        fingerprint = self.survey.as_dict()[name]["fingerprint"]
+        key = hashlib.sha256(f"{STORE_VERSION} {fingerprint} {task.key}".encode()).hexdigest()[:24]
+        folder = self.cache / "tokens" / key
+        if folder.exists():
+            return open_store(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        asked = task.token_classes is not None
+        encoded = _encoded(self.split(name), task, f"tokenising {name}")
+        return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=asked)
+
+
+def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:
+    examples = iter(split)
+    with tqdm(total=len(split), desc=description, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        while some := list(islice(examples, 1000)):
+            yield from task.encode(some)
+            bar.update(len(some))

@@ -1,0 +1,108 @@
+"""Fits a model: iterates over the loop's steps and decides what to log, score and keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoderlab.data.token_store import TokenStore
+from encoderlab.runs.assembly import Assembly, resolve_steps
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.journal import Journal
+from encoderlab.training.checkpoint import checkpoints, prune, read_weights, save_checkpoint, weights_of
+from encoderlab.training.config import Keep, TrainingConfig
+from encoderlab.training.loop import Step, optimize
+from encoderlab.training.optimizer import build_optimizer
+
+CHECKPOINTS_KEPT = 2  # so that a damaged newest one leaves another
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """How a fit ended: the step whose weights the model now has, why that one, and how fast it went."""
+
+    checkpoint: dict[str, Any]
+    throughput: dict[str, float]
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class Best:
+    """The best evaluation so far: `score` at `step`, and how many evaluations have come since."""
+
+    score: float = -1.0
+    step: int = 0
+    since: int = 0
+
+    def offer(self, step: int, score: float) -> None:
+        """Take in the evaluation after `step`; of equal scores the earlier stays."""
+        if score > self.score:
+            self.score, self.step, self.since = score, step, 0
+        else:
+            self.since += 1
+
+
+def fit(assembly: Assembly, train: TokenStore, validation: TokenStore | None, folder: RunFolder) -> Fitted:
+    """Train the model in place and leave the chosen checkpoint's weights in it.
+
+    `validation` chooses the best checkpoint and stops early; without it the last one is taken. Raises TrainingError where the loss
+    is no longer finite.
+    """
+    training, per_epoch = resolve_steps(assembly.config.training, len(train))
+    optimizer = build_optimizer(assembly.model, training)
+    batches = islice(assembly.training_batches(train), training.steps)
+    best, last = Best(), 0
+    with Journal(folder.metrics, training.steps, training.log_every, per_epoch) as journal:
+        for step in optimize(assembly.model, batches, optimizer, training, assembly.compute):
+            journal.step(step)
+            last = step.number
+            evaluated = validation is not None and _due(last, training.evaluate_every or per_epoch, training.steps)
+            if not evaluated and not _due(last, training.checkpoint_every, training.steps):
+                continue
+            journal.pause()
+            if evaluated:
+                scores = assembly.evaluate(validation)
+                best.offer(last, scores.figures[assembly.task.score])
+                journal.evaluation(last, "validation", scores, assembly.task.score)
+            _save(folder.checkpoints, step, assembly, optimizer, best)
+            journal.resume()
+            if training.patience is not None and best.since >= training.patience:
+                break
+    return _choose(assembly, folder, training, best, last, journal)
+
+
+def _due(step: int, every: int | None, total: int) -> bool:
+    return step == total or (every is not None and step % every == 0)
+
+
+def _save(folder: Path, step: Step, assembly: Assembly, optimizer: torch.optim.Optimizer, best: Best) -> None:
+    """Write a checkpoint with all that a continuation needs, and drop those no longer needed."""
+    state = {
+        "step": step.number,
+        "optimizer": optimizer.state_dict(),
+        "best": {"score": best.score, "step": best.step, "since": best.since},
+        "random_state": torch.get_rng_state(),
+        "cuda_random_states": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+    save_checkpoint(folder, step.number, weights_of(assembly.model), state)
+    prune(folder, newest=CHECKPOINTS_KEPT, keep={best.step})
+
+
+def _choose(assembly: Assembly, folder: RunFolder, training: TrainingConfig, best: Best, last: int, journal: Journal) -> Fitted:
+    """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
+    notes = []
+    if last < (training.steps or last):
+        notes.append(
+            f"Stopped early at step {last:,} of {training.steps:,}: {training.patience} evaluations without a better score"
+        )
+    if training.keep is Keep.last or best.step == 0:
+        return Fitted({"step": last, "chosen_by": "last step", "chosen_on": None}, journal.throughput(), notes)
+    if best.step != last:
+        chosen = next(path for path in checkpoints(folder.checkpoints) if path.name == f"step-{best.step}")
+        assembly.model.load_state_dict(read_weights(chosen))
+    checkpoint = {"step": best.step, "chosen_by": assembly.task.score, "chosen_on": "validation"}
+    return Fitted(checkpoint, journal.throughput(), notes)

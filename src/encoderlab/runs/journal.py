@@ -1,0 +1,92 @@
+"""The journal of a training run: metrics.jsonl, the progress bar, and the clock."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from encoderlab.metrics import Scores
+from encoderlab.training.loop import Step
+
+
+class Journal:
+    """Writes a line per logged step and per evaluation, shows the progress, and counts what went by.
+
+    Only every `log_every`-th step's figures are read off the device. On a terminal there is a bar; elsewhere one calm line per
+    evaluation. Use it as a context manager.
+    """
+
+    def __init__(self, path: Path, steps: int, log_every: int, per_epoch: int) -> None:
+        self.log_every, self.per_epoch = log_every, per_epoch
+        self._file = path.open("a", encoding="utf-8")
+        self._bar = tqdm(total=steps, desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True)
+        self._shown: dict[str, str] = {}
+        self.seconds, self.examples, self.tokens, self.padded_tokens = 0.0, 0, 0, 0
+        self._last = time.perf_counter()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        self._file.close()
+
+    def step(self, step: Step) -> None:
+        """Count a step, and log it if its turn has come."""
+        if step.number == 1 or step.number % self.log_every == 0:
+            figures = step.figures()
+            self._tick()
+            self._write({"kind": "step", "step": step.number, "epoch": self._epoch(step.number), **figures, **self._speed()})
+            self._show(loss=f"{figures['loss']:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
+        self.examples += step.examples
+        self.tokens += step.tokens
+        self.padded_tokens += step.padded_tokens
+        self._bar.update()
+
+    def pause(self) -> None:
+        """Stop the clock: what follows is no training."""
+        self._tick()
+
+    def evaluation(self, step: int, split: str, scores: Scores, score: str) -> None:
+        """Log an evaluation and start the clock again."""
+        self._write({"kind": "evaluation", "step": step, "epoch": self._epoch(step), "split": split, **scores.figures})
+        self._show(**{score: f"{scores.figures[score]:.4f}"})
+        line = (
+            f"step {step:,} of {self._bar.total:,}: {split} {score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
+        )
+        tqdm.write(line, file=sys.stderr)
+        self.resume()
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        self._last = time.perf_counter()
+
+    def throughput(self) -> dict[str, float]:
+        """Real tokens and examples per second of training, the share of padding, and the seconds spent training."""
+        padding = 1 - self.tokens / max(self.padded_tokens, 1)
+        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.seconds, 2)}
+
+    def _speed(self) -> dict[str, float]:
+        seconds = max(self.seconds, 1e-9)
+        return {"tokens_per_second": round(self.tokens / seconds, 1), "examples_per_second": round(self.examples / seconds, 1)}
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self.seconds += now - self._last
+        self._last = now
+
+    def _epoch(self, step: int) -> float:
+        return round(step / self.per_epoch, 4)
+
+    def _show(self, **figures: str) -> None:
+        self._shown |= figures
+        self._bar.set_postfix(self._shown, refresh=False)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()

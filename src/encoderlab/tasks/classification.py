@@ -1,0 +1,47 @@
+"""Sequence classification: one label for a text, or for a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.data.examples import Example, TextExample
+from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.metrics import ClassificationMetrics
+from encoderlab.tasks.sequences import join
+from encoderlab.tasks.task import Answer, Task
+
+
+class Classification(Task):
+    """Asks one question about the whole sequence."""
+
+    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str) -> None:
+        super().__init__(tokenizer, labels, max_length, score)
+        self.sequence_classes = len(self.labels)
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """See `Task.encode`."""
+        for example in examples:
+            if not isinstance(example, TextExample):
+                raise DataError(
+                    "This dataset holds sequences of labelled words, and a classification task asks for labelled texts",
+                    remedy="Type task=tagging, or choose a dataset of texts",
+                )
+        firsts = self.tokenizer.encode([example.text for example in examples])
+        seconds = iter(self.tokenizer.encode([example.text_pair for example in examples if example.text_pair is not None]))
+        return [
+            join(self.tokenizer, first, None if example.text_pair is None else next(seconds), self.max_length, example.label)
+            for example, first in zip(examples, firsts, strict=True)
+        ]
+
+    def metrics(self) -> ClassificationMetrics:
+        """See `Task.metrics`."""
+        return ClassificationMetrics(self.labels, self.score)
+
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """See `Task.answers`."""
+        assert prediction.sequence_logits is not None
+        probabilities = prediction.sequence_logits.float().softmax(-1)
+        best = probabilities.argmax(-1).tolist()
+        return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]

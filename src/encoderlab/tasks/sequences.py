@@ -1,0 +1,40 @@
+"""How pieces become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3)."""
+
+from collections.abc import Sequence
+
+from encoderlab.batch import Encoded
+from encoderlab.data.tokenizer import Tokenizer
+
+
+def join(
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, max_length: int, label: int | None = None
+) -> Encoded:
+    """One text or a pair as a sequence of at most `max_length` tokens, the longer text being cut first."""
+    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+    if second is None:
+        kept = max(max_length - 2, 0)
+        ids = [*cls, *first[:kept], *sep]
+        return Encoded(ids, [0] * len(ids), label, truncated=len(first) > kept)
+    kept_first, kept_second = longest_first(len(first), len(second), max_length - 3)
+    a, b = [*cls, *first[:kept_first], *sep], [*second[:kept_second], *sep]
+    truncated = kept_first < len(first) or kept_second < len(second)
+    return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many pieces of two texts fit into `room` when the longer one is always cut first.
+
+    >>> longest_first(10, 3, 8)
+    (5, 3)
+    >>> longest_first(10, 9, 8)
+    (4, 4)
+    """
+    room = max(room, 0)
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if second <= half:
+        return room - second, second
+    if first <= room - half:
+        return first, room - first
+    return room - half, half

@@ -1,0 +1,63 @@
+"""Token classification: one label for each word, read off the word's first piece (Devlin et al. 2019, section 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.data.examples import Example, WordsExample
+from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.metrics import TaggingMetrics
+from encoderlab.tasks.task import Answer, Task
+
+
+class Tagging(Task):
+    """Asks one question about each word. Words beyond `max_length` tokens are not asked; the run says how many rows have such."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, special_tokens: bool = True
+    ) -> None:
+        super().__init__(tokenizer, labels, max_length, score)
+        self.special_tokens = special_tokens
+        self.token_classes = len(self.labels)
+
+    @property
+    def key(self) -> str:
+        """See `Task.key`."""
+        return f"{super().key} {self.special_tokens}"
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """See `Task.encode`."""
+        for example in examples:
+            if not isinstance(example, WordsExample):
+                raise DataError(
+                    "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words",
+                    remedy="Type task=classification, or choose a dataset of words (dataset.format=conll)",
+                )
+        pieces = self.tokenizer.encode_words([example.words for example in examples])
+        return [self._encode_one(example, *piece) for example, piece in zip(examples, pieces, strict=True)]
+
+    def _encode_one(self, example: WordsExample, ids: list[int], word_of: list[int]) -> Encoded:
+        before, after = ([self.tokenizer.cls_id], [self.tokenizer.sep_id]) if self.special_tokens else ([], [])
+        kept = max(self.max_length - len(before) - len(after), 0)
+        sequence = [*before, *ids[:kept], *after]
+        asked: dict[int, int | None] = {}
+        for place, word in enumerate(word_of[:kept]):
+            if place == 0 or word_of[place - 1] != word:
+                asked[place + len(before)] = None if example.labels is None else example.labels[word]
+        return Encoded(sequence, [0] * len(sequence), token_labels=asked, truncated=len(ids) > kept)
+
+    def metrics(self) -> TaggingMetrics:
+        """See `Task.metrics`."""
+        return TaggingMetrics(self.labels, self.score)
+
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """See `Task.answers`. Only asked words are answered; a caller that knows the words fills up those that were cut off."""
+        assert prediction.token_logits is not None
+        best = prediction.token_logits.argmax(-1).tolist()
+        rows = (batch.asked // batch.input_ids.shape[1]).tolist()
+        found: list[list[str]] = [[] for _ in range(len(batch))]
+        for row, answer in zip(rows, best, strict=True):
+            found[row].append(self.labels[answer])
+        return [Answer(tuple(labels)) for labels in found]

@@ -1,0 +1,56 @@
+"""A task decides how an example becomes ids and right answers, and what a prediction means; nothing else ever mentions one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.data.examples import Example
+from encoderlab.data.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+    from encoderlab.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model says of one example: a label with every class's probability, or one label for each word it read."""
+
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...] | None = None
+
+
+class Task(ABC):
+    """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids."""
+
+    sequence_classes: int | None = None
+    token_classes: int | None = None
+
+    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str) -> None:
+        self.tokenizer, self.labels, self.max_length, self.score = tokenizer, list(labels), max_length, score
+
+    @property
+    def key(self) -> str:
+        """Everything `encode` depends on, as text: the token store is kept under it."""
+        return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}"
+
+    @abstractmethod
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """The examples as ids with their right answers: deterministic, done once and kept. Raises DataError for the wrong kind."""
+
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """Add whatever is drawn afresh each epoch, on the batch's device. Classification and tagging draw nothing."""
+        return batch
+
+    @abstractmethod
+    def metrics(self) -> Metrics:
+        """An empty collection of answers, to be scored."""
+
+    @abstractmethod
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """What `prediction` says of each example of `batch`, in the batch's order."""

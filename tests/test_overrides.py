@@ -1,0 +1,51 @@
+"""What is typed arrives as it was typed."""
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from encoderlab.overrides import quoted_arguments
+
+
+def arrives(argument):
+    """The value that Hydra and OmegaConf make of the argument."""
+    (quoted,) = quoted_arguments([argument])
+    override = OverridesParser.create().parse_override(quoted)
+    assert not override.is_sweep_override()
+    config = OmegaConf.create({"value": ""})
+    config.value = override.value()
+    return OmegaConf.to_container(config, resolve=True)["value"]
+
+
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+@example("Dull, dull, dull.")
+@example('It\'s 100% "great"; {really} [no] (joke)=1')
+@example("costs ${5} or \\${5} or \\\\${x.y}")
+@example("ends with a backslash \\")
+@example("\\' mixed \\\\'")
+@example("null")
+@example("a\nb")
+@settings(deadline=None)
+def test_any_text_arrives_unchanged(text):
+    assert arrives(f"text={text}") == text
+
+
+def test_a_path_that_is_no_hydra_value_is_taken_as_it_is():
+    for path in ("my reviews (final), v2.csv", "a[1.csv", "it's.csv", "x{y.csv"):
+        assert arrives(f"dataset.path={path}") == path
+
+
+def test_everything_hydra_understands_is_left_to_hydra():
+    arguments = [
+        "-m",
+        "--config-dir",
+        "mine",
+        "model.n_layers=1,2",
+        "rows=[0,7]",
+        "seed=range(3)",
+        "~seed",
+        "task=sst2",
+        "run_dir='a b'",
+    ]
+    assert quoted_arguments(arguments) == arguments
