@@ -84,7 +84,8 @@ def _bad_value(key: str, value: str, error: BaseException) -> SettingError:
     if options := re.search(r"(?:expected one of|one of) \[([^\]]*)\]", reason):
         return SettingError(f"{key}={value} is no choice", allowed=options[1].replace("'", ""))
     kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list such as [a,b]"}
-    words = [kinds[kind] for kind in kinds if re.search(rf"\b{kind}\b", str(declared.type))]
+    written = getattr(declared.type, "__name__", "") if isinstance(declared.type, type) else str(declared.type)
+    words = [kinds[kind] for kind in kinds if re.match(rf"{kind}\b", written)]
     words += ["null"] if "None" in str(declared.type) else []
     limits = allowed_range(declared.metadata)
     allowed = " or ".join(words) + (f", {limits}" if limits else "")

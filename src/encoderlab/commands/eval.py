@@ -43,7 +43,7 @@ def eval(config: EvalConfig) -> RunFolder:
         splits={split: scores},
         baselines={},
         throughput=_throughput(store["input_ids"].lengths().sum(), len(store), seconds),
-        checkpoint=assembly.checkpoint,
+        checkpoint=_checkpoint(assembly, config),
         notes=notes,
     )
     write_report(folder, report, corpus.split(split), scores)
@@ -65,6 +65,13 @@ def _check_labels(assembly: Assembly, corpus: Corpus, split: str) -> None:
             f"The dataset's labels are {corpus.splits.labels}, and the model answers with {assembly.task.labels}",
             remedy=f"Name them in the model's order: dataset.label_names=[{','.join(assembly.task.labels)}]",
         )
+
+
+def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:
+    """How the weights were chosen; rows of another dataset had no say in it, whatever their split is called."""
+    if config.dataset is None or assembly.checkpoint["chosen_on"] is None:
+        return assembly.checkpoint
+    return {**assembly.checkpoint, "chosen_on": f"{assembly.checkpoint['chosen_on']} of the dataset it was trained on"}
 
 
 def _throughput(tokens: Any, examples: int, seconds: float) -> dict[str, float]:

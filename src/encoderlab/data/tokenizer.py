@@ -78,6 +78,8 @@ class Tokenizer:
         """
         if not path.is_file():
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
+        if "model" not in json.loads(path.read_text(encoding="utf-8")):
+            raise DataError(f"{path} is damaged or no tokenizer", allowed="a tokenizer.json", remedy="Make it again")
         config = path.with_name("tokenizer_config.json")
         said = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
         named = {role: said.get(role, text) for role, text in BERT_SPECIALS.items()}

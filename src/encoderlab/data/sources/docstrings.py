@@ -98,7 +98,7 @@ def read_corpus(libraries: list[Library]) -> list[Paragraph]:
     files = [(library.label, *file) for library in libraries for file in python_files(library.root, library.package)]
     paragraphs = []
     with no_garbage_collection():
-        for label, module, path in tqdm(files, desc="Reading docstrings (first use)", unit=" files", mininterval=1, leave=False):
+        for label, module, path in tqdm(files, desc="Reading docstrings (first use)", unit=" files", disable=None, leave=False):
             paragraphs += [Paragraph(text, label, module) for text in prose_paragraphs(path.read_bytes())]
     return without_duplicates(paragraphs)
 

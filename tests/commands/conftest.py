@@ -1,0 +1,63 @@
+"""A command line inside a temporary folder, and one small finished run of each kind."""
+
+import os
+import sys
+
+import pytest
+
+from encoderlab import cli
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """One cache for the whole session."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, cache):
+    """Run a command line in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(cache))
+    return run
+
+
+def run(*arguments):
+    """One command, as typed."""
+    before = sys.argv
+    try:
+        cli.run([str(argument) for argument in arguments])
+    finally:
+        sys.argv = before
+
+
+def trained(folder, cache, *arguments):
+    """A finished run in `folder`."""
+    os.environ["ENCODERLAB_CACHE"] = str(cache)
+    run("train", *arguments, "training.threads=1", f"run_dir={folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def brackets_run(tmp_path_factory, cache):
+    """A run that answers for whole texts."""
+    folder = tmp_path_factory.mktemp("runs") / "brackets"
+    return trained(folder, cache, "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=300")
+
+
+@pytest.fixture(scope="session")
+def reverse_run(tmp_path_factory, cache):
+    """A run that answers for each word."""
+    folder = tmp_path_factory.mktemp("runs") / "reverse"
+    return trained(folder, cache, "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=300")
+
+
+@pytest.fixture(scope="session")
+def pairs_run(tmp_path_factory, cache):
+    """A run on pairs of texts from a file."""
+    folder = tmp_path_factory.mktemp("runs")
+    rows = [f'"title {n}","body {n % 7}",{("up", "down")[n % 2]}' for n in range(80)]
+    (folder / "rows.csv").write_text("\n".join(["title,body,way", *rows]) + "\n", encoding="utf-8")
+    columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way", "tokenizer.vocabulary_size=120")
+    arguments = ("task=classification", "dataset=files", f"dataset.path={folder / 'rows.csv'}", *columns, "training=smoke")
+    return trained(folder / "pairs", cache, *arguments, "dataset.test_fraction=0.2")

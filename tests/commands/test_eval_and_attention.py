@@ -1,0 +1,71 @@
+"""encoderlab eval scores a run again; encoderlab attention shows where it looks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from encoderlab.errors import DataError, SettingError
+
+
+def test_eval_finds_the_scores_the_training_reported(command, brackets_run, tmp_path):
+    command("eval", f"run={brackets_run}", "split=validation", "run_dir=scored", "threads=1")
+    trained = json.loads((brackets_run / "report.json").read_text())
+    scored = json.loads((tmp_path / "scored" / "report.json").read_text())
+    assert scored["command"] == "eval"
+    assert scored["splits"]["validation"] == trained["splits"]["validation"]
+    assert scored["checkpoint"] == trained["checkpoint"]
+    assert (tmp_path / "scored" / "predictions.csv").is_file()
+
+
+def test_eval_takes_the_test_split_where_none_is_named(command, reverse_run, tmp_path):
+    command("eval", f"run={reverse_run}", "run_dir=scored", "threads=1")
+    trained = json.loads((reverse_run / "report.json").read_text())
+    assert json.loads((tmp_path / "scored" / "report.json").read_text())["splits"] == {"test": trained["splits"]["test"]}
+
+
+def test_eval_scores_on_another_dataset(command, pairs_run, tmp_path):
+    rows = "\n".join(f"title {n},body {n},{('up', 'down')[n % 2]}" for n in range(100, 140))
+    (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
+    columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way", "dataset.validation_fraction=0.5")
+    command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *columns, "split=validation", "run_dir=scored")
+    report = json.loads((tmp_path / "scored" / "report.json").read_text())
+    assert report["splits"]["validation"]["n"] == 20
+    assert not any("too good" in note for note in report["notes"])
+
+
+def test_eval_refuses_labels_that_mean_something_else(command, pairs_run, tmp_path):
+    rows = "\n".join(f"title {n},body {n},{('left', 'right')[n % 2]}" for n in range(40))
+    (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
+    columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way")
+    with pytest.raises(DataError, match=r"'left', 'right'.*'down', 'up'.*dataset.label_names=\[down,up\]"):
+        command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *columns)
+
+
+def test_eval_of_a_split_that_is_not_there_names_those_that_are(command, brackets_run, tmp_path):
+    with pytest.raises(DataError, match="split=dev is not in this dataset.*train, validation, test"):
+        command("eval", f"run={brackets_run}", "split=dev")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attention_draws_every_layer_and_keeps_the_weights(command, reverse_run, tmp_path):
+    command("attention", f"run={reverse_run}", "text=1 2 3 4", "run_dir=maps")
+    folder = tmp_path / "maps" / "attention" / "text"
+    assert sorted(path.name for path in folder.iterdir()) == ["layer-1.png", "weights.npz"]
+    arrays = np.load(folder / "weights.npz")
+    assert arrays["tokens"].tolist() == ["1", "2", "3", "4"]
+    assert arrays["weights"].shape == (1, 1, 4, 4)
+    assert arrays["weights"].sum(-1) == pytest.approx(1, abs=1e-5)
+
+
+def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
+    command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
+    assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == ["test-0", "test-2"]
+
+
+def test_attention_refuses_rows_that_are_not_there(command, brackets_run, tmp_path):
+    with pytest.raises(DataError, match="no row 300.*0 to 299"):
+        command("attention", f"run={brackets_run}", "rows=[300]")
+    with pytest.raises(SettingError, match="text and split are given together"):
+        command("attention", f"run={brackets_run}", "text=a", "split=test")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,146 @@
+"""encoderlab predict: one row out for each row in, in order, in the form that was asked for."""
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+
+from encoderlab.errors import DataError, SettingError
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_text_with_every_odd_character_comes_back_as_it_is(command, brackets_run, capsys):
+    text = 'It\'s "great", ${really}: (())\\ [x]={y}'
+    command("predict", f"run={brackets_run}", f"text={text}")
+    (row,) = rows_of(capsys.readouterr().out)
+    assert row["text"] == text
+    assert row["predicted"] in ("balanced", "unbalanced")
+
+
+def test_the_model_folder_alone_is_enough(command, brackets_run, capsys):
+    for run in (brackets_run, brackets_run / "model"):
+        command("predict", f"run={run}", "text=(())")
+    first, second = capsys.readouterr().out.split("text,predicted", 2)[1:]
+    assert first == second
+
+
+def test_answers_are_those_of_the_report(command, brackets_run, capsys):
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    with (brackets_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        reported = list(csv.DictReader(file))
+    assert [(answer["text"], answer["predicted"]) for answer in answers] == [(row["text"], row["predicted"]) for row in reported]
+    for answer, row in zip(answers, reported, strict=True):
+        assert answer["probabilities"]["balanced"] == pytest.approx(float(row["probability_balanced"]), abs=1e-5)
+
+
+def test_standard_input_is_answered_line_by_line_blank_lines_too(command, brackets_run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("(())\n\n)(\r\nno newline at the end"))
+    command("predict", f"run={brackets_run}")
+    assert [row["text"] for row in rows_of(capsys.readouterr().out)] == ["(())", "", ")(", "no newline at the end"]
+
+
+def test_a_file_is_answered_row_by_row_into_a_new_file(command, pairs_run, tmp_path):
+    texts = [("one", 'a "quoted", cell'), ("two", "two\nlines"), ("", ""), ("three", "x" * 3000)]
+    with (tmp_path / "new.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("id", "title", "body"), *((n, *pair) for n, pair in enumerate(texts))])
+    command("predict", f"run={pairs_run}", "input=new.csv", "output=answers.csv")
+    answers = rows_of((tmp_path / "answers.csv").open(newline="", encoding="utf-8").read())
+    assert [(row["text"], row["text_pair"]) for row in answers] == texts
+
+
+def test_other_column_names_can_be_given(command, pairs_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("a,b\none,two\n")
+    command("predict", f"run={pairs_run}", "input=new.csv", "text_column=a", "text_pair_column=b")
+    assert rows_of(capsys.readouterr().out)[0]["text_pair"] == "two"
+
+
+def test_pairs_on_standard_input_have_a_tab_between_them(command, pairs_run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ttwo\n"))
+    command("predict", f"run={pairs_run}")
+    assert rows_of(capsys.readouterr().out)[0]["text_pair"] == "two"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ttwo\nno tab\n"))
+    with pytest.raises(DataError, match="Line 2 of standard input has no tab"):
+        command("predict", f"run={pairs_run}")
+
+
+def test_every_word_is_answered_and_those_beyond_the_model_are_marked(command, reverse_run, capsys):
+    command("predict", f"run={reverse_run}", "text=1 2 3")
+    (row,) = rows_of(capsys.readouterr().out)
+    assert len(row["predicted"].split()) == 3
+    long = " ".join("7" * 200)
+    command("predict", f"run={reverse_run}", f"text={long}")
+    (row,) = rows_of(capsys.readouterr().out)
+    answers = row["predicted"].split()
+    assert len(answers) == 200
+    assert answers[-1] == "?"
+    assert answers[0] != "?"
+
+
+def test_glues_form_has_an_index_and_a_class_id(command, brackets_run, tmp_path):
+    command("predict", f"run={brackets_run}", "split=test", "format=glue", "output=submission.tsv")
+    header, *lines = (tmp_path / "submission.tsv").read_text().splitlines()
+    assert header == "index\tprediction"
+    assert [line.split("\t")[0] for line in lines] == [str(n) for n in range(300)]
+    assert {line.split("\t")[1] for line in lines} <= {"0", "1"}
+
+
+def test_more_rows_than_fit_in_one_go_come_back_in_order(command, brackets_run, capsys, monkeypatch):
+    monkeypatch.setattr("encoderlab.commands.predict.ROWS_AT_A_TIME", 7)
+    texts = ["()" * (n % 11 + 1) + ")" * (n % 3) for n in range(40)]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(texts)))
+    command("predict", f"run={brackets_run}")
+    assert [row["text"] for row in rows_of(capsys.readouterr().out)] == texts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["text=a", "input=b.csv"], SettingError, "text and input are given together"),
+        (["text_pair=a"], SettingError, "text_pair is given without text"),
+        (["input=missing.csv"], DataError, "missing.csv does not exist"),
+        (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
+        (["text=a", "output=nowhere/out.csv"], DataError, "output=nowhere/out.csv cannot be written"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(command, brackets_run, arguments, error, message):
+    with pytest.raises(error, match=message):
+        command("predict", f"run={brackets_run}", *arguments)
+
+
+def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_path):
+    (tmp_path / "out.csv").write_text("precious")
+    with pytest.raises(SettingError, match="output=out.csv is already there"):
+        command("predict", f"run={brackets_run}", "text=a", "output=out.csv")
+    assert (tmp_path / "out.csv").read_text() == "precious"
+
+
+def test_a_failure_half_way_leaves_no_output(command, pairs_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("no tab\n"))
+    with pytest.raises(DataError):
+        command("predict", f"run={pairs_run}", "output=out.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["config", "weights", "tokenizer", "other weights"])
+def test_a_damaged_model_is_refused_in_one_line(command, brackets_run, reverse_run, tmp_path, damage):
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(brackets_run / "model", broken)
+    if damage == "config":
+        (broken / "config.json").write_text('{"encoderlab": {"model": {"schema": "os.system"}}, "id2label": {}}')
+    elif damage == "weights":
+        (broken / "model.safetensors").write_bytes(b"\0" * 100)
+    elif damage == "tokenizer":
+        (broken / "tokenizer.json").write_text("{}")
+    else:
+        shutil.copy(reverse_run / "model" / "model.safetensors", broken / "model.safetensors")
+    with pytest.raises(DataError, match=r"damaged|do not fit") as refused:
+        command("predict", f"run={broken}", "text=a")
+    assert "\n" not in str(refused.value)

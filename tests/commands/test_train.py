@@ -1,0 +1,212 @@
+"""encoderlab train: what a run leaves behind, and what it refuses before it leaves anything."""
+
+import csv
+import json
+
+import pytest
+import yaml
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.training.checkpoint import checkpoints, verified
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_a_run_folder_holds_what_the_contract_says(brackets_run):
+    files = {str(path.relative_to(brackets_run)) for path in brackets_run.rglob("*") if path.is_file()}
+    assert files >= {
+        "config.yaml",
+        "environment.json",
+        "metrics.jsonl",
+        "report.json",
+        "predictions.csv",
+        "plots/curves.png",
+        "plots/confusion.png",
+        "model/model.safetensors",
+        "model/config.json",
+        "model/tokenizer.json",
+        "model/README.md",
+    }
+    assert all(verified(path) for path in checkpoints(brackets_run / "checkpoints"))
+
+
+def test_the_report_has_the_keys_that_scripts_rely_on(brackets_run):
+    report = report_of(brackets_run)
+    assert (report["command"], report["task"], report["seed"]) == ("train", "brackets", 0)
+    assert report["model"]["parameters"] == sum(report["model"]["parameters_by_part"].values())
+    for split in ("validation", "test"):
+        scores = report["splits"][split]
+        assert scores["n"] == 300
+        assert scores["accuracy_ci95"][0] <= scores["accuracy"] <= scores["accuracy_ci95"][1]
+        assert scores["f1_macro_ci95"][0] <= scores["f1_macro"] <= scores["f1_macro_ci95"][1]
+        assert {"loss", "f1_weighted", "f1", "roc_auc", "per_class"} <= scores.keys()
+        assert sum(map(sum, scores["confusion"])) == 300
+    assert {"majority", "tfidf_logreg"} <= report["baselines"].keys()
+    assert report["baselines"]["majority"]["accuracy"] > 0.3
+    assert {"tokens_per_second", "examples_per_second", "padding_fraction", "train_seconds"} <= report["throughput"].keys()
+    assert report["checkpoint"] == {"step": 30, "chosen_by": "accuracy", "chosen_on": "validation"}
+
+
+def test_a_tagging_report_scores_tokens_and_has_the_baselines_of_words(reverse_run):
+    report = report_of(reverse_run)
+    assert 0 <= report["splits"]["test"]["token_accuracy"] <= 1
+    assert {"majority", "word_majority"} == report["baselines"].keys()
+    assert report["main_figure"] == "token_accuracy"
+
+
+def test_predictions_are_those_the_scores_were_computed_from(brackets_run):
+    with (brackets_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["text", "label", "predicted", "probability_unbalanced", "probability_balanced"]
+    right = sum(row["label"] == row["predicted"] for row in rows)
+    assert right / len(rows) == pytest.approx(report_of(brackets_run)["splits"]["test"]["accuracy"])
+    for row in rows:
+        chances = {name: float(row[f"probability_{name}"]) for name in ("unbalanced", "balanced")}
+        assert sum(chances.values()) == pytest.approx(1, abs=1e-4)
+        assert chances[row["predicted"]] >= 0.499
+
+
+def test_metrics_have_a_line_per_logged_step_and_per_evaluation(brackets_run):
+    lines = [json.loads(line) for line in (brackets_run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == [1, 5, 10, 15, 20, 25, 30]
+    (evaluation,) = [line for line in lines if line["kind"] == "evaluation"]
+    assert (evaluation["step"], evaluation["split"]) == (30, "validation")
+    assert {"loss", "learning_rate", "gradient_norm", "tokens_per_second"} <= lines[0].keys()
+
+
+def test_config_and_environment_say_how_to_make_the_run_again(brackets_run):
+    config = yaml.safe_load((brackets_run / "config.yaml").read_text())
+    assert config["model"]["n_layers"] == 1
+    assert config["training"]["steps"] == 30
+    environment = json.loads((brackets_run / "environment.json").read_text())
+    assert environment["versions"]["torch"]
+    assert environment["hardware"]["threads"] == 1
+    assert len(environment["dataset"]["splits"]["train"]["fingerprint"]) == 16
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(command, tmp_path):
+    arguments = ("train", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=200", "baselines=false")
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        command(*arguments, f"seed={seed}", f"run_dir={name}")
+    weights = {name: (tmp_path / name / "model" / "model.safetensors").read_bytes() for name in "abc"}
+    assert weights["a"] == weights["b"] != weights["c"]
+    assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]
+
+
+def test_accumulation_does_not_change_the_run(command, tmp_path):
+    arguments = ("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=200", "baselines=false")
+    for parts in (1, 3):
+        command(*arguments, f"training.accumulate={parts}", f"run_dir=parts{parts}")
+    losses = [report_of(tmp_path / f"parts{parts}")["splits"]["test"]["loss"] for parts in (1, 3)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(command, tmp_path):
+    # a rate that ruins the model after its first steps: the best evaluation is an early one
+    command(
+        *("train", "task=reverse", "model=notebook_reverse", "dataset.limit=400", "training.learning_rate=1.0"),
+        *("training.steps=200", "training.evaluate_every=5", "training.patience=3", "training.warmup=0", "run_dir=run"),
+    )
+    report = report_of(tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    evaluations = {line["step"]: line for line in lines if line["kind"] == "evaluation"}
+    best = max(evaluations, key=lambda step: evaluations[step]["token_accuracy"])
+    assert report["checkpoint"] == {"step": best, "chosen_by": "token_accuracy", "chosen_on": "validation"}
+    assert report["splits"]["validation"]["token_accuracy"] == pytest.approx(evaluations[best]["token_accuracy"])
+    assert max(evaluations) == best + 15 < 200
+    assert any("Stopped early" in note for note in report["notes"])
+    assert f"step-{best}" in {path.name for path in checkpoints(tmp_path / "run" / "checkpoints")}
+
+
+def test_the_last_checkpoint_can_be_kept_instead(command, tmp_path):
+    command(
+        *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.keep=last"),
+        *("training.evaluate_every=10", "training.checkpoint_every=7", "run_dir=run", "baselines=false"),
+    )
+    assert report_of(tmp_path / "run")["checkpoint"] == {"step": 30, "chosen_by": "last step", "chosen_on": None}
+    assert [path.name for path in checkpoints(tmp_path / "run" / "checkpoints")][-2:] == ["step-28", "step-30"]
+
+
+def test_an_own_file_is_trained_on_with_its_labels_names_everywhere(pairs_run):
+    assert json.loads((pairs_run / "model" / "config.json").read_text())["id2label"] == {"0": "down", "1": "up"}
+    assert set(report_of(pairs_run)["splits"]["test"]["per_class"]) == {"up", "down"}
+    assert "text_pair" in (pairs_run / "predictions.csv").read_text().splitlines()[0]
+
+
+def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
+    rows = "\n".join(f"{'word ' * 40}{n},{n % 2}" for n in range(60))
+    (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
+    command(
+        *("train", "task=classification", "dataset=files", "dataset.path=long.csv", "training=smoke", "model.max_length=16"),
+        *("tokenizer.vocabulary_size=120", "baselines=false", "run_dir=run"),
+    )
+    assert any(
+        "100.0% of the rows of train were cut to model.max_length=16" in note for note in report_of(tmp_path / "run")["notes"]
+    )
+
+
+def test_a_second_run_does_not_tokenise_again(command, cache, tmp_path):
+    arguments = ("train", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=123", "baselines=false")
+    command(*arguments, "run_dir=a")
+    before = {path: path.stat().st_mtime_ns for path in (cache / "tokens").rglob("*.bin")}
+    command(*arguments, "run_dir=b", "seed=9")
+    assert {path: path.stat().st_mtime_ns for path in (cache / "tokens").rglob("*.bin")} == before
+
+
+def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(command, brackets_run):
+    before = sorted(path.name for path in brackets_run.iterdir())
+    with pytest.raises(SettingError, match="already holds a run.*Choose another name"):
+        command("train", "task=brackets", f"run_dir={brackets_run}")
+    assert sorted(path.name for path in brackets_run.iterdir()) == before
+
+
+def test_a_run_dir_that_is_a_file_or_holds_something_is_refused(command, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingError, match="run_dir=file is a file"):
+        command("train", "run_dir=file")
+    with pytest.raises(SettingError, match="run_dir=. already holds something"):
+        command("train", "run_dir=.")
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("tagging", "holds labelled texts.*task=classification"),
+        ("classification", "holds sequences of labelled words.*task=tagging"),
+    ],
+)
+def test_a_dataset_of_the_wrong_kind_is_refused_and_nothing_is_left_behind(command, tmp_path, task, message):
+    dataset = {"tagging": "brackets", "classification": "reverse"}[task]
+    with pytest.raises(DataError, match=message):
+        command("train", f"task={task}", f"dataset={dataset}", "tokenizer=symbols", "training=smoke")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_data_without_labels_is_refused(command, tmp_path):
+    (tmp_path / "plain.csv").write_text("text\n" + "\n".join(f"row {n}" for n in range(30)))
+    with pytest.raises(DataError, match=r"no labels|column 'label'"):
+        command("train", "task=classification", "dataset=files", "dataset.path=plain.csv")
+    with pytest.raises(DataError, match="labels"):
+        command("train", "task=classification", "dataset=files", "dataset.path=plain.csv", "dataset.label=null")
+    assert [path.name for path in tmp_path.iterdir()] == ["plain.csv"]
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command):
+    from encoderlab.errors import TrainingError
+
+    with pytest.raises(TrainingError, match=r"not finite.*training.learning_rate"):
+        command(
+            *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
+            *("training.learning_rate=1e30", "training.warmup=0", "run_dir=run"),
+        )
+
+
+def test_two_seeds_are_two_runs(command, tmp_path):
+    command(
+        *("train", "-m", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=100", "baselines=false"),
+        *("training.steps=3", "seed=1,2"),
+    )
+    runs = list((tmp_path / "outputs" / "train" / "brackets").iterdir())
+    assert sorted(report_of(run)["seed"] for run in runs) == [1, 2]

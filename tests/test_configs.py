@@ -1,0 +1,123 @@
+"""The shipped configs are tests: each composes, each experiment fits together, and no setting goes unread."""
+
+import ast
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from encoderlab.cli import config_folder
+from encoderlab.commands.list import GROUPS, options_of
+from encoderlab.config import COMMAND_CONFIGS, SCHEMAS, RunConfig, register_schemas, settings_from_dict, settings_to_dict, typed
+from encoderlab.errors import SettingError
+
+OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]
+EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
+NEEDED = {  # what an option cannot do without
+    ("task", "classification"): ["dataset=files", "dataset.path=x.csv"],
+    ("task", "tagging"): ["dataset=files", "dataset.path=x.conll"],
+    ("dataset", "files"): ["dataset.path=x.csv"],
+    ("dataset", "hub"): ["dataset.path=owner/name"],
+    ("tokenizer", "pretrained"): ["tokenizer.name=owner/name"],
+}
+
+
+def composed(*overrides, command="train"):
+    """The settings that a command line means."""
+    register_schemas()
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_every_config_composes(group, name):
+    assert isinstance(composed(f"{group}={name}", *NEEDED.get((group, name), [])), RunConfig)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMAND_CONFIGS if name != "train"])
+def test_every_other_command_composes(command):
+    assert composed("run=somewhere", command=command).run == "somewhere"
+
+
+def test_a_task_brings_its_dataset_and_its_tokenizer_and_both_can_be_chosen_otherwise():
+    assert type(composed("task=sst2").dataset).__name__ == "HubDataset"
+    assert type(composed("task=brackets").tokenizer).__name__ == "SymbolsConfig"
+    assert type(composed("task=brackets", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
+    assert type(composed("task=sst2", "dataset=files", "dataset.path=x.csv").dataset).__name__ == "FilesDataset"
+    assert type(composed("experiment=notebook_reverse").tokenizer).__name__ == "SymbolsConfig"
+
+
+def test_what_is_typed_wins_over_an_experiment():
+    assert composed("experiment=notebook_reverse").training.epochs != 7
+    assert composed("experiment=notebook_reverse", "training.epochs=7").training.epochs == 7
+    assert composed("experiment=notebook_reverse", "model=tiny").model.name == "tiny"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_head_of_every_experiment_gives_its_command_time_and_score(name):
+    head = (config_folder() / "experiment" / f"{name}.yaml").read_text().split("defaults:")[0]
+    assert f"encoderlab train experiment={name}" in head
+    assert "seeds" in head
+    assert " s of training" in head
+    assert "accuracy" in head
+
+
+PRESENT = {"sst2": "hub", "notebook_sst2": "hub"}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_assembles_and_takes_a_few_steps(name, tmp_path, request):
+    environment = {**os.environ, "ENCODERLAB_CACHE": str(tmp_path / "cache"), "HF_HOME": str(tmp_path / "hf")}
+    if name in PRESENT:
+        environment["HF_ENDPOINT"] = request.getfixturevalue(PRESENT[name])
+    small = ["dataset.limit=64", "training.steps=2", "baselines=false", "training.threads=1", "run_dir=run"]
+    line = [sys.executable, "-m", "encoderlab", "train", f"experiment={name}", *small]
+    ended = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "run" / "report.json").is_file()
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_settings_survive_being_written_and_read_again(group, name):
+    settings = composed(f"{group}={name}", *NEEDED.get((group, name), []))
+    assert settings_from_dict(settings_to_dict(settings), RunConfig) == settings
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"schema": "os.system"}}, "model has no schema os.system"),
+        ({"surprise": 1}, "There is no setting surprise"),
+        ({"model": {"schema": "model", "n_layers": 0}}, "model.n_layers is 0"),
+        ({"model": {"schema": "model", "_target_": "os.system"}}, "_target_"),
+    ],
+)
+def test_settings_that_were_tampered_with_are_refused(change, message):
+    from omegaconf.errors import OmegaConfBaseException
+
+    with pytest.raises((SettingError, OmegaConfBaseException), match=message):
+        settings_from_dict(settings_to_dict(composed()) | change, RunConfig)
+
+
+def test_no_setting_goes_unread():
+    source = Path(sys.modules["encoderlab"].__file__).parent
+    read = {
+        node.attr
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    schemas = [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]
+    unread = {
+        f"{schema.__name__}.{declared.name}" for schema in schemas for declared in fields(schema) if declared.name not in read
+    }
+    assert unread <= {
+        # read by name: the rows of a split, which columns, and which file a split comes from
+        *(f"{schema.__name__}.{split}_rows" for schema in schemas for split in ("train", "validation", "test")),
+        *(f"{schema.__name__}.{split}_split" for schema in schemas for split in ("train", "validation", "test")),
+        *(f"FilesDataset.{split}" for split in ("train", "validation", "test")),
+    }
