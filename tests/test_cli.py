@@ -12,10 +12,10 @@ from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch):
+def command(tmp_path, tmp_path_factory, monkeypatch):
     """Run a command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.setattr(sys, "argv", ["encoderlab"])
     return lambda line: cli.run(line.split())
 
@@ -27,7 +27,7 @@ MISTAKES = {
     "train +training.epoch=2": "There is no setting training.epoch. Did you mean training.epochs?",
     "train ~model.n_layer": "There is no setting model.n_layer. Did you mean model.n_layers?",
     "train sed=1": "There is no setting sed. Did you mean seed?",
-    "train +xyzzy=1": "There is no setting xyzzy. Allowed: run_dir, cache_dir, task,",
+    "train +xyzzy=1": "There is no setting xyzzy. Allowed: cache_dir, task, dataset,",
     "train modell=tiny": "There is no setting modell. Did you mean model?",
     "train dataset.path=reviews.csv": "dataset.path is no setting of the chosen dataset. It belongs to dataset=files or hub.",
     "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. The default is training.epochs=3.",
@@ -51,7 +51,7 @@ MISTAKES = {
     "train model=null": "model=null chooses nothing. encoderlab list model shows what there is.",
     "train model={n_layer:2}": "model takes the name of one of its configs. encoderlab list model shows them.",
     "train seed=1,2": "seed=1,2 is several values. Add -m to run each of them",
-    "train seed=-1": "seed is -1. Allowed: at least 0.",
+    "train seed=-1": "seed is -1. Allowed: at least 0, at most 4294967295.",
     "train hydra.nonsense=1": "Hydra has no setting hydra.nonsense.",
     "train model.n_layers": "model.n_layers is not understood. Allowed: name=value.",
     "train --config-dir nowhere": "Additional config directory",
@@ -63,7 +63,7 @@ MISTAKES = {
     "Did you mean encoderlab list model?",
     "predict text=a": "run is not set. Type run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",
-    "attention rows=first run=x": "rows=first has the wrong type. Allowed: a list such as [a,b].",
+    "attention rows=first run=x": "rows=first has the wrong type. Allowed: a list such as [a,b] or null.",
 }
 
 

@@ -47,10 +47,10 @@ class Batch:
         return self.input_ids.shape[0]
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on `device`; copies are asynchronous where the memory is pinned."""
+        """The same batch on `device`."""
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "asked", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in names}
-        return replace(self, **{k: v if v is None else v.to(device, non_blocking=True) for k, v in moved.items()})
+        return replace(self, **{k: v if v is None else v.to(device) for k, v in moved.items()})
 
 
 @dataclass(frozen=True, slots=True)

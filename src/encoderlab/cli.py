@@ -8,8 +8,12 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from encoderlab.errors import SettingError, UserError, closest
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 COMMANDS = {
     "train": "Train an encoder and report how good it is.",
@@ -60,7 +64,8 @@ def run(arguments: list[str]) -> None:
             remedy=f"Did you mean encoderlab {near}?" if near else "See encoderlab --help",
         )
     elif arguments[0] == "list":
-        import_module("encoderlab.commands.list").list_configs(config_folder(), arguments[1:])
+        groups = [argument for argument in arguments[1:] if argument not in ("--help", "-h")]
+        import_module("encoderlab.commands.list").list_configs(config_folder(), groups)
     elif {"--help", "-h"} & set(arguments):
         import_module("encoderlab.command_help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
@@ -76,38 +81,50 @@ def config_folder() -> Path:
 
 def _run_with_hydra(command: str, arguments: list[str]) -> None:
     import hydra
-    from hydra.core.hydra_config import HydraConfig
+    import yaml
     from hydra.errors import HydraException
-    from hydra.types import RunMode
-    from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
-    from encoderlab.config import COMMAND_CONFIGS, register_schemas, typed
-    from encoderlab.config_errors import explain, refuse_empty_groups
+    from encoderlab.config import register_schemas
+    from encoderlab.config_errors import explain, refuse_what_hydra_cannot
     from encoderlab.overrides import quoted_arguments
 
-    refused: list[UserError] = []
-
-    def job(config: DictConfig) -> None:
-        sweep = HydraConfig.get().mode is RunMode.MULTIRUN
-        if sweep:
-            print(f"job {HydraConfig.get().job.num}: {HydraConfig.get().job.override_dirname}", file=sys.stderr)
-        try:
-            settings = typed(config, COMMAND_CONFIGS[command])
-            function: Callable = getattr(import_module(f"encoderlab.commands.{command}"), command)
-            function(settings)
-        except UserError as error:
-            if sweep:
-                raise  # Hydra goes on with the other jobs, then says which one failed
-            refused.append(error)  # raised below: Hydra would put a line of its own in front
-
-    refuse_empty_groups(arguments)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError("Training across processes is not built yet", allowed="one process", remedy="Start it without torchrun")
+    refuse_what_hydra_cannot(command, arguments)
     register_schemas()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
     sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
+    refused: list[UserError] = []
     try:
-        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(job)()
+        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(_job(command, refused))()
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, command) from None
+    except yaml.YAMLError as error:
+        raise SettingError(f"A config file cannot be read: {' '.join(str(error).split())}") from None
     if refused:
         raise refused[0]
+
+
+def _job(command: str, refused: list[UserError]) -> Callable[[DictConfig], None]:
+    """What Hydra calls with each composed config. A single job's mistake goes to `refused`: Hydra would add a line of its own."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from encoderlab.config import COMMAND_CONFIGS, typed
+
+    def job(config: DictConfig) -> None:
+        sweep = HydraConfig.get().mode is RunMode.MULTIRUN
+        name = f"job {HydraConfig.get().job.num}" if sweep else ""
+        if sweep:
+            print(f"{name}: {HydraConfig.get().job.override_dirname}", file=sys.stderr)
+        try:
+            settings = typed(config, COMMAND_CONFIGS[command])
+            getattr(import_module(f"encoderlab.commands.{command}"), command)(settings)
+        except UserError as error:
+            if sweep:
+                print(f"encoderlab: {name} failed: {error}", file=sys.stderr)
+                raise
+            refused.append(error)
+
+    return job

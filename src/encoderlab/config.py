@@ -46,15 +46,19 @@ class PredictionFormat(Enum):
     glue = "glue"
 
 
+RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
+
+
 @dataclass
 class CommandConfig:
-    """What every command that makes a run folder shares."""
+    """What every command shares."""
 
-    run_dir: str | None = setting(None, "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>.")
     cache_dir: str = setting(REQUIRED, "Folder for what can be made again: corpora, tokenizers, token stores.")
 
     def __post_init__(self) -> None:
         check_settings(self, "")
+        if not self.cache_dir:
+            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Leave it out to use ~/.cache/encoderlab")
 
 
 @dataclass
@@ -66,7 +70,8 @@ class RunConfig(CommandConfig):
     tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelConfig = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
-    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0)
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    run_dir: str | None = setting(None, RUN_DIR)
     baselines: bool = setting(True, "Fit the linear baselines on the same rows, to be compared with.")
 
 
@@ -77,7 +82,7 @@ class OpenRunConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1)
+    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
 
 
 @dataclass
@@ -86,6 +91,7 @@ class EvalConfig(OpenRunConfig):
 
     split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
+    run_dir: str | None = setting(None, RUN_DIR)
 
 
 @dataclass
@@ -109,7 +115,8 @@ class AttentionConfig(OpenRunConfig):
     text: str | None = setting(None, "One text to look at.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
     split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
-    rows: list[int] = setting([0], "Rows of the split to look at, counted from 0.")
+    rows: list[int] | None = setting(None, "Rows of the split to look at, such as [0,7], counted from 0; null: the first.")
+    run_dir: str | None = setting(None, RUN_DIR)
 
 
 COMMAND_CONFIGS: dict[str, type] = {

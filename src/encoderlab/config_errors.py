@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from encoderlab.config import COMMAND_CONFIGS, SCHEMAS, unknown_setting
 from encoderlab.errors import SettingError, closest
@@ -14,12 +14,15 @@ from encoderlab.settings import allowed_range
 GROUPS = {group for group, _ in SCHEMAS}
 
 
-def refuse_empty_groups(arguments: list[str]) -> None:
-    """Refuse `model=null` and `model=`, over which Hydra stumbles. Raises SettingError."""
+def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
+    """Refuse what Hydra stumbles over: `model=null`, and a setting of a dataset that was not chosen. Raises SettingError."""
+    chosen = {argument.partition("=")[0] for argument in arguments}
     for argument in arguments:
         group, _, value = argument.partition("=")
         if group in GROUPS and value in ("", "null"):
             raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
+        if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
+            raise SettingError(f"{argument} needs a dataset", remedy="Type dataset=files or dataset=hub in front")
 
 
 def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
@@ -29,6 +32,9 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
         return _missing_option(text)
     if isinstance(error, OverrideParseException):
         return SettingError(f"{error.override} is not understood", allowed="name=value", remedy=f"See encoderlab {command} --help")
+    if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
+        where = re.search(r"full_key: ([\w.]+)", text)
+        return _unknown(where[1] if where else found[1], command)
     if text.startswith("Ambiguous value for argument"):
         return SettingError(
             f"{text.split(chr(39))[1]} is several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"

@@ -37,15 +37,17 @@ class Compute:
         return f"device {name}, precision {precision} ({self.reason}), {self.threads} threads"
 
 
-def choose_compute(device: str = "auto", precision: str = "auto", threads: int | None = None) -> Compute:
+def choose_compute(
+    device: str = "auto", precision: str = "auto", threads: int | None = None, *, setting: str = "training.device"
+) -> Compute:
     """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise.
 
     Sets the number of CPU threads of this process, and makes it flush denormal numbers to zero: they slow some CPU kernels down up
-    to elevenfold. Raises SettingError for a device this machine lacks.
+    to elevenfold. Raises SettingError for a device this machine lacks, naming the `setting` it came from.
     """
     torch.set_num_threads(threads or _available_cores())
     torch.set_flush_denormal(True)
-    chosen = _choose_device(device)
+    chosen = _choose_device(device, setting)
     dtype, reason = _choose_precision(precision, chosen)
     return Compute(chosen, dtype, torch.get_num_threads(), reason)
 
@@ -60,22 +62,18 @@ def _available() -> list[str]:
     return [name for name, there in accelerators if there] + ["cpu"]
 
 
-def _choose_device(wanted: str) -> torch.device:
+def _choose_device(wanted: str, setting: str) -> torch.device:
     available = _available()
     if wanted == "auto":
         return torch.device(available[0])
-    remedy = "Leave training.device out to use what is there"
+    remedy = f"Leave {setting} out to use what is there"
     try:
         device = torch.device(wanted)
     except RuntimeError:
-        raise SettingError(
-            f"training.device={wanted} is no device", allowed=", ".join(["auto", *available]), remedy=remedy
-        ) from None
+        raise SettingError(f"{setting}={wanted} is no device", allowed=", ".join(["auto", *available]), remedy=remedy) from None
     there = device.type in available and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
     if not there:
-        raise SettingError(
-            f"training.device={wanted} is not on this machine", allowed=", ".join(["auto", *available]), remedy=remedy
-        )
+        raise SettingError(f"{setting}={wanted} is not on this machine", allowed=", ".join(["auto", *available]), remedy=remedy)
     return device
 
 

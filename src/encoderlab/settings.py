@@ -47,7 +47,11 @@ def check_settings(settings: Any, group: str) -> None:
 def allowed_range(metadata: Any) -> str:
     """The range of a field in words, such as "more than 0, at most 1"; "" where there is none."""
     words = {"least": "at least", "above": "more than", "most": "at most", "below": "less than"}
-    return ", ".join(f"{word} {metadata[key]:g}" for key, word in words.items() if metadata.get(key) is not None)
+    return ", ".join(f"{word} {_number(metadata[key])}" for key, word in words.items() if metadata.get(key) is not None)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _in_range(value: float, metadata: Any) -> bool:

@@ -24,11 +24,24 @@ def test_eval_takes_the_test_split_where_none_is_named(command, reverse_run, tmp
     assert json.loads((tmp_path / "scored" / "report.json").read_text())["splits"] == {"test": trained["splits"]["test"]}
 
 
-def test_eval_scores_on_another_dataset(command, pairs_run, tmp_path):
+COLUMNS = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way")
+
+
+def test_a_file_of_ones_own_is_scored_whole_even_if_it_holds_one_class_only(command, pairs_run, tmp_path):
+    rows = "\n".join(f"title {n},body {n},up" for n in range(100, 140))
+    (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
+    command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, "run_dir=scored")
+    report = json.loads((tmp_path / "scored" / "report.json").read_text())
+    assert report["splits"]["all"]["n"] == 40
+    assert report["splits"]["all"]["per_class"]["up"]["support"] == 40
+    assert report["notes"] == []
+
+
+def test_a_named_split_of_another_dataset_is_not_taken_for_the_one_that_chose_the_checkpoint(command, pairs_run, tmp_path):
     rows = "\n".join(f"title {n},body {n},{('up', 'down')[n % 2]}" for n in range(100, 140))
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
-    columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way", "dataset.validation_fraction=0.5")
-    command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *columns, "split=validation", "run_dir=scored")
+    half = ("dataset.validation_fraction=0.5", "split=validation")
+    command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, *half, "run_dir=scored")
     report = json.loads((tmp_path / "scored" / "report.json").read_text())
     assert report["splits"]["validation"]["n"] == 20
     assert not any("too good" in note for note in report["notes"])
@@ -37,9 +50,34 @@ def test_eval_scores_on_another_dataset(command, pairs_run, tmp_path):
 def test_eval_refuses_labels_that_mean_something_else(command, pairs_run, tmp_path):
     rows = "\n".join(f"title {n},body {n},{('left', 'right')[n % 2]}" for n in range(40))
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
-    columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way")
-    with pytest.raises(DataError, match=r"'left', 'right'.*'down', 'up'.*dataset.label_names=\[down,up\]"):
-        command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *columns)
+    with pytest.raises((DataError, SettingError), match="left"):
+        command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS)
+    with pytest.raises(DataError, match=r"'left', 'right'.*'down', 'up'"):
+        command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, "split=validation")
+
+
+def test_eval_refuses_one_text_where_the_model_was_trained_on_pairs(command, pairs_run, tmp_path):
+    rows = "\n".join(f"title {n},{('up', 'down')[n % 2]}" for n in range(40))
+    (tmp_path / "more.csv").write_text(f"title,way\n{rows}\n")
+    with pytest.raises(DataError, match="trained on pairs of texts"):
+        command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", "dataset.text=title", "dataset.label=way")
+
+
+def test_eval_refuses_its_own_dataset_once_that_has_changed(command, tmp_path):
+    rows = [f"text {n},{('up', 'down')[n % 2]}" for n in range(60)]
+    (tmp_path / "grows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    own = ("task=classification", "dataset=files", "dataset.path=grows.csv", "tokenizer.vocabulary_size=120")
+    command("train", *own, "training=smoke", "run_dir=run", "baselines=false")
+    command("eval", "run=run", "run_dir=unchanged")
+    (tmp_path / "grows.csv").write_text("\n".join(["text,label", *rows, "another,up", "and another,down"]) + "\n")
+    with pytest.raises(DataError, match="The dataset has changed since this model was trained on it"):
+        command("eval", "run=run", "run_dir=changed")
+    assert not (tmp_path / "changed").exists()
+
+
+def test_a_setting_of_a_dataset_that_was_not_chosen_is_refused(command, brackets_run):
+    with pytest.raises(SettingError, match="dataset.limit=5 needs a dataset"):
+        command("eval", f"run={brackets_run}", "dataset.limit=5")
 
 
 def test_eval_of_a_split_that_is_not_there_names_those_that_are(command, brackets_run, tmp_path):
@@ -50,6 +88,7 @@ def test_eval_of_a_split_that_is_not_there_names_those_that_are(command, bracket
 
 def test_attention_draws_every_layer_and_keeps_the_weights(command, reverse_run, tmp_path):
     command("attention", f"run={reverse_run}", "text=1 2 3 4", "run_dir=maps")
+    assert {"config.yaml", "environment.json"} <= {path.name for path in (tmp_path / "maps").iterdir()}
     folder = tmp_path / "maps" / "attention" / "text"
     assert sorted(path.name for path in folder.iterdir()) == ["layer-1.png", "weights.npz"]
     arrays = np.load(folder / "weights.npz")
@@ -66,6 +105,11 @@ def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
 def test_attention_refuses_rows_that_are_not_there(command, brackets_run, tmp_path):
     with pytest.raises(DataError, match="no row 300.*0 to 299"):
         command("attention", f"run={brackets_run}", "rows=[300]")
-    with pytest.raises(SettingError, match="text and split are given together"):
-        command("attention", f"run={brackets_run}", "text=a", "split=test")
+    for extra in ("split=test", "rows=[1]"):
+        with pytest.raises(SettingError, match="text is given together with rows of a split"):
+            command("attention", f"run={brackets_run}", "text=a", extra)
+    with pytest.raises(SettingError, match="rows is empty"):
+        command("attention", f"run={brackets_run}", "rows=[]")
+    with pytest.raises(SettingError, match="text_pair is given without text"):
+        command("attention", f"run={brackets_run}", "text_pair=a")
     assert list(tmp_path.iterdir()) == []

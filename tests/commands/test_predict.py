@@ -10,6 +10,11 @@ import pytest
 from encoderlab.errors import DataError, SettingError
 
 
+def typed(text):
+    """Standard input that holds `text`."""
+    return io.TextIOWrapper(io.BytesIO(text if isinstance(text, bytes) else text.encode()))
+
+
 def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -34,13 +39,14 @@ def test_answers_are_those_of_the_report(command, brackets_run, capsys):
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     with (brackets_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         reported = list(csv.DictReader(file))
-    assert [(answer["text"], answer["predicted"]) for answer in answers] == [(row["text"], row["predicted"]) for row in reported]
-    for answer, row in zip(answers, reported, strict=True):
-        assert answer["probabilities"]["balanced"] == pytest.approx(float(row["probability_balanced"]), abs=1e-5)
+    found = {answer["text"]: answer for answer in answers}
+    for row in reported:
+        assert found[row["text"]]["predicted"] == row["predicted"]
+        assert found[row["text"]]["probabilities"]["balanced"] == pytest.approx(float(row["probability_balanced"]), abs=1e-5)
 
 
 def test_standard_input_is_answered_line_by_line_blank_lines_too(command, brackets_run, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("(())\n\n)(\r\nno newline at the end"))
+    monkeypatch.setattr(sys, "stdin", typed("(())\n\n)(\r\nno newline at the end"))
     command("predict", f"run={brackets_run}")
     assert [row["text"] for row in rows_of(capsys.readouterr().out)] == ["(())", "", ")(", "no newline at the end"]
 
@@ -61,10 +67,10 @@ def test_other_column_names_can_be_given(command, pairs_run, tmp_path, capsys):
 
 
 def test_pairs_on_standard_input_have_a_tab_between_them(command, pairs_run, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ttwo\n"))
+    monkeypatch.setattr(sys, "stdin", typed("one\ttwo\n"))
     command("predict", f"run={pairs_run}")
     assert rows_of(capsys.readouterr().out)[0]["text_pair"] == "two"
-    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ttwo\nno tab\n"))
+    monkeypatch.setattr(sys, "stdin", typed("one\ttwo\nno tab\n"))
     with pytest.raises(DataError, match="Line 2 of standard input has no tab"):
         command("predict", f"run={pairs_run}")
 
@@ -82,25 +88,58 @@ def test_every_word_is_answered_and_those_beyond_the_model_are_marked(command, r
     assert answers[0] != "?"
 
 
-def test_glues_form_has_an_index_and_a_class_id(command, brackets_run, tmp_path):
-    command("predict", f"run={brackets_run}", "split=test", "format=glue", "output=submission.tsv")
-    header, *lines = (tmp_path / "submission.tsv").read_text().splitlines()
+def test_glues_form_has_an_index_and_a_class_id(command, pairs_run, tmp_path):
+    command("predict", f"run={pairs_run}", "split=test", "format=glue", "output=submission.tsv")
+    header, *rows = (tmp_path / "submission.tsv").read_text().splitlines()
     assert header == "index\tprediction"
-    assert [line.split("\t")[0] for line in lines] == [str(n) for n in range(300)]
-    assert {line.split("\t")[1] for line in lines} <= {"0", "1"}
+    assert [row.split("\t")[0] for row in rows] == [str(n) for n in range(16)]
+    assert {row.split("\t")[1] for row in rows} <= {"0", "1"}
 
 
 def test_more_rows_than_fit_in_one_go_come_back_in_order(command, brackets_run, capsys, monkeypatch):
     monkeypatch.setattr("encoderlab.commands.predict.ROWS_AT_A_TIME", 7)
     texts = ["()" * (n % 11 + 1) + ")" * (n % 3) for n in range(40)]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(texts)))
+    monkeypatch.setattr(sys, "stdin", typed("\n".join(texts)))
     command("predict", f"run={brackets_run}")
     assert [row["text"] for row in rows_of(capsys.readouterr().out)] == texts
+
+
+def test_standard_input_that_is_no_utf8_is_refused_with_its_line(command, brackets_run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", typed(b"fine\ncaf\xe9\n"))
+    with pytest.raises(DataError, match="Line 2 of standard input is not UTF-8"):
+        command("predict", f"run={brackets_run}")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_text(command, brackets_run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", typed(b"\xef\xbb\xbf(())\n"))
+    command("predict", f"run={brackets_run}")
+    assert rows_of(capsys.readouterr().out)[0]["text"] == "(())"
+
+
+def test_one_text_and_a_pair_are_not_taken_for_each_other(command, brackets_run, pairs_run):
+    with pytest.raises(DataError, match="trained on pairs of texts, and one text is given. Add text_pair"):
+        command("predict", f"run={pairs_run}", "text=a")
+    with pytest.raises(DataError, match="trained on single texts, and a pair is given. Leave text_pair out"):
+        command("predict", f"run={brackets_run}", "text=a", "text_pair=b")
+
+
+def test_a_split_is_answered_whole_even_where_training_was_limited(command, brackets_run, tmp_path):
+    command("predict", f"run={brackets_run}", "split=test", "format=glue", "output=all.tsv")
+    assert len((tmp_path / "all.tsv").read_text().splitlines()) == 4001
+
+
+def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys):
+    with pytest.raises(SettingError, match="format=glue takes one answer a row"):
+        command("predict", f"run={reverse_run}", "text=1 2", "format=glue")
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        (["text=a", "text_column=b"], SettingError, "text_column names a column of input"),
+        (["text=a", "output="], SettingError, "output is empty"),
+        (["text=a", "output=/dev/null/out.csv"], DataError, "output=/dev/null/out.csv cannot be written"),
         (["text=a", "input=b.csv"], SettingError, "text and input are given together"),
         (["text_pair=a"], SettingError, "text_pair is given without text"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
@@ -121,7 +160,7 @@ def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_p
 
 
 def test_a_failure_half_way_leaves_no_output(command, pairs_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("no tab\n"))
+    monkeypatch.setattr(sys, "stdin", typed("no tab\n"))
     with pytest.raises(DataError):
         command("predict", f"run={pairs_run}", "output=out.csv")
     assert list(tmp_path.iterdir()) == []

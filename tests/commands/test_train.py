@@ -186,14 +186,14 @@ def test_a_dataset_of_the_wrong_kind_is_refused_and_nothing_is_left_behind(comma
 
 def test_training_data_without_labels_is_refused(command, tmp_path):
     (tmp_path / "plain.csv").write_text("text\n" + "\n".join(f"row {n}" for n in range(30)))
-    with pytest.raises(DataError, match=r"no labels|column 'label'"):
+    with pytest.raises(DataError, match="no column 'label'"):
         command("train", "task=classification", "dataset=files", "dataset.path=plain.csv")
-    with pytest.raises(DataError, match="labels"):
+    with pytest.raises(DataError, match="The training split has no labels. Set dataset.label to the column"):
         command("train", "task=classification", "dataset=files", "dataset.path=plain.csv", "dataset.label=null")
     assert [path.name for path in tmp_path.iterdir()] == ["plain.csv"]
 
 
-def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command):
+def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command, tmp_path):
     from encoderlab.errors import TrainingError
 
     with pytest.raises(TrainingError, match=r"not finite.*training.learning_rate"):
@@ -201,6 +201,19 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command):
             *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
             *("training.learning_rate=1e30", "training.warmup=0", "run_dir=run"),
         )
+    assert not (tmp_path / "run").exists(), "a run of which nothing came leaves no folder"
+
+
+def test_a_run_that_fails_after_a_checkpoint_keeps_what_was_done(command, tmp_path, capsys):
+    from encoderlab.errors import TrainingError
+
+    with pytest.raises(TrainingError):
+        command(
+            *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
+            *("training.learning_rate=1e30", "training.warmup=0", "training.checkpoint_every=1", "run_dir=run"),
+        )
+    assert checkpoints(tmp_path / "run" / "checkpoints")
+    assert "What was done so far is kept in run" in capsys.readouterr().err
 
 
 def test_two_seeds_are_two_runs(command, tmp_path):
@@ -210,3 +223,27 @@ def test_two_seeds_are_two_runs(command, tmp_path):
     )
     runs = list((tmp_path / "outputs" / "train" / "brackets").iterdir())
     assert sorted(report_of(run)["seed"] for run in runs) == [1, 2]
+
+
+@pytest.mark.parametrize("arguments", [("task=brackets",), ("task=reverse", "task.special_tokens=true")])
+def test_a_model_too_short_for_one_token_is_refused(command, tmp_path, arguments):
+    with pytest.raises(SettingError, match="model.max_length=2 leaves no room for a token"):
+        command("train", *arguments, "training=smoke", "model.max_length=2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
+    arguments = ("train", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=111", "baselines=false")
+    before = set((cache / "tokens").iterdir()) if (cache / "tokens").exists() else set()
+    command(*arguments, "run_dir=a")
+    for folder in set((cache / "tokens").iterdir()) - before:
+        (folder / "input_ids.bin").write_bytes(b"")
+    command(*arguments, "run_dir=b")
+    assert "It is made again." in capsys.readouterr().err
+    assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]
+
+
+def test_several_processes_are_refused_until_they_share_the_work(command, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SettingError, match="Training across processes is not built yet"):
+        command("train")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.survey import survey
 
+WORDS = st.text("a1:", max_size=3)
 TEXTS = st.text("ab \n", max_size=3)
 ROWS = st.lists(st.tuples(TEXTS, st.none() | st.integers(0, 1)), max_size=30)
 
@@ -68,6 +69,29 @@ def test_the_fingerprint_changes_with_any_row_any_label_and_their_order():
     assert len(set(fingerprints)) == 5
     again = survey(Splits({"x": split_of(rows).take([0, 1, 2])}, ["no", "yes"])).splits["x"].fingerprint
     assert again == fingerprints[0] and len(again) == 16
+
+
+def fingerprint_of(rows):
+    """That of texts (str), of pairs (tuple) or of sentences (list), all without labels."""
+    kinds = {str: ["text"], tuple: ["text", "text_pair"], list: ["words"]}
+    names = kinds[type(rows[0])]
+    columns = list(zip(*rows, strict=True)) if len(names) == 2 else [rows]
+    table = datasets.Dataset.from_dict({name: list(column) for name, column in zip(names, columns, strict=True)})
+    return survey(Splits({"x": Split(table)}, [])).splits["x"].fingerprint
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), one=WORDS, other=WORDS)
+def test_fingerprints_of_different_rows_differ(data, one, other):
+    """Rows drawn from a few that are made of the same characters: whatever joins them before hashing must not make them equal."""
+    said, both = f"{len(one)}:{one}", f"{len(one)}:{one}{other}"
+    texts = [one + other, both, f"{said}{len(other)}:{other}"]
+    pairs = [(one, other), (one + other, ""), ("", one + other), (both, ""), (said, other)]
+    sentences = [[one, other], [one + other], [said, other], [both], [one, other, ""]]
+    lists = [data.draw(st.lists(st.sampled_from(kind), min_size=1, max_size=3)) for kind in (texts, pairs, sentences) for _ in "12"]
+    lists += [[row] for kind in (texts, pairs, sentences) for row in kind]
+    different = {repr(rows) for rows in lists}
+    assert len({fingerprint_of(rows) for rows in lists}) == len(different)
 
 
 def test_the_survey_can_be_kept_as_json():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data import token_store
 from encoderlab.data.token_store import memory_store, open_store, write_store
+from encoderlab.errors import DataError
 
 ragged = st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=6), min_size=1, max_size=30)
 
@@ -33,6 +34,32 @@ def test_a_store_is_written_in_several_goes_and_opened_again(tmp_path, monkeypat
     assert store["label"].gather(np.arange(10))[0].tolist() == list(range(10))
     assert "ids" in store
     assert "other" not in store
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "ids.offsets.npy", "none.bin", "none.offsets.npy", "store.json"])
+@pytest.mark.parametrize("damage", [cut_off, lambda path: path.write_bytes(b""), lambda path: path.unlink()])
+def test_a_damaged_store_is_refused(tmp_path, name, damage):
+    folder = tmp_path / "s"
+    write_store(folder, {"ids": "uint16", "none": "int32"}, [{"ids": [1, 2, 3], "none": []}, {"ids": [4], "none": []}])
+    assert open_store(folder)["none"].lengths().tolist() == [0, 0]
+    before = (folder / name).read_bytes()
+    damage(folder / name)
+    if (folder / name).exists() and (folder / name).read_bytes() == before:
+        return  # an empty file that stays empty
+    with pytest.raises(DataError) as refused:
+        open_store(folder)
+    assert str(refused.value) == f"The cache folder {folder} is damaged. Delete it: it is made again."
+
+
+def test_a_store_whose_description_says_no_sizes_is_refused(tmp_path):
+    write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1]}])
+    (tmp_path / "s" / "store.json").write_text('{"rows": 1, "columns": {"ids": "uint16"}}')
+    with pytest.raises(DataError, match="is damaged"):
+        open_store(tmp_path / "s")
 
 
 def test_a_row_that_does_not_fit_leaves_no_store_behind(tmp_path):

@@ -239,6 +239,44 @@ def test_a_tokenizer_that_is_not_there_is_refused(tmp_path):
     assert f"There is no tokenizer at {tmp_path / 'tokenizer.json'}. Allowed: a tokenizer.json." in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "3", '{"model": {}}', '{"version": "1.0", "model": {"type": "WordPiece"}}', b"\xff\xfe"]
+)
+def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    for opens in (lambda: Tokenizer.load(path), lambda: PretrainedConfig(name=str(tmp_path)).build([], tmp_path)):
+        with pytest.raises(DataError) as refused:
+            opens()
+        assert str(refused.value).startswith(f"{path} is damaged or no tokenizer (")
+        assert str(refused.value).endswith("). Allowed: a tokenizer.json. Delete it and make it again.")
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "3"])
+def test_damaged_settings_beside_a_tokenizer_are_refused(wordpiece, tmp_path, content):
+    wordpiece.save(tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(DataError) as refused:
+        Tokenizer.load(tmp_path / "tokenizer.json")
+    assert f"{tmp_path}/tokenizer_config.json is damaged or no tokenizer (" in str(refused.value)
+    assert "Allowed: a tokenizer_config.json." in str(refused.value)
+
+
+def test_texts_that_are_not_valid_unicode_are_refused_with_their_start(tokenizer):
+    undecodable = b"caf\xe9 ".decode("utf-8", errors="surrogateescape") + "x" * 100
+    for encode in (lambda: tokenizer.encode(["good", undecodable]), lambda: tokenizer.encode_words([["good"], ["a", undecodable]])):
+        with pytest.raises(DataError) as refused:
+            encode()
+        assert str(refused.value) == (
+            f"The text 'caf\\udce9 {'x' * 35}' is not valid Unicode. Allowed: text in UTF-8. "
+            "Convert it, for instance with iconv -f CP1252 -t UTF-8."
+        )
+        assert str(refused.value).encode()
+    with pytest.raises(TypeError):
+        tokenizer.encode([None, 3])
+
+
 def test_transformers_and_tokenizers_open_the_file_and_put_pairs_together_as_bert_does(wordpiece, tmp_path):
     path = tmp_path / "tokenizer.json"
     wordpiece.save(path)

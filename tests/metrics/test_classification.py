@@ -123,8 +123,3 @@ def test_our_own_mistakes_are_assertions():
         ClassificationMetrics(["no", "yes"]).add(Prediction(sequence_logits=torch.zeros(1, 2)), batch_of([0], None))
     with pytest.raises(AssertionError, match="head for whole sequences"):
         ClassificationMetrics(["no", "yes"]).add(Prediction(), batch_of([0], [1]))
-
-
-def test_the_score_that_chooses_checkpoints_is_the_one_asked_for():
-    assert ClassificationMetrics(["a", "b"]).score == "accuracy"
-    assert ClassificationMetrics(["a", "b"], "f1_macro").score == "f1_macro"

@@ -91,4 +91,3 @@ def test_our_own_mistakes_are_assertions():
         scores_of([[0], [1]], [[0], [1]], ["a", "b"], order=np.array([1, 1]))
     with pytest.raises(AssertionError, match="head for tokens"):
         TaggingMetrics(["a"]).add(Prediction(), batch_of([0], [[0]]))
-    assert TaggingMetrics(["a", "b"], "accuracy").score == "accuracy"

@@ -80,8 +80,12 @@ def test_widths_that_are_not_set_are_derived():
             "model.positions=rotary turns pairs of features, and model.d_head is 5. Allowed: an even model.d_head. "
             "Type model.d_head=6, or model.positions=sinusoidal.",
         ),
-        ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1. The default is model.n_layers=2."),
-        ({"dropout": 1.0}, "model.dropout is 1.0. Allowed: at least 0, less than 1. The default is model.dropout=0.1."),
+        ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1, at most 1000. The default is model.n_layers=2."),
+        ({"dropout": 0.91}, "model.dropout is 0.91. Allowed: at least 0, at most 0.9. The default is model.dropout=0.1."),
+        (
+            {"segments": 1},
+            "model.segments is 1. Allowed: 0 for none, or at least 2 for pairs. Type model.segments=0, or model.segments=2.",
+        ),
         (
             {"norm_epsilon": float("nan")},
             "model.norm_epsilon is nan. Allowed: more than 0. The default is model.norm_epsilon=1e-05.",
@@ -92,6 +96,20 @@ def test_a_shape_that_cannot_be_is_refused_with_what_to_type(settings, message):
     with pytest.raises(SettingError) as refused:
         ModelConfig(**settings)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        *{"n_layers": 1000, "d_model": 65_536, "n_heads": 1024, "d_head": 4096, "d_ff": 65_536}.items(),
+        *{"max_length": 1_048_576, "segments": 1024, "dropout": 0.9, "attention_dropout": 0.9, "word_dropout": 0.9}.items(),
+    ],
+)
+def test_a_slip_that_asks_for_far_too_much_is_refused(name, most):
+    width = {} if name == "d_head" else {"d_head": 64}
+    assert getattr(ModelConfig(**{name: most}, **width), name) == most
+    with pytest.raises(SettingError, match=f"^model.{name} is .* Allowed: at least [01], at most "):
+        ModelConfig(**{name: most * 1.05 if most < 1 else most + 1}, **width)
 
 
 @pytest.mark.parametrize("positions", Positions)

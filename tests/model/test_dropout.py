@@ -1,5 +1,6 @@
 """Dropout: how often, how much, and when."""
 
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -10,6 +11,19 @@ def test_each_number_is_dropped_with_probability_p_wherever_it_stands():
     torch.manual_seed(0)
     dropped = (Dropout(0.1)(torch.ones(40_000, 8)) == 0).double().mean(dim=0)
     assert_close(dropped, torch.full((8,), 0.1, dtype=torch.float64), rtol=0, atol=0.006)
+
+
+@pytest.mark.parametrize("p", [0.3, 0.7, 0.9])
+def test_the_share_kept_and_the_sum_are_as_they_should_be_up_to_the_largest_probability(p):
+    torch.manual_seed(0)
+    answer = Dropout(p)(torch.ones(1_000_000))
+    assert_close((answer != 0).double().mean().item(), 1 - p, rtol=0, atol=0.0025)  # five standard errors
+    assert_close(answer.double().mean().item(), 1.0, rtol=0, atol=5 * (p / (1 - p) / 1e6) ** 0.5)
+
+
+def test_a_probability_that_sixteen_bits_cannot_tell_from_one_is_our_own_bug():
+    with pytest.raises(AssertionError):
+        Dropout(0.999999)
 
 
 def test_numbers_are_dropped_independently_of_each_other():

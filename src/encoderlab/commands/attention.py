@@ -11,36 +11,50 @@ from encoderlab.config import AttentionConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.attention_maps import plot_attention
-from encoderlab.runs.assembly import Assembly, cache_folder, reopen
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
 from encoderlab.runs.batches import hold_encoded
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.records import record_start
 
 
 def attention(config: AttentionConfig) -> RunFolder:
     """Draw the maps of a text, or of rows of a split, into a run folder of their own. Raises SettingError, DataError."""
     check_free(config.run_dir)
-    if config.text is not None and config.split is not None:
-        raise SettingError("text and split are given together", allowed="one of them")
+    _check_settings(config)
     assembly = reopen(config)
     examples = _examples(config, assembly)
     folder = RunFolder.create(config.run_dir, "attention", assembly.config.task.name)
-    for name, example in examples.items():
-        _draw(assembly, example, name, folder)
+    with folder.discarded_if_nothing_came_of_it():
+        record_start(folder, config, assembly.compute)
+        for name, example in examples.items():
+            _draw(assembly, example, name, folder)
     print(f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}", file=sys.stderr)
     return folder
 
 
+def _check_settings(config: AttentionConfig) -> None:
+    """Refuse what contradicts itself, before a model is loaded."""
+    if config.text is not None and (config.split is not None or config.rows is not None):
+        raise SettingError("text is given together with rows of a split", allowed="one of them")
+    if config.text_pair is not None and config.text is None:
+        raise SettingError("text_pair is given without text", remedy="Type text=... text_pair=...")
+    if config.rows == []:
+        raise SettingError("rows is empty", allowed="a list such as [0,7]", remedy="Leave it out for the first row")
+
+
 def _examples(config: AttentionConfig, assembly: Assembly) -> dict[str, Example]:
     if config.text is not None:
+        check_paired(assembly, config.text_pair is not None)
         words = assembly.task.token_classes is not None
         return {"text": WordsExample(tuple(config.text.split())) if words else TextExample(config.text, config.text_pair)}
     name = config.split or "validation"
     split = Corpus.load(assembly.config.dataset, cache_folder(config.cache_dir)).split(name)
-    for row in config.rows:
+    rows = config.rows or [0]
+    for row in rows:
         if not 0 <= row < len(split):
-            raise DataError(f"rows={config.rows}: the split {name} has no row {row}", allowed=f"0 to {len(split) - 1}")
-    return {f"{name}-{row}": split[row] for row in config.rows}
+            raise DataError(f"rows={rows}: the split {name} has no row {row}", allowed=f"0 to {len(split) - 1}")
+    return {f"{name}-{row}": split[row] for row in rows}
 
 
 def _draw(assembly: Assembly, example: Example, name: str, folder: RunFolder) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 from encoderlab.config import EvalConfig
+from encoderlab.data.sources.files import FilesDataset
+from encoderlab.data.token_store import TokenStore
 from encoderlab.errors import DataError
 from encoderlab.reports.report import build_report
 from encoderlab.reports.screen import show_report
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, cache_folder, reopen
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
 from encoderlab.runs.batches import truncated_share
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
@@ -22,14 +26,30 @@ def eval(config: EvalConfig) -> RunFolder:
     """Score the run and write a run folder of its own. Raises DataError where the split has no labels or other ones."""
     check_free(config.run_dir)
     assembly = reopen(config)
-    corpus = Corpus.load(config.dataset or assembly.config.dataset, cache_folder(config.cache_dir))
-    split = config.split or corpus.scored_splits()[-1]
-    _check_labels(assembly, corpus, split)
+    corpus, split = _what_to_score(config, assembly)
+    _check_rows(assembly, corpus, split, own=config.dataset is None)
     store = corpus.store(split, assembly.task)
     folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
-    record_start(folder, config, assembly.compute, corpus)
-    print(f"{assembly.compute}; run folder {folder.root}", file=sys.stderr)
+    with folder.discarded_if_nothing_came_of_it():
+        record_start(folder, config, assembly.compute, corpus)
+        print(f"{assembly.compute}; run folder {folder.root}", file=sys.stderr)
+        _score_and_report(config, assembly, corpus, split, store, folder)
+    return folder
 
+
+def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:
+    """The rows, and the name of their split. One file of one's own is scored whole, its labels read as the model names them."""
+    cache = cache_folder(config.cache_dir)
+    if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
+        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels)
+        return Corpus.load_unsplit(unsplit, cache), "all"
+    corpus = Corpus.load(config.dataset or assembly.config.dataset, cache)
+    return corpus, config.split or corpus.scored_splits()[-1]
+
+
+def _score_and_report(
+    config: EvalConfig, assembly: Assembly, corpus: Corpus, split: str, store: TokenStore, folder: RunFolder
+) -> None:
     started = time.perf_counter()
     scores = assembly.evaluate(store)
     seconds = time.perf_counter() - started
@@ -48,13 +68,18 @@ def eval(config: EvalConfig) -> RunFolder:
     )
     write_report(folder, report, corpus.split(split), scores)
     paths = {"report": str(folder.report), "predictions": str(folder.predictions), "plots": str(folder.plots)}
-    show_report(report, paths, [f"encoderlab predict run={config.run} text='...'"])
-    return folder
+    show_report(report, paths, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
 
 
-def _check_labels(assembly: Assembly, corpus: Corpus, split: str) -> None:
-    """Refuse a split without answers, and a dataset whose label ids mean something else than the model's."""
+def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) -> None:
+    """Refuse rows without answers, of another form, with other labels, or that were not set apart from this model's training."""
     corpus.split(split)
+    if own and any(corpus.fingerprints()[name] != assembly.origin.fingerprints.get(name) for name in {"train", split}):
+        raise DataError(
+            "The dataset has changed since this model was trained on it, so that training rows may now stand in another split",
+            remedy="To score on new rows, type dataset=files dataset.path=FILE",
+        )
+    check_paired(assembly, corpus.paired)
     if not corpus.labelled(split):
         raise DataError(
             f"split={split} has no labels, so there is nothing to score against",
@@ -63,15 +88,16 @@ def _check_labels(assembly: Assembly, corpus: Corpus, split: str) -> None:
     if corpus.splits.labels != assembly.task.labels:
         raise DataError(
             f"The dataset's labels are {corpus.splits.labels}, and the model answers with {assembly.task.labels}",
-            remedy=f"Name them in the model's order: dataset.label_names=[{','.join(assembly.task.labels)}]",
+            allowed="data with the model's labels, in its order (dataset.label_names=[...] sets an order)",
         )
 
 
 def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:
     """How the weights were chosen; rows of another dataset had no say in it, whatever their split is called."""
-    if config.dataset is None or assembly.checkpoint["chosen_on"] is None:
-        return assembly.checkpoint
-    return {**assembly.checkpoint, "chosen_on": f"{assembly.checkpoint['chosen_on']} of the dataset it was trained on"}
+    checkpoint = assembly.origin.checkpoint
+    if config.dataset is None or checkpoint["chosen_on"] is None:
+        return checkpoint
+    return {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
 
 
 def _throughput(tokens: Any, examples: int, seconds: float) -> dict[str, float]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 import torch
 from tqdm import tqdm
 
-from encoderlab.config import PredictConfig
+from encoderlab.aside import written_aside
+from encoderlab.config import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.sources.files import read_unlabelled
 from encoderlab.data.sources.formats import Quoting
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.answers import ANSWER_FORMATS, Answered
-from encoderlab.runs.assembly import Assembly, cache_folder, reopen
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
 from encoderlab.runs.batches import hold_encoded
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.task import Answer
@@ -28,16 +30,17 @@ ROWS_AT_A_TIME = 4096  # sorted by length among themselves, so that little is pa
 
 def predict(config: PredictConfig) -> None:
     """Answer for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
-    _check_one_source(config)
-    if config.output and Path(config.output).exists():
-        raise SettingError(f"output={config.output} is already there", remedy="Choose another name, or delete it first")
+    _check_settings(config)
     assembly = reopen(config)
+    if config.format is PredictionFormat.glue and assembly.task.sequence_classes is None:
+        raise SettingError("format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl")
     examples, total = _examples(config, assembly)
     with _output(config.output) as file:
         ANSWER_FORMATS[config.format.value](file, _answered(assembly, examples, total), assembly.task.labels)
 
 
-def _check_one_source(config: PredictConfig) -> None:
+def _check_settings(config: PredictConfig) -> None:
+    """Refuse what contradicts itself, before a model is loaded."""
     given = [name for name in ("text", "input", "split") if getattr(config, name) is not None]
     if len(given) > 1:
         raise SettingError(
@@ -45,32 +48,44 @@ def _check_one_source(config: PredictConfig) -> None:
         )
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Type text=... text_pair=...")
+    if (config.text_column or config.text_pair_column) and config.input is None:
+        raise SettingError("text_column names a column of input, which is not given", remedy="Type input=FILE")
+    if config.output is not None and (not config.output or Path(config.output).exists()):
+        wrong = f"output={config.output} is already there" if config.output else "output is empty"
+        raise SettingError(wrong, remedy="Choose another name")
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
     """What to answer for, and how many rows that is, as far as it is known."""
     words = assembly.task.token_classes is not None
     if config.text is not None:
+        check_paired(assembly, config.text_pair is not None)
         return [_example(config.text, config.text_pair, words)], 1
-    if config.split is not None:
-        split = Corpus.load(assembly.config.dataset, cache_folder(config.cache_dir)).split(config.split)
+    if config.split is not None:  # whole, even if the run was limited to some of its rows
+        corpus = Corpus.load(replace(assembly.config.dataset, limit=None), cache_folder(config.cache_dir))
+        split = corpus.split(config.split)
         return split, len(split)
     dataset = assembly.config.dataset
     column = config.text_column or getattr(dataset, "text", "text")
     pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
+    check_paired(assembly, pair_column is not None)
     if config.input is not None:
         quoting = getattr(dataset, "quoting", Quoting.auto)
         split = read_unlabelled(Path(config.input), text=column, text_pair=pair_column, words=words, quoting=quoting)
         return split, len(split)
     if sys.stdin.isatty():
         print("Reading lines from standard input; Ctrl-D ends it.", file=sys.stderr)
-    return _lines(sys.stdin, pair_column is not None, words), None
+    return _lines(sys.stdin.buffer, pair_column is not None, words), None
 
 
-def _lines(stream: TextIO, paired: bool, words: bool) -> Iterator[Example]:
+def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
     """A line, an example; for a task on pairs, a tab between the two texts."""
-    for number, line in enumerate(stream, start=1):
-        first, tab, second = line.rstrip("\r\n").partition("\t") if paired else (line.rstrip("\r\n"), "", "")
+    for number, raw in enumerate(stream, start=1):
+        try:
+            line = raw.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
+        first, tab, second = line.partition("\t") if paired else (line, "", "")
         if paired and not tab:
             raise DataError(
                 f"Line {number} of standard input has no tab", allowed="the two texts of a pair with a tab between them"
@@ -116,13 +131,10 @@ def _output(path: str | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    final = Path(path)
-    aside = final.with_name(f".tmp-{final.name}")
-    try:
-        with aside.open("w", encoding="utf-8", newline="") as file:
+    with written_aside(Path(path)) as aside:
+        try:
+            file = aside.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"output={path} cannot be written: {error.strerror}", remedy="Choose another folder") from None
+        with file:
             yield file
-        aside.rename(final)
-    except FileNotFoundError:
-        raise DataError(f"output={path} cannot be written: its folder is not there", remedy="Make the folder first") from None
-    finally:
-        aside.unlink(missing_ok=True)

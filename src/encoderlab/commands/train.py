@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any
 
 from encoderlab.config import RunConfig
+from encoderlab.data.token_store import TokenStore
 from encoderlab.device import choose_compute
 from encoderlab.metrics import Scores
 from encoderlab.reports.model_card import model_card
@@ -19,7 +21,7 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.records import record_start
-from encoderlab.runs.saved_model import save_model
+from encoderlab.runs.saved_model import Origin, save_model
 
 
 def train(config: RunConfig) -> RunFolder:
@@ -30,23 +32,31 @@ def train(config: RunConfig) -> RunFolder:
     check_free(config.run_dir)
     compute = choose_compute(config.training.device, config.training.precision.value, config.training.threads)
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+    corpus.check_training_labels()
     scored = corpus.scored_splits()
     show_survey(corpus.survey.as_dict())
     assembly = assemble(config, compute, corpus)
     stores = {name: corpus.store(name, assembly.task) for name in ("train", *scored)}
     folder = RunFolder.create(config.run_dir, "train", config.task.name)
-    record_start(folder, config, compute, corpus)
-    print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
+    with folder.discarded_if_nothing_came_of_it():
+        record_start(folder, config, compute, corpus)
+        print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
+        _fit_and_report(assembly, corpus, stores, folder)
+    return folder
 
+
+def _fit_and_report(assembly: Assembly, corpus: Corpus, stores: dict[str, TokenStore], folder: RunFolder) -> None:
+    config = assembly.config
+    scored = [name for name in stores if name != "train"]
     fitted = fit(assembly, stores["train"], stores.get("validation"), folder)
     scores = {name: assembly.evaluate(stores[name]) for name in scored}
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
     notes = [*fitted.notes, *_truncation_notes(stores, config.model.max_length)]
     report = _report(assembly, fitted, scores, found, notes)
-    save_model(assembly, folder.model, fitted.checkpoint, model_card(report, assembly.task.labels))
+    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
+    save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels))
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]])
-    show_report(report, _paths(folder), _next_commands(folder))
-    return folder
+    show_report(report, _paths(folder), _next_commands(folder, scored[-1], corpus.paired))
 
 
 def _report(
@@ -65,7 +75,7 @@ def _report(
     )
 
 
-def _truncation_notes(stores: dict[str, Any], max_length: int) -> list[str]:
+def _truncation_notes(stores: dict[str, TokenStore], max_length: int) -> list[str]:
     shares = {name: truncated_share(store) for name, store in stores.items()}
     return [
         f"{share:.1%} of the rows of {name} were cut to model.max_length={max_length} tokens"
@@ -79,9 +89,7 @@ def _paths(folder: RunFolder) -> dict[str, str]:
     return {name: str(path) for name, path in names.items()}
 
 
-def _next_commands(folder: RunFolder) -> list[str]:
-    return [
-        f"encoderlab predict run={folder.root} text='...'",
-        f"encoderlab attention run={folder.root} text='...'",
-        f"encoderlab eval run={folder.root} split=validation",
-    ]
+def _next_commands(folder: RunFolder, scored: str, paired: bool) -> list[str]:
+    run = f"run={shlex.quote(str(folder.root))}"
+    text = "text='...' text_pair='...'" if paired else "text='...'"
+    return [f"encoderlab predict {run} {text}", f"encoderlab attention {run} {text}", f"encoderlab eval {run} split={scored}"]

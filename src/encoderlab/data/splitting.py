@@ -30,7 +30,7 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int) -> dict[str, 
         if not len(taken):
             raise DataError(
                 f"{len(split)} rows with {groups.max(initial=-1) + 1} different texts are too few to take {name} rows from",
-                remedy=f"Type dataset.{name}_fraction=0 to train without {name}, or add rows",
+                remedy=f"Add rows, or give {name} rows of their own: dataset.train=FILE dataset.{name}=FILE",
             )
         part[taken] = number
     names = ["train", *fractions]

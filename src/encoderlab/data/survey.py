@@ -88,7 +88,8 @@ def _batches(split: Split) -> Iterator[dict[str, list[Any]]]:
 def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     texts = columns["text"]
     pairs = columns.get("text_pair", [None] * len(texts))
-    hashes = _hashes(text if pair is None else f"{len(text)}:{text}{pair}" for text, pair in zip(texts, pairs, strict=True))
+    rows = zip(texts, pairs, strict=True)
+    hashes = _joined(_hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows)
     lengths = [len(text.split()) + len((pair or "").split()) for text, pair in zip(texts, pairs, strict=True)]
     labels = np.array([_UNLABELLED if label is None else label for label in columns.get("label", [None] * len(texts))], np.int64)
     return hashes, labels, np.array(lengths, np.int64), labels
@@ -97,18 +98,22 @@ def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
 def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     sentences = columns["words"]
     labels = columns.get("labels", [None] * len(sentences))
-    hashes = _hashes("".join(f"{len(word)}:{word}" for word in words) for words in sentences)
+    hashes = _joined(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in sentences)
     # Shifted to stay at or above 0, so that no hash of labels looks like an unknown one.
-    answers = _hashes("" if ids is None else ",".join(map(str, ids)) for ids in labels) >> np.uint64(1)
+    answers = _joined(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
     known = np.array([ids is not None for ids in labels], bool)
     flat = np.array([label for ids in labels if ids is not None for label in ids], np.int64)
     lengths = np.array([len(words) for words in sentences], np.int64)
     return hashes, np.where(known, answers.astype(np.int64), _UNLABELLED), lengths, flat
 
 
-def _hashes(texts: Iterator[str]) -> np.ndarray:
-    blake = hashlib.blake2b
-    return np.frombuffer(b"".join(blake(text.encode(), digest_size=8).digest() for text in texts), np.uint64)
+def _hash(text: str, kind: bytes = b"") -> bytes:
+    """8 bytes; equal texts of another kind have others (BLAKE2's personalisation, RFC 7693, section 2.5)."""
+    return hashlib.blake2b(text.encode(), digest_size=8, person=kind).digest()
+
+
+def _joined(hashes: Iterator[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(hashes), np.uint64)
 
 
 def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSurvey:

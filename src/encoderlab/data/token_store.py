@@ -17,6 +17,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from encoderlab.errors import DataError
+
 SHAPE = "store.json"
 ROWS_AT_A_TIME = 10_000
 
@@ -61,8 +63,17 @@ Rows = Iterable[Mapping[str, Sequence[int]]]
 
 
 def open_store(folder: Path) -> TokenStore:
-    """The store that `write_store` left in `folder`, mapped and not read."""
-    shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
+    """The store that `write_store` left in `folder`, mapped and not read.
+
+    Raises DataError where a file is missing, or not as long as it was written.
+    """
+    try:
+        shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
+        whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
+    except (OSError, ValueError, KeyError) as error:
+        raise _damaged(folder) from error
+    if not whole:
+        raise _damaged(folder)
     return TokenStore(shape["rows"], {name: _open_column(folder, name, dtype) for name, dtype in shape["columns"].items()})
 
 
@@ -85,7 +96,8 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
     aside.mkdir(parents=True)
     try:
         count = _write_columns(aside, columns, rows)
-        (aside / SHAPE).write_text(json.dumps({"rows": count, "columns": dict(columns)}), encoding="utf-8")
+        shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(aside, columns)}
+        (aside / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
         aside.rename(folder)
     except OSError:
         if not (folder / SHAPE).exists():  # else another process was quicker to write the same
@@ -97,7 +109,7 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
 
 def _write_columns(folder: Path, columns: Mapping[str, str], rows: Rows) -> int:
     lengths: dict[str, list[np.ndarray]] = {name: [] for name in columns}
-    files: dict[str, BinaryIO] = {name: (folder / f"{name}.bin").open("wb") for name in columns}
+    files: dict[str, BinaryIO] = {name: _files_of(folder, name)[0].open("wb") for name in columns}
     count, rows = 0, iter(rows)
     try:
         while some := list(islice(rows, ROWS_AT_A_TIME)):
@@ -110,7 +122,7 @@ def _write_columns(folder: Path, columns: Mapping[str, str], rows: Rows) -> int:
         for file in files.values():
             file.close()
     for name in columns:
-        np.save(folder / f"{name}.offsets.npy", np.concatenate([[0], *lengths[name]]).cumsum(dtype=np.int64))
+        np.save(_files_of(folder, name)[1], np.concatenate([[0], *lengths[name]]).cumsum(dtype=np.int64))
     return count
 
 
@@ -122,7 +134,19 @@ def _flatten(rows: Sequence[Mapping[str, Sequence[int]]], name: str, dtype: str)
 
 
 def _open_column(folder: Path, name: str, dtype: str) -> Column:
-    path = folder / f"{name}.bin"
-    empty = path.stat().st_size == 0  # an empty file cannot be mapped
-    values = np.empty(0, dtype) if empty else np.memmap(path, dtype=dtype, mode="r")
-    return Column(values, np.load(folder / f"{name}.offsets.npy", mmap_mode="r"))
+    values, offsets = _files_of(folder, name)
+    empty = values.stat().st_size == 0  # an empty file cannot be mapped
+    return Column(np.empty(0, dtype) if empty else np.memmap(values, dtype=dtype, mode="r"), np.load(offsets, mmap_mode="r"))
+
+
+def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
+    """A column's numbers, and where its rows begin."""
+    return folder / f"{name}.bin", folder / f"{name}.offsets.npy"
+
+
+def _file_sizes(folder: Path, columns: Iterable[str]) -> dict[str, int]:
+    return {path.name: path.stat().st_size for name in columns for path in _files_of(folder, name)}
+
+
+def _damaged(folder: Path) -> DataError:
+    return DataError(f"The cache folder {folder} is damaged", remedy="Delete it: it is made again")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import processors
@@ -43,16 +46,22 @@ class Tokenizer:
         self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text's pieces: no special tokens, nothing cut off, nothing padded."""
-        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        """The ids of each text's pieces: no special tokens, nothing cut off, nothing padded.
+
+        Raises DataError where a text is not valid Unicode.
+        """
+        with _valid_unicode(texts):
+            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._allowed(encoding.ids) for encoding in encodings]
 
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """For each sequence of words the ids of its pieces, and for each piece the place of its word in the sequence.
 
-        Every word has a piece: the unknown token where nothing is left of it, as of a word of white space.
+        Every word has a piece: the unknown token where nothing is left of it, as of a word of white space. Raises DataError where
+        a word is not valid Unicode.
         """
-        encodings = self._backend.encode_batch([list(row) for row in words], is_pretokenized=True, add_special_tokens=False)
+        with _valid_unicode(chain.from_iterable(words)):
+            encodings = self._backend.encode_batch([list(row) for row in words], is_pretokenized=True, add_special_tokens=False)
         return [
             self._with_every_word(self._allowed(encoding.ids), encoding.word_ids, len(row))
             for row, encoding in zip(words, encodings, strict=True)
@@ -74,17 +83,14 @@ class Tokenizer:
     def load(cls, path: Path) -> Tokenizer:
         """The tokenizer that `save` wrote at `path`; special tokens have BERT's names where no file beside it says otherwise.
 
-        Raises DataError where there is no tokenizer.
+        Raises DataError where there is no tokenizer, or it is damaged.
         """
         if not path.is_file():
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
-        if "model" not in json.loads(path.read_text(encoding="utf-8")):
-            raise DataError(f"{path} is damaged or no tokenizer", allowed="a tokenizer.json", remedy="Make it again")
-        config = path.with_name("tokenizer_config.json")
-        said = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-        named = {role: said.get(role, text) for role, text in BERT_SPECIALS.items()}
+        backend = open_backend(path)
+        named = BERT_SPECIALS | _specials_said(path.with_name("tokenizer_config.json"))
         specials = {role: _text_of(token) for role, token in named.items() if token is not None}
-        return cls(tokenizers.Tokenizer.from_file(str(path)), specials, str(path))
+        return cls(backend, specials, str(path))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -103,6 +109,46 @@ class Tokenizer:
             return ids, places
         pieces = sorted([*zip(places, ids, strict=True), *((place, self.unk_id) for place in missing)], key=lambda piece: piece[0])
         return [id_ for _, id_ in pieces], [place for place, _ in pieces]
+
+
+def open_backend(path: Path) -> tokenizers.Tokenizer:
+    """What `tokenizers` reads from a tokenizer.json. Raises DataError where it cannot."""
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
+        raise _damaged(path, error) from error
+
+
+def _specials_said(path: Path) -> dict[str, Any]:
+    """The special tokens that the tokenizer_config.json at `path` names; none where there is no such file."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return {role: said[role] for role in BERT_SPECIALS if role in said}
+    except (ValueError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(
+        f"{path} is damaged or no tokenizer ({reason})", allowed=f"a {path.name}", remedy="Delete it and make it again"
+    )
+
+
+@contextmanager
+def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
+    """Tell which of `texts` is to blame where the library refuses them for half characters (lone surrogates)."""
+    try:
+        yield
+    except TypeError as error:
+        broken = next((text for text in texts if any("\ud800" <= character <= "\udfff" for character in text)), None)
+        if broken is None:
+            raise
+        raise DataError(
+            f"The text {broken[:40]!r} is not valid Unicode",
+            allowed="text in UTF-8",
+            remedy="Convert it, for instance with iconv -f CP1252 -t UTF-8",
+        ) from error
 
 
 def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int) -> tokenizers.Tokenizer:

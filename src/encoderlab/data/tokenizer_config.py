@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from encoderlab.data.sources.hub_access import hub_answers
-from encoderlab.data.tokenizer import BERT_SPECIALS, Tokenizer
+from encoderlab.data.tokenizer import BERT_SPECIALS, Tokenizer, open_backend
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
 
@@ -153,6 +153,8 @@ class PretrainedConfig(TokenizerConfig):
     def _found(self, local: bool) -> PreTrainedTokenizerBase:
         from transformers import AutoTokenizer
 
+        if (file := Path(self.name) / "tokenizer.json").is_file():
+            open_backend(file)  # refuses a damaged one, which transformers would answer with any kind of error
         try:
             return AutoTokenizer.from_pretrained(
                 self.name, revision=self.revision or "main", trust_remote_code=False, local_files_only=local

@@ -15,10 +15,10 @@ from encoderlab.metrics.scores import Scores, figures_by_class, refuse_non_finit
 
 
 class ClassificationMetrics:
-    """Collects one answer for each example. `labels` names the classes in the order of their ids; `score` as in `Metrics`."""
+    """Collects one answer for each example. `labels` names the classes in the order of their ids."""
 
-    def __init__(self, labels: Sequence[str], score: str = "accuracy") -> None:
-        self.labels, self.score = list(labels), score
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = list(labels)
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:

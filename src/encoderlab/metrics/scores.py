@@ -56,12 +56,7 @@ class Scores:
 
 
 class Metrics(Protocol):
-    """Collects answers batch by batch, in any order, and scores them once.
-
-    `score` names the figure that chooses a checkpoint; more of it is better.
-    """
-
-    score: str
+    """Collects answers batch by batch, in any order, and scores them once."""
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """Keep the answers to one batch, on their device and without waiting for it."""

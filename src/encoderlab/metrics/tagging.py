@@ -26,10 +26,10 @@ class _Kept(NamedTuple):
 
 
 class TaggingMetrics:
-    """Collects an answer for each asked place. `labels` names the classes in the order of their ids; `score` as in `Metrics`."""
+    """Collects an answer for each asked place. `labels` names the classes in the order of their ids."""
 
-    def __init__(self, labels: Sequence[str], score: str = "token_accuracy") -> None:
-        self.labels, self.score = list(labels), score
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = list(labels)
         self._kept: list[_Kept] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:

@@ -57,14 +57,16 @@ class ModelConfig:
     group: ClassVar[str] = "model"
 
     name: str = setting("custom", "What reports call this model.")
-    n_layers: int = setting(2, "Encoder layers.", least=1)
-    d_model: int = setting(128, "Width of the vector that stands for a token.", least=1)
-    n_heads: int = setting(2, "Attention heads of each layer.", least=1)
-    d_head: int | None = setting(None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1)
-    d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1)
-    max_length: int = setting(128, "Longest sequence, special tokens included.", least=1)
+    n_layers: int = setting(2, "Encoder layers.", least=1, most=1000)
+    d_model: int = setting(128, "Width of the vector that stands for a token.", least=1, most=65536)
+    n_heads: int = setting(2, "Attention heads of each layer.", least=1, most=1024)
+    d_head: int | None = setting(
+        None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1, most=4096
+    )
+    d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536)
+    max_length: int = setting(128, "Longest sequence, special tokens included.", least=1, most=1048576)
     positions: Positions = setting(Positions.learned, "How order is told: sinusoidal, learned, rotary.")
-    segments: int = setting(2, "Segment embeddings (2 tell the texts of a pair apart; 0: none).", least=0)
+    segments: int = setting(2, "Segment embeddings (2 tell the texts of a pair apart; 0: none).", least=0, most=1024)
     scale_embeddings: bool = setting(False, "Multiply token embeddings by sqrt(d_model), as the paper does.")
     embedding_norm: bool = setting(True, "Normalise the sum of the embeddings, as BERT does.")
     norm: Norm = setting(Norm.layer, "layer, rms, or scalar (one learned scale and shift for all features).")
@@ -73,15 +75,21 @@ class ModelConfig:
     activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
     bias: bool = setting(True, "Learn biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(Pooling.cls, "What stands for a whole sequence: cls (its first token), mean, max.")
-    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the vector the heads see.", least=0, below=1)
-    attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, below=1)
-    word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, below=1)
+    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the vector the heads see.", least=0, most=0.9)
+    attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
+    word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, most=0.9)
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width, see initialization.py.", above=0
     )
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        if self.segments == 1:
+            raise SettingError(
+                "model.segments is 1",
+                allowed="0 for none, or at least 2 for pairs",
+                remedy="Type model.segments=0, or model.segments=2",
+            )
         if self.d_head is None and self.d_model % self.n_heads:
             near = self.d_model - self.d_model % self.n_heads or self.n_heads
             raise SettingError(

@@ -15,6 +15,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
+        assert 0 <= p <= 0.9, p  # nearer to 1, rounding shifts what is kept by more than 1 in 10,000, and at last overflows
         self.p = p
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from encoderlab.aside import written_aside
 
 
 def write_predictions(
@@ -49,12 +50,7 @@ def _names(ids: int | Sequence[int] | None, label_names: Sequence[str]) -> str:
 
 def _write_whole(path: Path, columns: list[str], rows: Iterator[list[str | float]]) -> None:
     """Write beside `path`, then rename: a reader never meets half a file."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerow(columns)
-            # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
-            csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerows(rows)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_aside(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerow(columns)
+        # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
+        csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerows(rows)

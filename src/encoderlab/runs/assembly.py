@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,13 +14,13 @@ from encoderlab.config import OpenRunConfig, RunConfig
 from encoderlab.data.token_store import TokenStore
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.device import Compute, choose_compute
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import Scores
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.saved_model import Origin, read_model
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.evaluation import evaluate
@@ -31,7 +30,7 @@ from encoderlab.training.evaluation import evaluate
 class Assembly:
     """The parts of a run, put together, the model on its device.
 
-    `checkpoint` says, for a run that was opened again, after which step its weights were taken and why.
+    `origin` says, for a run that was opened again, where its weights come from.
     """
 
     config: RunConfig
@@ -39,7 +38,7 @@ class Assembly:
     tokenizer: Tokenizer
     task: Task
     model: EncoderWithHeads
-    checkpoint: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
 
     def evaluate(self, store: TokenStore) -> Scores:
         """Score the model on every row of `store`."""
@@ -61,8 +60,6 @@ def assemble(config: RunConfig, compute: Compute, corpus: Corpus) -> Assembly:
 
     Raises SettingError and DataError where the parts do not fit.
     """
-    if not corpus.labelled("train"):
-        raise DataError("The training split has no labels", remedy="Set dataset.label to the column that holds them")
     tokenizer = config.tokenizer.build(corpus.training_texts(), corpus.cache)
     task = config.task.build(tokenizer, corpus.splits.labels, config.model.max_length)
     torch.manual_seed(config.seed)
@@ -72,7 +69,7 @@ def assemble(config: RunConfig, compute: Compute, corpus: Corpus) -> Assembly:
 def reopen(run: OpenRunConfig) -> Assembly:
     """Open a finished run: a run folder, or its model/ folder. Raises DataError where it is damaged or not there."""
     saved = read_model(model_folder(run.run))
-    compute = choose_compute(run.device, run.precision.value, run.threads)
+    compute = choose_compute(run.device, run.precision.value, run.threads, setting="device")
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     model = _build_model(saved.config, saved.tokenizer, task)
     try:
@@ -80,7 +77,15 @@ def reopen(run: OpenRunConfig) -> Assembly:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise DataError(f"The weights of run={run.run} do not fit its config: {reason}") from None
-    return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.checkpoint)
+    return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin)
+
+
+def check_paired(assembly: Assembly, paired: bool) -> None:
+    """Refuse one text where the model was trained on pairs, and a pair where it was not. Raises DataError."""
+    if paired != assembly.origin.paired:
+        wants, found = ("pairs of texts", "one text") if assembly.origin.paired else ("single texts", "a pair")
+        remedy = "Add text_pair (or its column)" if assembly.origin.paired else "Leave text_pair out"
+        raise DataError(f"This model was trained on {wants}, and {found} is given", remedy=remedy)
 
 
 def cache_folder(setting: str) -> Path:
@@ -96,4 +101,10 @@ def resolve_steps(training: TrainingConfig, rows: int) -> tuple[TrainingConfig, 
 
 
 def _build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
-    return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.sequence_classes, task.token_classes)
+    try:
+        return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.sequence_classes, task.token_classes)
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        size = f"model.n_layers={config.model.n_layers} model.d_model={config.model.d_model}"
+        raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy="Choose a smaller one") from None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from tqdm import tqdm
 
 from encoderlab.batch import Encoded
-from encoderlab.data.examples import Split, Splits, WordsExample
+from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.survey import Survey, survey
 from encoderlab.data.token_store import TokenStore, open_store
@@ -20,7 +21,7 @@ from encoderlab.errors import DataError
 from encoderlab.runs.batches import store_encoded
 from encoderlab.tasks.task import Task
 
-STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
+STORE_VERSION = 2  # raise it when the columns of the store or their meaning change
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,13 @@ class Corpus:
     def load(cls, dataset: DatasetConfig, cache: Path) -> Corpus:
         """Read the dataset and count what is in it. Raises DataError, SettingError as `DatasetConfig.load` does."""
         splits = dataset.load(cache)
+        return cls(splits, survey(splits), cache)
+
+    @classmethod
+    def load_unsplit(cls, dataset: DatasetConfig, cache: Path) -> Corpus:
+        """Read a dataset that holds all its rows in one split, under the name `all`: none of them are for training."""
+        splits = dataset.load(cache)
+        splits = replace(splits, by_name={"all": splits.by_name["train"]})
         return cls(splits, survey(splits), cache)
 
     def split(self, name: str) -> Split:
@@ -54,12 +62,33 @@ class Corpus:
             )
         return unknown == 0 and len(self.split(name)) > 0
 
+    def check_training_labels(self) -> None:
+        """Raise DataError where the training split cannot teach anything: rows without labels, or with one label only."""
+        if not self.labelled("train"):
+            raise DataError("The training split has no labels", remedy="Set dataset.label to the column that holds them")
+        found = [name for name, count in self.survey.as_dict()["train"]["labels"].items() if count]
+        if len(found) < 2:
+            raise DataError(
+                f"All training rows have the label {found[0]!r}", allowed="at least two labels", remedy="Check dataset.label"
+            )
+
+    @property
+    def paired(self) -> bool:
+        """Whether an example is two texts."""
+        example = next(iter(next(iter(self.splits.by_name.values()))), None)
+        return isinstance(example, TextExample) and example.text_pair is not None
+
+    def fingerprints(self) -> dict[str, str]:
+        """A fingerprint of each split's rows."""
+        return {name: split["fingerprint"] for name, split in self.survey.as_dict().items()}
+
     def scored_splits(self) -> list[str]:
         """The splits a report scores: validation and test, where they have labels. Raises DataError where neither has."""
         scored = [name for name in ("validation", "test") if name in self.splits.by_name and self.labelled(name)]
         if not scored:
             raise DataError(
-                "No split has labels to score on", remedy="Set dataset.validation_fraction=0.1 to hold rows out of training"
+                "No split has labels to score on",
+                remedy="Hold rows out of training with dataset.validation_fraction=0.1, or give dataset.validation=FILE",
             )
         return scored
 
@@ -75,15 +104,25 @@ class Corpus:
 
     def store(self, name: str, task: Task) -> TokenStore:
         """The token store of a split: opened where it was made before, else made. It is kept under all that made it."""
-        fingerprint = self.survey.as_dict()[name]["fingerprint"]
+        fingerprint = self.fingerprints()[name]
         key = hashlib.sha256(f"{STORE_VERSION} {fingerprint} {task.key}".encode()).hexdigest()[:24]
         folder = self.cache / "tokens" / key
-        if folder.exists():
-            return open_store(folder)
+        if folder.exists() and (kept := _reopened(folder)) is not None:
+            return kept
         folder.parent.mkdir(parents=True, exist_ok=True)
         asked = task.token_classes is not None
         encoded = _encoded(self.split(name), task, f"tokenising {name}")
         return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=asked)
+
+
+def _reopened(folder: Path) -> TokenStore | None:
+    """The store in `folder`; a damaged one is deleted, to be made again."""
+    try:
+        return open_store(folder)
+    except DataError:
+        print(f"The token store {folder} is damaged. It is made again.", file=sys.stderr)
+        shutil.rmtree(folder)
+        return None
 
 
 def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:

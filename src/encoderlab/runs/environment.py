@@ -18,8 +18,8 @@ from encoderlab.runs.corpus import Corpus
 PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "scipy", "numpy")
 
 
-def environment(compute: Compute, corpus: Corpus) -> dict[str, Any]:
-    """Versions, hardware, git commit, arguments, and what was counted in the data, with a fingerprint of each split's rows."""
+def environment(compute: Compute, corpus: Corpus | None) -> dict[str, Any]:
+    """Versions, hardware, git commit, arguments, and what was counted in the data (None: no data set was read)."""
     return {
         "argv": sys.argv,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
@@ -34,8 +34,12 @@ def environment(compute: Compute, corpus: Corpus) -> dict[str, Any]:
             "threads": compute.threads,
         },
         "git_commit": _git_commit(),
-        "dataset": {"origin": corpus.splits.origin, "labels": corpus.splits.labels, "splits": corpus.survey.as_dict()},
+        "dataset": None if corpus is None else _dataset(corpus),
     }
+
+
+def _dataset(corpus: Corpus) -> dict[str, Any]:
+    return {"origin": corpus.splits.origin, "labels": corpus.splits.labels, "splits": corpus.survey.as_dict()}
 
 
 def _version(package: str) -> str | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,9 +75,17 @@ class RunFolder:
             ) from None
         return cls(root)
 
-    def remove(self) -> None:
-        """Delete the folder with all it holds."""
-        shutil.rmtree(self.root, ignore_errors=True)
+    @contextmanager
+    def discarded_if_nothing_came_of_it(self) -> Iterator[None]:
+        """On an error in the enclosed work, delete the folder again, unless a checkpoint in it is worth keeping."""
+        try:
+            yield
+        except BaseException:
+            if any(self.checkpoints.glob("step-*")):
+                print(f"What was done so far is kept in {self.root}", file=sys.stderr)
+            else:
+                shutil.rmtree(self.root, ignore_errors=True)
+            raise
 
 
 def check_free(run_dir: str | None) -> None:

@@ -38,14 +38,14 @@ class Journal:
 
     def step(self, step: Step) -> None:
         """Count a step, and log it if its turn has come."""
+        self.examples += step.examples
+        self.tokens += step.tokens
+        self.padded_tokens += step.padded_tokens
         if step.number == 1 or step.number % self.log_every == 0:
             figures = step.figures()
             self._tick()
             self._write({"kind": "step", "step": step.number, "epoch": self._epoch(step.number), **figures, **self._speed()})
             self._show(loss=f"{figures['loss']:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
-        self.examples += step.examples
-        self.tokens += step.tokens
-        self.padded_tokens += step.padded_tokens
         self._bar.update()
 
     def pause(self) -> None:
@@ -53,14 +53,13 @@ class Journal:
         self._tick()
 
     def evaluation(self, step: int, split: str, scores: Scores, score: str) -> None:
-        """Log an evaluation and start the clock again."""
+        """Log an evaluation."""
         self._write({"kind": "evaluation", "step": step, "epoch": self._epoch(step), "split": split, **scores.figures})
         self._show(**{score: f"{scores.figures[score]:.4f}"})
         line = (
             f"step {step:,} of {self._bar.total:,}: {split} {score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
         )
         tqdm.write(line, file=sys.stderr)
-        self.resume()
 
     def resume(self) -> None:
         """Start the clock again."""

@@ -11,7 +11,7 @@ from encoderlab.runs.environment import environment
 from encoderlab.runs.folder import RunFolder
 
 
-def record_start(folder: RunFolder, config: CommandConfig, compute: Compute, corpus: Corpus) -> None:
+def record_start(folder: RunFolder, config: CommandConfig, compute: Compute, corpus: Corpus | None = None) -> None:
     """Write config.yaml, every setting with its final value, and environment.json."""
     settings = yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True)
     folder.config.write_text(settings, encoding="utf-8")

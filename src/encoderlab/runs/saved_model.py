@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from encoderlab.aside import written_aside
 from encoderlab.config import RunConfig, settings_from_dict, settings_to_dict
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
@@ -21,33 +22,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
+
+    `paired` tells whether an example is two texts; `fingerprints` holds one of each split's rows, so that a data set that has
+    changed since is noticed.
+    """
+
+    checkpoint: dict[str, Any]
+    paired: bool
+    fingerprints: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a model folder holds; `checkpoint` says after which step its weights were taken, and chosen by what."""
+    """What a model folder holds."""
 
     config: RunConfig
     labels: list[str]
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
-    checkpoint: dict[str, Any]
+    origin: Origin
 
 
-def save_model(assembly: Assembly, folder: Path, checkpoint: dict[str, Any], card: str) -> None:
+def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> None:
     """Write the model to a new `folder`, with `card` as its README.md; the folder appears whole or not at all."""
-    aside = folder.with_name(f".tmp-{folder.name}")
-    aside.mkdir(parents=True)
-    safetensors.torch.save_file(weights_of(assembly.model), aside / "model.safetensors", metadata={"format": "pt"})
-    assembly.tokenizer.save(aside / "tokenizer.json")
     labels = dict(enumerate(assembly.task.labels))
     config = {
         "model_type": "encoderlab",
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
-        "checkpoint": checkpoint,
+        "origin": asdict(origin),
         "encoderlab": settings_to_dict(assembly.config),
     }
-    (aside / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (aside / "README.md").write_text(card, encoding="utf-8")
-    aside.rename(folder)
+    with written_aside(folder) as aside:
+        aside.mkdir(parents=True)
+        safetensors.torch.save_file(weights_of(assembly.model), aside / "model.safetensors", metadata={"format": "pt"})
+        assembly.tokenizer.save(aside / "tokenizer.json")
+        (aside / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (aside / "README.md").write_text(card, encoding="utf-8")
 
 
 def read_model(folder: Path) -> SavedModel:
@@ -57,8 +70,8 @@ def read_model(folder: Path) -> SavedModel:
         labels = [config["id2label"][str(index)] for index in range(len(config["id2label"]))]
         settings = settings_from_dict(config["encoderlab"], RunConfig)
         weights = safetensors.torch.load_file(folder / "model.safetensors")
-        return SavedModel(settings, labels, Tokenizer.load(folder / "tokenizer.json"), weights, config["checkpoint"])
-    except (ValueError, KeyError, TypeError, SettingError, safetensors.SafetensorError) as error:
+        return SavedModel(settings, labels, Tokenizer.load(folder / "tokenizer.json"), weights, Origin(**config["origin"]))
+    except (ValueError, KeyError, TypeError, AttributeError, SettingError, safetensors.SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(
             f"{folder} is damaged or not a model of encoderlab: {reason}", remedy="Train it again, or use another run"

@@ -17,7 +17,7 @@ class Classification(Task):
     """Asks one question about the whole sequence."""
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str) -> None:
-        super().__init__(tokenizer, labels, max_length, score)
+        super().__init__(tokenizer, labels, max_length, score, shortest=5)  # [CLS] a [SEP] b [SEP]
         self.sequence_classes = len(self.labels)
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
@@ -37,7 +37,7 @@ class Classification(Task):
 
     def metrics(self) -> ClassificationMetrics:
         """See `Task.metrics`."""
-        return ClassificationMetrics(self.labels, self.score)
+        return ClassificationMetrics(self.labels)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """See `Task.answers`."""

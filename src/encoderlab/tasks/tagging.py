@@ -18,7 +18,7 @@ class Tagging(Task):
     def __init__(
         self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, special_tokens: bool = True
     ) -> None:
-        super().__init__(tokenizer, labels, max_length, score)
+        super().__init__(tokenizer, labels, max_length, score, shortest=3 if special_tokens else 1)
         self.special_tokens = special_tokens
         self.token_classes = len(self.labels)
 
@@ -50,7 +50,7 @@ class Tagging(Task):
 
     def metrics(self) -> TaggingMetrics:
         """See `Task.metrics`."""
-        return TaggingMetrics(self.labels, self.score)
+        return TaggingMetrics(self.labels)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """See `Task.answers`. Only asked words are answered; a caller that knows the words fills up those that were cut off."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from encoderlab.batch import Batch, Encoded, Prediction
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.errors import SettingError
 
 if TYPE_CHECKING:
     import torch
@@ -26,12 +27,20 @@ class Answer:
 
 
 class Task(ABC):
-    """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids."""
+    """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids.
+
+    Raises SettingError where `max_length` is less than the `shortest` sequence that can hold an example.
+    """
 
     sequence_classes: int | None = None
     token_classes: int | None = None
 
-    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str) -> None:
+    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int) -> None:
+        if max_length < shortest:
+            raise SettingError(
+                f"model.max_length={max_length} leaves no room for a token beside the special ones",
+                allowed=f"at least {shortest} for this task",
+            )
         self.tokenizer, self.labels, self.max_length, self.score = tokenizer, list(labels), max_length, score
 
     @property

@@ -62,7 +62,7 @@ class TrainingConfig:
     clip_norm: float | None = setting(1.0, "Largest norm of the gradient, longer ones are shortened; null: no clipping.", above=0)
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1)
+    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
     evaluate_every: int | None = setting(None, "Steps between evaluations; null: once an epoch.", least=1)
     checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
     patience: int | None = setting(None, "Stop after this many evaluations without a better score; null: never.", least=1)

@@ -1,6 +1,7 @@
 """The built-in corpus: prose only, nothing twice, no module on two sides, and the same rows everywhere."""
 
 import importlib.metadata
+import io
 import json
 import os
 import random
@@ -212,7 +213,15 @@ def test_rows_and_order_do_not_depend_on_the_process_or_the_file_system(tree, tm
     ]
     assert answers[0].stdout == answers[1].stdout
     assert len(json.loads(answers[0].stdout)) == 3 * 40 + 1
-    assert "Reading docstrings" in answers[0].stderr
+    assert answers[0].stderr == "Reading the docstrings of 2 libraries: first use, about half a minute\n"
+
+
+def test_a_terminal_sees_a_bar_in_place_of_the_line(tree, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen := io.StringIO())
+    screen.isatty = lambda: True
+    read_corpus(tree)
+    assert "Reading docstrings (first use): " in screen.getvalue()
+    assert "about half a minute" not in screen.getvalue()
 
 
 def test_the_second_time_rows_come_from_the_cache_and_another_version_is_read_anew(installed, tmp_path, monkeypatch):

@@ -135,16 +135,25 @@ def load_cached_commit(home):
     return next((home / "datasets" / "nyu-mll___glue" / "sst2" / "0.0.0").glob("?" * 40)).name
 
 
-@pytest.mark.parametrize("environment", [{"HF_ENDPOINT": "http://no-such-host.invalid"}, {"HF_HUB_OFFLINE": "1"}])
-def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path, environment):
-    (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, **environment)
-    endpoint = environment.get("HF_ENDPOINT", "http://127.0.0.1:9")
+def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path):
+    endpoint = "http://no-such-host.invalid"
+    (result,), errors = load(endpoint, tmp_path, SST2)
     assert result["exit"] == 3 and "\n" not in result["error"] and errors == ""
     assert result["error"].startswith(
         f"The Hugging Face hub at {endpoint} cannot be reached for nyu-mll/glue, which is not in the cache {tmp_path}/datasets either ("
     )
     assert result["error"].endswith(
-        "). Set HF_ENDPOINT to a hub that can be, or HF_HUB_OFFLINE=1 to use only what is cached; "
+        "). Set HF_ENDPOINT to a hub that can be, or HF_HOME to a cache that holds it; "
+        "`encoderlab train` and dataset=files need no network."
+    )
+
+
+def test_rows_that_are_not_cached_offline_must_be_fetched_once(tmp_path):
+    (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, HF_HUB_OFFLINE="1")
+    assert result["exit"] == 3 and errors == ""
+    assert result["error"] == (
+        f"nyu-mll/glue is not in the cache {tmp_path}/datasets, and HF_HUB_OFFLINE keeps the hub from being asked. "
+        "Fetch it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that holds it; "
         "`encoderlab train` and dataset=files need no network."
     )
 
@@ -217,6 +226,9 @@ def own(start_hub, hub_script, tmp_path_factory):
         "holes": OWN | {"name": "holes"},
         "no configuration": OWN | {"name": None},
         "no split": OWN | {"validation_split": "validation"},
+        "no test": OWN | {"test_split": "tst"},
+        "neither": OWN | {"test_split": "dev"},
+        "no training": OWN | {"train_split": "all"},
         "no text": OWN | {"text": "label", "label": "text"},
         "format": {"path": "csv"},
         "script": {"path": "me/script"},
@@ -259,9 +271,14 @@ def test_a_choice_left_open_is_refused_with_the_choices(own):
     message = "me/own has several configurations. Allowed: plain, signed, holes, tags. Type dataset.name=plain."
     assert own["no configuration"]["error"] == message
     assert own["no split"]["error"] == (
-        "me/own has no split 'validation'. Allowed: train, test. "
-        "Type dataset.validation_split=train, or dataset.validation_split=null to do without."
+        "me/own has no split 'validation'. Allowed: train, test. Type dataset.validation_split=null to hold rows out of training."
     )
+    assert (
+        own["no test"]["error"]
+        == "me/own has no split 'tst'. Allowed: train, test. Type dataset.test_split=test, or dataset.test_split=null to do without."
+    )
+    assert own["neither"]["error"].endswith("Type dataset.test_split=null to do without.")
+    assert own["no training"]["error"].endswith("has no split 'all'. Allowed: train, test. Type dataset.train_split=train.")
 
 
 def test_datasets_that_are_programs_and_impossible_names_are_refused(own):

@@ -76,6 +76,26 @@ def test_compressed_files_are_read(tmp_path, name):
     assert train_of(tmp_path / name) == [("x", "a"), ("y", "b")]
 
 
+@pytest.mark.parametrize(
+    ("name", "header", "message"),
+    [
+        ("rows.csv", "text;label", "semicolons. Allowed: commas in such a file. Save it with commas instead."),
+        ("rows.csv", '"text";"label"', "semicolons. Allowed: commas in such a file. Save it with commas instead."),
+        ("rows.csv", "text\tlabel", "tabs. Allowed: commas in such a file. Type dataset.format=tsv, or rename it to .tsv."),
+        ("rows.tsv", "text,label", "commas. Allowed: tabs in such a file. Type dataset.format=csv, or rename it to .csv."),
+        ("rows.tsv", "text;label", "semicolons. Allowed: tabs in such a file. Save it with tabs instead."),
+    ],
+)
+def test_a_file_with_another_separator_is_refused_with_what_to_do(tmp_path, name, header, message):
+    file = write(tmp_path / name, f"{header}\nx, y;a\n")
+    assert error_of(file) == f"The cells in the first line of {name} are separated by {message}"
+
+
+def test_a_single_column_may_have_a_separator_in_its_name(tmp_path):
+    file = write(tmp_path / "rows.csv", "a;b\nx\n")
+    assert load(file, text="a;b", label=None).by_name["train"][0].text == "x"
+
+
 def test_numbers_as_labels_are_ordered_as_numbers(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n}\n" for n in (10, 9, -1, 2)))
     assert load(file).labels == ["-1", "2", "9", "10"]

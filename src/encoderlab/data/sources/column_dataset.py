@@ -49,13 +49,14 @@ class ColumnDataset(DatasetConfig):
         """The splits of a dataset from the rows of each, with what is taken from training.
 
         `class_names` names the labels 0, 1, ... where the source knows names. Raises DataError where a label is unknown to
-        training, SettingError where `label_names` do not fit.
+        training or all but equal to another, SettingError where `label_names` do not fit.
         """
-        from encoderlab.data.sources.columns import as_split, flat_values, name_labels
+        from encoderlab.data.sources.columns import as_split, flat_values, name_labels, refuse_labels_alike
         from encoderlab.data.splitting import hold_out
 
         labels = None
         if self.label is not None:
+            refuse_labels_alike(rows.values())
             found = flat_values(rows["train"].columns["label"]).unique().drop_null().to_pylist()
             labels = name_labels(found, self.label_names, class_names)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}

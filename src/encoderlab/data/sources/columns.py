@@ -19,11 +19,15 @@ Where = Callable[[int], str]  # how messages name a row, from its index
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns to read, by the names the user gives them; None where a column is not asked for."""
+    """The columns to read, by the names the user gives them; None where a column is not asked for.
+
+    `typed` is what the user types to name one, {} standing for text, text_pair or label.
+    """
 
     text: str
     text_pair: str | None
     label: str | None
+    typed: str = "dataset.{}"
 
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
@@ -51,7 +55,7 @@ class Labels:
         known = pa.array(self.values, pa.string())
         ids = mapped(column, lambda flat: pc.index_in(flat, value_set=known).cast(pa.int64()))
         if flat_values(ids).null_count > flat_values(column).null_count:
-            row, value = next(_unknown(column, set(self.values)))
+            row, value = next(found for found in _labels_by_row(column) if found[1] not in self.values)
             raise DataError(
                 f"{where(row)} has the label {value!r}, which no training row has",
                 allowed=listed(self.values),
@@ -83,16 +87,17 @@ def _mapped_lists(chunk: pa.Array, function: Callable[[pa.Array], pa.Array]) -> 
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), function(chunk.flatten()), mask=chunk.is_null())
 
 
-def texts(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
-    """The column as strings or lists of strings. Raises DataError where it holds anything else, or nothing in some row."""
+def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.ChunkedArray:
+    """The column as strings or lists of strings; `typed` is the setting that chose it.
+
+    Raises DataError where it holds anything else, or nothing in some row.
+    """
     values = flat_values(column)
     if pa.types.is_dictionary(values.type):
         column = mapped(column, lambda flat: flat.cast(flat.type.value_type))
         values = flat_values(column)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        raise DataError(
-            f"Column {name!r} holds {column.type}, not text ({where(0)})", remedy="Choose another with dataset.text=COLUMN"
-        )
+        raise DataError(f"Column {name!r} holds {column.type}, not text ({where(0)})", remedy=f"Choose another with {typed}=COLUMN")
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise DataError(f"{where(row)} has nothing in column {name!r}", remedy='An empty text is written ""')
@@ -137,8 +142,10 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     """
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
-        check = label_values if setting == "label" else texts
-        columns[setting] = check(columns[setting], name, rows.where)
+        if setting == "label":
+            columns[setting] = label_values(columns[setting], name, rows.where)
+        else:
+            columns[setting] = texts(columns[setting], name, rows.where, wanted.typed.format(setting))
     shapes = {is_words(column) for column in columns.values()}
     if len(shapes) > 1 or ("text_pair" in columns and shapes == {True}):
         held = ", ".join(f"{wanted.settings()[setting]!r} holds {column.type}" for setting, column in columns.items())
@@ -173,15 +180,34 @@ def _lacks(label: str | list[str] | None) -> bool:
     return any(value is None or not value.strip() for value in values)
 
 
+def refuse_labels_alike(parts: Iterable[Rows]) -> None:
+    """Raise DataError where two labels of a dataset's rows differ by nothing but the white space around them."""
+    seen: dict[str, tuple[str, Rows]] = {}
+    for part in parts:
+        for value in flat_values(part.columns["label"]).unique().drop_null().to_pylist():
+            other, holder = seen.setdefault(value.strip(), (value, part))
+            if other != value:
+                raise DataError(
+                    f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has {value!r}",
+                    allowed="labels that differ by more than white space around them",
+                    remedy="Write both alike",
+                )
+
+
+def _first_with(label: str, rows: Rows) -> str:
+    return rows.where(next(row for row, value in _labels_by_row(rows.columns["label"]) if value == label))
+
+
 def name_labels(found: Iterable[str], label_names: list[str] | None, class_names: list[str] | None = None) -> Labels:
     """The labels of a dataset, in order.
 
     `found` are the values in the training split. `class_names` names values 0, 1, ... where the source knows names. The user's
     `label_names` put values in order, or name values 0, 1, ...; without them numbers are sorted as numbers, anything else as
-    strings. Raises DataError where training has fewer than two labels, SettingError where `label_names` do not fit.
+    strings. Raises DataError where training has no label, or one alone and no `label_names` that say which others there are;
+    SettingError where `label_names` do not fit.
     """
     values = sorted(set(found), key=str)
-    if len(values) < 2:
+    if not values or (len(values) < 2 and label_names is None):
         has = f"only the label {values[0]!r}" if values else "no labels"
         raise DataError(f"The training rows have {has}", allowed="at least two labels", remedy="Check dataset.label")
     known = class_names or _sorted(values).values
@@ -224,10 +250,11 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def no_such_column(where: str, setting: str, name: str, existing: list[str]) -> DataError:
-    """The error of a column that is not there."""
+def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]) -> DataError:
+    """The error of a wanted column that is not there."""
+    name, typed = wanted.settings()[setting], wanted.typed.format(setting)
     near = closest(name, existing)
-    remedy = f"Type dataset.{setting}={near}" if near else f"Choose with dataset.{setting}=COLUMN"
+    remedy = f"Type {typed}={near}" if near else f"Choose with {typed}=COLUMN"
     return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
 
 
@@ -241,8 +268,9 @@ def _sorted(values: list[str]) -> Labels:
     return Labels(ordered, ordered)
 
 
-def _unknown(column: pa.ChunkedArray, known: set[str]) -> Iterator[tuple[int, str]]:
+def _labels_by_row(column: pa.ChunkedArray) -> Iterator[tuple[int, str]]:
+    """Each known label, and its row."""
     for row, scalar in enumerate(column):
         label = scalar.as_py()
         values = label if isinstance(label, list) else [label]
-        yield from ((row, value) for value in values if value is not None and value not in known)
+        yield from ((row, value) for value in values if value is not None)

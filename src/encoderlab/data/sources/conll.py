@@ -34,7 +34,7 @@ def read_conll(path: Path, wanted: Wanted) -> Rows:
     if wanted.text_pair is not None:
         raise DataError(f"{path} holds sentences, no pairs of them", remedy="Type dataset.text_pair=null")
     layout = _layout(path, wanted)
-    columns = [_column(path, layout, setting, name) for setting, name in wanted.settings().items()]
+    columns = [_column(path, layout, wanted, setting) for setting in wanted.settings()]
     rows = RowsOfFile(path, list(wanted.settings()))
     for line, sentence in _sentences(path, layout):
         rows.add(line, [[cells[column] for cells in sentence] for column in columns])
@@ -85,8 +85,9 @@ def _cells(line: str, separator: str | None) -> list[str]:
     return line.rstrip("\n").split("\t") if separator else re.split(r"[ \t]+", line.strip(" \t\n"))
 
 
-def _column(path: Path, layout: _Layout, setting: str, name: str) -> int:
+def _column(path: Path, layout: _Layout, wanted: Wanted, setting: str) -> int:
     """The index of the column a setting names."""
+    name = wanted.settings()[setting]
     default, index = _DEFAULTS[setting]
     if name.lower() in layout.names or name in layout.names:
         return layout.names.index(name if name in layout.names else name.lower())
@@ -98,9 +99,9 @@ def _column(path: Path, layout: _Layout, setting: str, name: str) -> int:
         return index
     numbers = [str(number) for number in range(layout.width)]
     if layout.names:
-        raise no_such_column(str(path), setting, name, [*layout.names, *numbers])
+        raise no_such_column(str(path), wanted, setting, [*layout.names, *numbers])
     raise DataError(
         f"{path} does not name its columns, so none is {name!r}",
         allowed=listed([*numbers, "-1 for the last"]),
-        remedy=f"Type dataset.{setting}={layout.width - 1 if setting == 'label' else 0}",
+        remedy=f"Type {wanted.typed.format(setting)}={layout.width - 1 if setting == 'label' else 0}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from encoderlab.data.examples import Split, Splits
+from encoderlab.errors import DataError
 from encoderlab.settings import check_settings, setting
 
 
@@ -28,8 +30,9 @@ class DatasetConfig(ABC):
         """Read all splits, each cut to `limit` rows.
 
         Whatever takes long to read or build is kept under `cache_dir`. Raises DataError where the rows cannot be read as they are
-        meant, SettingError where a setting does not fit them.
+        meant or `cache_dir` cannot be written to, SettingError where a setting does not fit the rows.
         """
+        _refuse_unwritable(cache_dir)
         splits = self.read(cache_dir)
         return replace(splits, by_name={name: self._limited(split) for name, split in splits.by_name.items()})
 
@@ -41,3 +44,14 @@ class DatasetConfig(ABC):
         if self.limit is None or len(split) <= self.limit:
             return split
         return split.take(np.linspace(0, len(split) - 1, self.limit).round().astype(int).tolist())
+
+
+def _refuse_unwritable(cache_dir: Path) -> None:
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=cache_dir).close()
+    except OSError as error:
+        raise DataError(
+            f"cache_dir={cache_dir} is no folder that can be written to ({error.strerror})",
+            remedy="Type cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it",
+        ) from error

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import platform
+import sys
 import sysconfig
 import uuid
 from collections import Counter
@@ -92,9 +93,14 @@ def installed_libraries() -> list[Library]:
 
 
 def read_corpus(libraries: list[Library]) -> list[Paragraph]:
-    """All paragraphs of prose that document `libraries`, none twice, by library, module and place; with a progress bar."""
+    """All paragraphs of prose that document `libraries`, none twice, by library, module and place.
+
+    Standard error gets a progress bar, or one line where it is no terminal.
+    """
     from tqdm import tqdm
 
+    if not sys.stderr.isatty():
+        print(f"Reading the docstrings of {len(libraries)} libraries: first use, about half a minute", file=sys.stderr)
     files = [(library.label, *file) for library in libraries for file in python_files(library.root, library.package)]
     paragraphs = []
     with no_garbage_collection():

@@ -30,20 +30,23 @@ class FilesDataset(ColumnDataset):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_paths()
+        for name in ("path", "train", "validation", "test"):
+            if (path := getattr(self, name)) is not None:  # absolute, for a run is opened again from any folder
+                setattr(self, name, str(Path(path).expanduser().absolute()))
 
     def read(self, cache_dir: Path) -> Splits:
         """Read the files; nothing is kept in `cache_dir`, for reading a copy would take as long."""
         files = self._files()
         rows = {name: self._rows(path) for name, path in files.items()}
-        return self.splits(rows, {"source": "files", "files": {name: str(path) for name, path in files.items()}})
+        return self.splits(rows, {"source": "files", "files": {name: str(path.absolute()) for name, path in files.items()}})
 
     def _files(self) -> dict[str, Path]:
         if self.path is None:
             named = {"train": self.train, "validation": self.validation, "test": self.test}
-            return {name: Path(path).expanduser() for name, path in named.items() if path is not None}
+            return {name: _seen_from_here(path) for name, path in named.items() if path is not None}
         from encoderlab.data.sources.folders import split_folders
 
-        path = Path(self.path).expanduser()
+        path = _seen_from_here(self.path)
         return split_folders(path) if format_of(path, self.format) is Format.folder else {"train": path}
 
     def _rows(self, path: Path) -> Rows:
@@ -65,18 +68,26 @@ class FilesDataset(ColumnDataset):
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
 
 
+def _seen_from_here(path: str) -> Path:
+    """The path relative to the working folder where it lies inside, so that messages are short."""
+    absolute, here = Path(path), Path.cwd()
+    return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
+
+
 def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool, quoting: Quoting = Quoting.auto) -> Split:
     """The texts of a file in its order, every label unknown.
 
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
-    blank lines too, and `text` names nothing. Raises DataError as `FilesDataset.load` does.
+    blank lines too, and `text` names nothing. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
     """
     from encoderlab.data.sources.columns import Wanted, as_split, is_words, split_into_words
 
     found = format_of(path, Format.auto)
     if found is Format.folder:
         raise DataError(f"{path} is a folder", allowed="a file", remedy="Name a file inside it")
-    rows = _read(path, found, Wanted(text, text_pair, None), quoting)
+    if text_pair is not None and found in (Format.txt, Format.conll):
+        raise DataError(f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, for the run answers for pairs")
+    rows = _read(path, found, Wanted(text, text_pair, None, typed="{}_column"), quoting)
     if words and not is_words(rows.columns["text"]):
         rows = split_into_words(rows)
     elif is_words(rows.columns["text"]) and not words:

@@ -114,11 +114,16 @@ class HubDataset(ColumnDataset):
         logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
 
     def _unreachable(self, config: Any, error: Exception) -> DataError:
+        cache, elsewhere = config.HF_DATASETS_CACHE, "`encoderlab train` and dataset=files need no network"
+        if config.HF_HUB_OFFLINE:
+            return DataError(
+                f"{self.path} is not in the cache {cache}, and HF_HUB_OFFLINE keeps the hub from being asked",
+                remedy=f"Fetch it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that holds it; {elsewhere}",
+            )
         return DataError(
             f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached for {self.path}, which is not in the cache "
-            f"{config.HF_DATASETS_CACHE} either ({_first_line(error)})",
-            remedy="Set HF_ENDPOINT to a hub that can be, or HF_HUB_OFFLINE=1 to use only what is cached; "
-            "`encoderlab train` and dataset=files need no network",
+            f"{cache} either ({_first_line(error)})",
+            remedy=f"Set HF_ENDPOINT to a hub that can be, or HF_HOME to a cache that holds it; {elsewhere}",
         )
 
     def _wrong_configuration(self, error: ValueError) -> DataError:
@@ -139,16 +144,24 @@ class HubDataset(ColumnDataset):
         from encoderlab.data.sources.columns import no_such_column
 
         if name not in whole:
-            wanted = next(setting for setting, of_hub in self._split_names().items() if of_hub == name)
-            optional = f", or dataset.{wanted}_split=null to do without" if wanted != "train" else ""
-            near = closest(name, whole) or next(iter(whole))
-            remedy = f"Type dataset.{wanted}_split={near}{optional}"
-            raise DataError(f"{self.path} has no split {name!r}", allowed=", ".join(whole), remedy=remedy)
+            raise self._no_split(name, list(whole))
         table = whole[name]
         for setting_name, column in self.wanted().settings().items():
             if column not in table.column_names:
-                raise no_such_column(f"{self.path} (split {name})", setting_name, column, table.column_names)
+                raise no_such_column(f"{self.path} (split {name})", self.wanted(), setting_name, table.column_names)
         return table
+
+    def _no_split(self, name: str, existing: list[str]) -> DataError:
+        """Proposes a split that no other setting names: to validate on the training rows would say nothing."""
+        used = self._split_names()
+        wanted = next(setting for setting, of_hub in used.items() if of_hub == name)
+        near = closest(name, [split for split in existing if split not in used.values()])
+        if wanted == "train":
+            remedy = f"Type dataset.train_split={near or existing[0]}"
+        else:
+            without = "to hold rows out of training" if wanted == "validation" else "to do without"
+            remedy = f"Type {f'dataset.{wanted}_split={near}, or ' if near else ''}dataset.{wanted}_split=null {without}"
+        return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
 
     def _rows(self, name: str, table: datasets.Dataset) -> Rows:
         from encoderlab.data.sources.columns import Rows, checked

@@ -12,6 +12,7 @@ from encoderlab.data.sources.formats import Quoting
 from encoderlab.data.sources.text_files import numbered_lines, place
 from encoderlab.errors import DataError
 
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 _LONGEST_CELL = 2**31 - 1  # the csv module refuses cells above 131,072 characters unless told otherwise
 
 
@@ -71,6 +72,19 @@ class SeparatedFile:
         if merged:
             raise self._merged(*min(merged, key=lambda suspect: suspect[0]))
 
+    def refuse_other_separator(self) -> None:
+        """Raise DataError where the first line is a single cell that seems to be several, with another separator."""
+        first = next(self._noted([]))
+        other = next((one for one in _SEPARATORS if one in first), None)
+        if other is None or self.separator in first:
+            return
+        formats = {",": "Type dataset.format=csv, or rename it to .csv", "\t": "Type dataset.format=tsv, or rename it to .tsv"}
+        raise DataError(
+            f"The cells in the first line of {self.path} are separated by {_SEPARATORS[other]}",
+            allowed=f"{_SEPARATORS[self.separator]} in such a file",
+            remedy=formats.get(other, f"Save it with {_SEPARATORS[self.separator]} instead"),
+        )
+
     def _all(self) -> Iterator[Record]:
         """Every row, the header too; a blank line has no cells."""
         csv.field_size_limit(_LONGEST_CELL)
@@ -95,6 +109,8 @@ class SeparatedFile:
         try:
             return next(reader, None)
         except csv.Error as error:
+            if line == 1:
+                self.refuse_other_separator()  # "text";"label" is a mistaken quote to the csv module
             unclosed = "unexpected end of data" in str(error)
             what = "opens a quoted cell that never closes" if unclosed else "has a single quotation mark inside a quoted cell"
             remedy = 'Write a quote inside quotes as "", or type dataset.quoting=literal if quotes mean nothing here'

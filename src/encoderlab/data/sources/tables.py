@@ -77,7 +77,8 @@ def read_separated(path: Path, wanted: Wanted, separator: str, quoting: Quoting)
     file = SeparatedFile(path, separator, quoting)
     for setting, name in wanted.settings().items():
         if name not in file.header:
-            raise no_such_column(f"The first line of {path}", setting, name, file.header)
+            file.refuse_other_separator()
+            raise no_such_column(f"The first line of {path}", wanted, setting, file.header)
     rows = RowsOfFile(path, list(wanted.settings()))
     places = [file.header.index(name) for name in wanted.settings().values()]
     for record in file.records(wanted.label):
@@ -93,7 +94,7 @@ def read_jsonl(path: Path, wanted: Wanted) -> Rows:
     for line, record in _objects(path):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing:
-            raise no_such_column(place(path, line), missing, names[missing], list(record))
+            raise no_such_column(place(path, line), wanted, missing, list(record))
         readers = [_label if setting == "label" else _text for setting in names]
         values = [read(record[name], name, place(path, line)) for read, name in zip(readers, names.values(), strict=True)]
         shape = shape or type(values[0])
@@ -151,7 +152,7 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
         existing = pq.read_schema(path).names
         wrong = next((setting for setting, name in names.items() if existing.count(name) != 1), None)
         if wrong is not None:
-            raise _no_one_column(path, wrong, names[wrong], existing)
+            raise _no_one_column(path, wanted, wrong, existing)
         table = pq.ParquetFile(path).read(columns=list(names.values()))
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path} is no readable parquet file: {error}") from error
@@ -161,10 +162,11 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
     return Rows(columns, lambda row: f"{path}, row {row + 1}")
 
 
-def _no_one_column(path: Path, setting: str, name: str, existing: list[str]) -> DataError:
+def _no_one_column(path: Path, wanted: Wanted, setting: str, existing: list[str]) -> DataError:
+    name = wanted.settings()[setting]
     if name in existing:
         return DataError(f"{path} has more than one column {name!r}", remedy="Give each column a name of its own")
-    return no_such_column(str(path), setting, name, existing)
+    return no_such_column(str(path), wanted, setting, existing)
 
 
 def read_txt(path: Path, wanted: Wanted) -> Rows:

@@ -1,0 +1,21 @@
+"""Writes beside a path and renames: whoever reads finds the old, the new or nothing, never half of it."""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def written_aside(final: Path) -> Iterator[Path]:
+    """A free path beside `final` to make a file or a folder at; it becomes `final` at the end, or is removed on an error."""
+    aside = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
+    try:
+        yield aside
+        aside.replace(final)
+    finally:
+        if aside.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        elif aside.exists():
+            aside.unlink()

@@ -1,0 +1,36 @@
+"""What every source shares: fewer rows where they are limited, and a cache that can be written to."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from encoderlab.data.sources.generated import ReverseDataset
+from encoderlab.errors import DataError
+
+FEW = {"train_rows": 20, "validation_rows": 5, "test_rows": 5}
+
+
+def test_a_limit_takes_rows_spread_evenly_over_each_split(tmp_path):
+    whole, cut = (ReverseDataset(**FEW, limit=limit).load(tmp_path).by_name for limit in (None, 5))
+    assert list(cut["train"]) == [whole["train"][row] for row in (0, 5, 10, 14, 19)]
+    assert list(cut["test"]) == list(whole["test"])
+
+
+def test_the_cache_folder_is_made_and_nothing_is_left_in_it(tmp_path):
+    ReverseDataset(**FEW).load(tmp_path / "new" / "cache")
+    assert list((tmp_path / "new" / "cache").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    refused = {tmp_path / "file": "File exists", tmp_path / "file" / "cache": "Not a directory"}
+    if Path("/proc").is_dir():  # no user, not even root, makes files there
+        refused[Path("/proc")] = refused[Path("/proc/cache")] = os.strerror(2)
+    for folder, reason in refused.items():
+        with pytest.raises(DataError) as caught:
+            ReverseDataset(**FEW).load(folder)
+        assert str(caught.value) == (
+            f"cache_dir={folder} is no folder that can be written to ({reason}). "
+            "Type cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it."
+        )

@@ -1,0 +1,131 @@
+"""The journal: a line for each logged step and each evaluation, and a clock that counts training alone."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.errors import TrainingError
+from encoderlab.metrics import ClassificationMetrics
+from encoderlab.runs.journal import Journal
+from encoderlab.training.loop import Step
+
+
+class Clock:
+    """A clock that only goes when it is told to."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
+def step(number, loss=0.5, **losses):
+    parts = {"sequence": torch.tensor(loss)} | {name: torch.tensor(value) for name, value in losses.items()}
+    return Step(number, parts, torch.tensor(2.0), 0.25, examples=4, tokens=30, padded_tokens=40)
+
+
+def scores():
+    ids, empty, rows = torch.zeros(4, 1, dtype=torch.long), torch.empty(0, dtype=torch.long), torch.arange(4)
+    metrics = ClassificationMetrics(["no", "yes"])
+    metrics.add(Prediction(torch.eye(2)[[0, 1, 0, 1]]), Batch(ids, ids, None, rows, empty, torch.tensor([0, 1, 1, 1]), None, 4))
+    return metrics.scores()
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
+    with Journal(tmp_path / "metrics.jsonl", steps=10, log_every=4, per_epoch=5) as journal:
+        for number in range(1, 11):
+            journal.step(step(number))
+    found = lines(tmp_path / "metrics.jsonl")
+    assert [(line["kind"], line["step"], line["epoch"]) for line in found] == [("step", 1, 0.2), ("step", 4, 0.8), ("step", 8, 1.6)]
+    assert (found[0]["loss"], found[0]["gradient_norm"], found[0]["learning_rate"]) == (0.5, 2.0, 0.25)
+
+
+def test_each_question_has_its_own_loss_where_there_are_two(tmp_path):
+    with Journal(tmp_path / "metrics.jsonl", 1, 1, 1) as journal:
+        journal.step(step(1, token=0.25))
+    line = lines(tmp_path / "metrics.jsonl")[0]
+    assert (line["loss"], line["loss_sequence"], line["loss_token"]) == (0.75, 0.5, 0.25)
+
+
+def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
+    with Journal(tmp_path / "metrics.jsonl", 4, 4, 4) as journal:
+        journal.step(step(1))
+        journal.step(step(2, loss=float("nan")))  # reading it would raise
+        with pytest.raises(TrainingError, match="step 4 are not finite"):
+            journal.step(step(4, loss=float("nan")))
+
+
+def test_lines_are_on_disk_before_the_run_ends(tmp_path):
+    with Journal(tmp_path / "metrics.jsonl", 2, 1, 2) as journal:
+        journal.step(step(1))
+        assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
+
+
+def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(tmp_path, capsys):
+    with Journal(tmp_path / "metrics.jsonl", steps=3000, log_every=1, per_epoch=500) as journal:
+        journal.evaluation(1000, "validation", scores(), "f1_macro")
+    line = lines(tmp_path / "metrics.jsonl")[0]
+    assert line == {"kind": "evaluation", "step": 1000, "epoch": 2.0, "split": "validation", **scores().figures}
+    figures = scores().figures
+    said = capsys.readouterr()
+    expected = f"step 1,000 of 3,000: validation f1_macro {figures['f1_macro']:.4f}, loss {figures['loss']:.4f}\n"
+    assert said.err == expected
+    assert said.out == ""
+
+
+def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
+    with Journal(tmp_path / "metrics.jsonl", 3, 1, 3) as journal:
+        for number in (1, 2, 3):
+            clock.now += 2
+            journal.step(step(number))
+    assert [(line["tokens_per_second"], line["examples_per_second"]) for line in lines(tmp_path / "metrics.jsonl")] == [(15, 2)] * 3
+    assert journal.throughput() == {
+        "tokens_per_second": 15.0,
+        "examples_per_second": 2.0,
+        "padding_fraction": 0.25,
+        "train_seconds": 6.0,
+    }
+
+
+def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
+    with Journal(tmp_path / "metrics.jsonl", 2, 100, 2) as journal:
+        clock.now += 3
+        journal.step(step(1))
+        journal.pause()
+        clock.now += 1000
+        journal.evaluation(1, "validation", scores(), "accuracy")
+        clock.now += 1000
+        journal.resume()
+        clock.now += 5
+        journal.step(step(2))
+        journal.pause()
+    assert journal.throughput()["train_seconds"] == 8.0
+    assert journal.throughput()["tokens_per_second"] == 60 / 8
+
+
+def test_a_journal_goes_on_below_what_is_there(tmp_path):
+    for number in (1, 2):
+        with Journal(tmp_path / "metrics.jsonl", 2, 1, 2) as journal:
+            journal.step(step(number))
+    assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1, 2]
+
+
+def test_a_run_without_a_step_has_figures_all_the_same(tmp_path, clock):
+    with Journal(tmp_path / "metrics.jsonl", 1, 1, 1) as journal:
+        pass
+    expected = {"tokens_per_second": 0, "examples_per_second": 0, "padding_fraction": 1, "train_seconds": 0}
+    assert journal.throughput() == expected

@@ -1,0 +1,93 @@
+"""Sequence classification: each text keeps its own label and pair, and an answer is a name with its chances."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
+from encoderlab.errors import DataError
+from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
+
+TOKENIZER = SymbolsConfig().build([], Path())
+LABELS = ["bad", "middling", "good"]
+
+
+def task_of(tokenizer=TOKENIZER, max_length=16, labels=LABELS, **settings):
+    return ClassificationConfig(name="test", **settings).build(tokenizer, labels, max_length)
+
+
+def batch_of(labels):
+    ids = torch.ones(len(labels), 3, dtype=torch.long)
+    empty = torch.empty(0, dtype=torch.long)
+    return Batch(ids, ids, None, torch.arange(len(labels)), empty, torch.tensor(labels), None, 3 * len(labels))
+
+
+texts = st.text("0123456789()", max_size=20)
+examples = st.builds(TextExample, texts, st.one_of(st.none(), texts), st.one_of(st.none(), st.integers(0, 2)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(examples, max_size=12))
+def test_a_row_is_encoded_the_same_alone_and_among_others_with_and_without_pairs(rows):
+    task = task_of()
+    together = task.encode(rows)
+    assert together == [task.encode([row])[0] for row in rows]
+    assert [encoded.label for encoded in together] == [row.label for row in rows]
+    assert [sum(encoded.token_type_ids) > 0 for encoded in together] == [row.text_pair is not None for row in rows]
+    assert all(len(encoded.input_ids) <= 16 for encoded in together)
+
+
+def test_both_texts_of_a_pair_are_read_in_their_order():
+    one, other = (task_of().encode([TextExample(*pair)])[0].input_ids for pair in [("12", "3"), ("3", "12")])
+    assert TOKENIZER.pieces(one) == ["[CLS]", "1", "2", "[SEP]", "3", "[SEP]"]
+    assert TOKENIZER.pieces(other) == ["[CLS]", "3", "[SEP]", "1", "2", "[SEP]"]
+
+
+def test_what_a_user_writes_never_ends_the_text(tmp_path):
+    tokenizer = WordPieceConfig(vocabulary_size=100).build(["a sep film", "a cls film", "[ ]"] * 3, tmp_path)
+    ids = task_of(tokenizer, 40).encode([TextExample("a [SEP] film [CLS] [PAD]")])[0].input_ids
+    assert (ids.count(tokenizer.cls_id), ids.count(tokenizer.sep_id), ids.count(tokenizer.pad_id)) == (1, 1, 0)
+
+
+def test_words_are_refused_with_the_task_that_reads_them():
+    message = (
+        "This dataset holds sequences of labelled words, and a classification task asks for labelled texts. "
+        "Type task=tagging, or choose a dataset of texts."
+    )
+    with pytest.raises(DataError) as refused:
+        task_of().encode([TextExample("1", label=0), WordsExample(("1", "2"), (0, 1))])
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_answer_is_the_likeliest_label_with_every_chance_in_the_batchs_order(dtype):
+    logits = torch.tensor([[0.0, 0.0, 3.0], [5.0, -5.0, 0.0], [1.0, 2.0, 1.0]], dtype=dtype)
+    answers = task_of().answers(Prediction(logits), batch_of([0, 0, 0]))
+    assert [answer.labels for answer in answers] == [("good",), ("bad",), ("middling",)]
+    for answer, row in zip(answers, logits, strict=True):
+        assert answer.probabilities == pytest.approx(row.double().softmax(-1).tolist(), abs=1e-6)
+        assert sum(answer.probabilities) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("score", ClassificationScore)
+def test_every_score_that_can_choose_the_checkpoint_is_a_figure_of_its_metrics(score):
+    task = task_of(score=score)
+    metrics = task.metrics()
+    metrics.add(Prediction(torch.eye(3)), batch_of([0, 1, 1]))
+    assert 0 < metrics.scores().figures[task.score] < 1
+    assert task.score == score.name
+
+
+def test_the_model_gets_one_class_for_each_label_and_no_question_about_tokens():
+    assert (task_of().sequence_classes, task_of().token_classes) == (3, None)
+
+
+def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():
+    others = [task_of(SymbolsConfig(symbols="01").build([], Path())), task_of(max_length=17)]
+    assert task_of().key == task_of().key
+    assert task_of().key not in [other.key for other in others]

@@ -1,0 +1,124 @@
+"""Tagging: every word that is read is asked once, at its first piece, for its own label."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
+from encoderlab.errors import DataError
+from encoderlab.tasks.config import TaggingConfig, TaggingScore
+
+TOKENIZER = SymbolsConfig().build([], Path())  # every character of a word is a piece
+LABELS = ["noun", "verb", "other"]
+
+
+def task_of(tokenizer=TOKENIZER, max_length=16, labels=LABELS, **settings):
+    return TaggingConfig(name="test", **settings).build(tokenizer, labels, max_length)
+
+
+def batch_of(asked, rows, length, labels=None):
+    ids = torch.ones(rows, length, dtype=torch.long)
+    answers = None if labels is None else torch.tensor(labels)
+    return Batch(ids, ids, None, torch.arange(rows), torch.tensor(asked, dtype=torch.long), None, answers, rows * length)
+
+
+words_and_labels = st.lists(st.tuples(st.text("0123456789(!", min_size=1, max_size=4), st.integers(0, 2)), max_size=12)
+
+
+@settings(deadline=None)
+@given(row=words_and_labels, max_length=st.integers(3, 40), special_tokens=st.booleans())
+def test_every_word_whose_first_piece_fits_is_asked_once_at_that_piece_for_its_own_label(row, max_length, special_tokens):
+    words, labels = tuple(word for word, _ in row), tuple(label for _, label in row)
+    encoded = task_of(max_length=max_length, special_tokens=special_tokens).encode([WordsExample(words, labels)])[0]
+    before = after = int(special_tokens)
+    expected, place = {}, before
+    for word, label in row:
+        if place < max_length - after:
+            expected[place] = label
+        place += len(word)
+    assert encoded.token_labels == expected
+    assert list(encoded.token_labels) == sorted(encoded.token_labels)
+    firsts = TOKENIZER.encode([word[0] for word in words[: len(expected)]])
+    assert [[encoded.input_ids[place]] for place in encoded.token_labels] == firsts
+    assert len(encoded.input_ids) == min(place + after, max_length)
+    assert encoded.truncated == (place + after > max_length)
+    assert encoded.label is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.lists(words_and_labels, max_size=5))
+def test_a_row_is_encoded_the_same_alone_and_among_others(rows):
+    examples = [WordsExample(tuple(word for word, _ in row), tuple(label for _, label in row)) for row in rows]
+    assert task_of().encode(examples) == [task_of().encode([example])[0] for example in examples]
+
+
+def test_words_stand_between_cls_and_sep_unless_told_otherwise():
+    example = WordsExample(("1", "23"), (0, 1))
+    with_marks, without = (task_of(special_tokens=marks).encode([example])[0] for marks in (True, False))
+    assert TOKENIZER.pieces(with_marks.input_ids) == ["[CLS]", "1", "2", "3", "[SEP]"]
+    assert TOKENIZER.pieces(without.input_ids) == ["1", "2", "3"]
+    assert with_marks.token_labels == {1: 0, 2: 1}
+    assert without.token_labels == {0: 0, 1: 1}
+    assert with_marks.token_type_ids == [0] * 5
+
+
+def test_a_word_that_is_cut_into_pieces_is_asked_at_the_first_of_them(tmp_path):
+    tokenizer = WordPieceConfig(vocabulary_size=100).build(["unwanted wanted ant"] * 3 + ["xyz"] * 2, tmp_path)
+    words = ("unwantedant", "  ", "xyzxyz", "ant")
+    encoded = task_of(tokenizer, 60).encode([WordsExample(words, (0, 1, 2, 0))])[0]
+    assert list(encoded.token_labels.values()) == [0, 1, 2, 0]
+    first_pieces = tokenizer.pieces(encoded.input_ids[place] for place in encoded.token_labels)
+    assert [word.startswith(piece) or piece == "[UNK]" for word, piece in zip(words, first_pieces, strict=True)] == [True] * 4
+    others = set(range(1, len(encoded.input_ids) - 1)) - set(encoded.token_labels)
+    assert others
+    assert all(piece.startswith("##") for piece in tokenizer.pieces(encoded.input_ids[place] for place in others))
+
+
+def test_words_without_labels_are_asked_all_the_same():
+    assert task_of().encode([WordsExample(("1", "23"))])[0].token_labels == {1: None, 2: None}
+
+
+def test_a_row_without_words_is_asked_nothing():
+    assert task_of().encode([WordsExample((), ())])[0].token_labels == {}
+    assert task_of(special_tokens=False).encode([WordsExample((), ())])[0].input_ids == []
+
+
+def test_texts_are_refused_with_the_task_that_reads_them():
+    message = (
+        "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words. "
+        "Type task=classification, or choose a dataset of words (dataset.format=conll)."
+    )
+    with pytest.raises(DataError) as refused:
+        task_of().encode([WordsExample(("1",), (0,)), TextExample("1", label=0)])
+    assert str(refused.value) == message
+
+
+def test_answers_are_a_label_for_each_word_that_was_read_row_by_row():
+    batch = batch_of([0, 2, 7, 8], rows=4, length=3)  # two words in row 0, none in row 1, two in row 2, none in row 3
+    answers = task_of().answers(Prediction(token_logits=torch.eye(3)[[1, 2, 0, 0]]), batch)
+    assert [answer.labels for answer in answers] == [("verb", "other"), (), ("noun", "noun"), ()]
+    assert all(answer.probabilities is None for answer in answers)
+
+
+@pytest.mark.parametrize("score", TaggingScore)
+def test_every_score_that_can_choose_the_checkpoint_is_a_figure_of_its_metrics(score):
+    task = task_of(score=score)
+    metrics = task.metrics()
+    metrics.add(Prediction(token_logits=torch.eye(3)[[0, 1, 1, 2]]), batch_of([0, 1, 2, 3], 2, 2, [0, 1, 0, 2]))
+    assert 0 < metrics.scores().figures[task.score] < 1
+    assert task.score == score.name
+
+
+def test_the_model_gets_one_class_for_each_label_and_no_question_about_whole_texts():
+    assert (task_of().sequence_classes, task_of().token_classes) == (None, 3)
+
+
+def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():
+    others = [task_of(max_length=17), task_of(special_tokens=False), task_of(SymbolsConfig(symbols="01").build([], Path()))]
+    assert task_of().key == task_of().key
+    assert task_of().key not in [other.key for other in others]

@@ -1,0 +1,116 @@
+"""The device: what is there is taken in order, what is not there is refused, and what was picked is said."""
+
+import os
+
+import pytest
+import torch
+
+from encoderlab.device import choose_compute
+from encoderlab.errors import SettingError
+
+
+@pytest.fixture(autouse=True)
+def process_settings():
+    """Threads and denormal numbers belong to the whole process: put them back."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with the given accelerators."""
+
+    def has(*accelerators, bf16=True, amx=False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in accelerators)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "cuda" in accelerators else 0)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+
+    return has
+
+
+@pytest.mark.parametrize(("accelerators", "picked"), [(["cuda", "mps"], "cuda"), (["cuda"], "cuda"), (["mps"], "mps"), ([], "cpu")])
+def test_the_best_device_that_is_there_is_picked(machine, accelerators, picked):
+    machine(*accelerators)
+    assert choose_compute(threads=1).device.type == picked
+
+
+def test_a_device_that_is_asked_for_is_taken_even_where_a_better_one_is(machine):
+    machine("cuda", "mps")
+    assert choose_compute("cpu", threads=1).device == torch.device("cpu")
+    assert choose_compute("mps", threads=1).device == torch.device("mps")
+    assert choose_compute("cuda:1", threads=1).device == torch.device("cuda:1")
+
+
+@pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
+def test_what_is_no_device_is_refused_with_what_there_is(machine, device):
+    machine("mps")
+    with pytest.raises(SettingError, match=rf"^training.device={device} is no device.*auto, mps, cpu.*Leave training.device out"):
+        choose_compute(device, threads=1)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "xpu", "meta"])
+def test_a_device_the_machine_lacks_is_refused(machine, device):
+    machine()
+    with pytest.raises(SettingError, match=rf"^training.device={device} is not on this machine.*auto, cpu"):
+        choose_compute(device, threads=1)
+
+
+def test_a_card_beyond_the_last_one_is_refused(machine):
+    machine("cuda")
+    with pytest.raises(SettingError, match=r"^training.device=cuda:2 is not on this machine.*auto, cuda, cpu"):
+        choose_compute("cuda:2", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "units", "precision", "reason"),
+    [
+        (["cuda"], {"bf16": True}, torch.bfloat16, "the card has bf16 units"),
+        (["cuda"], {"bf16": False}, torch.float32, "the card has no bf16 units"),
+        ([], {"amx": True}, torch.bfloat16, "the processor has AMX"),
+        ([], {"amx": False}, torch.float32, "bf16 only pays"),
+        (["mps"], {"amx": True}, torch.float32, "bf16 only pays"),
+    ],
+)
+def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerators, units, precision, reason):
+    machine(*accelerators, **units)
+    compute = choose_compute(threads=1)
+    assert compute.precision is precision
+    assert reason in compute.reason
+
+
+def test_the_precision_that_is_set_is_taken(machine):
+    machine(amx=True)
+    assert choose_compute("cpu", "fp32", 1).precision is torch.float32
+    machine(amx=False)
+    assert choose_compute("cpu", "bf16", 1).precision is torch.bfloat16
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_the_precision_is_that_of_the_matrix_products_and_not_of_the_weights(precision, dtype):
+    linear = torch.nn.Linear(4, 3)
+    with choose_compute("cpu", precision, 1).autocast():
+        assert linear(torch.ones(2, 4)).dtype is dtype
+    assert linear.weight.dtype is torch.float32
+    assert linear(torch.ones(2, 4)).dtype is torch.float32
+
+
+def test_the_threads_that_are_set_are_used_and_else_one_for_each_core_of_this_process(monkeypatch):
+    assert choose_compute("cpu", threads=2).threads == torch.get_num_threads() == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 4}, raising=False)
+    assert choose_compute("cpu").threads == torch.get_num_threads() == 3
+
+
+def test_denormal_numbers_no_longer_slow_the_processor_down():
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormal numbers")
+    torch.set_flush_denormal(False)
+    choose_compute("cpu", threads=1)
+    assert (torch.full((3,), 1e-40) * 1.0).eq(0).all()
+
+
+def test_what_was_picked_is_said_in_one_line():
+    assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 threads"

@@ -1,0 +1,162 @@
+"""The parts together learn: digits are reversed without a mistake, and how examples are batched changes no score."""
+
+from itertools import islice
+
+import datasets
+import numpy as np
+import pytest
+import torch
+
+from encoderlab.config import RunConfig
+from encoderlab.data.examples import Split, Splits, TextExample
+from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
+from encoderlab.data.survey import survey
+from encoderlab.data.tokenizer_config import SymbolsConfig
+from encoderlab.device import choose_compute
+from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
+from encoderlab.runs.assembly import assemble
+from encoderlab.runs.batches import gather
+from encoderlab.runs.corpus import Corpus
+from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
+from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
+from encoderlab.training.evaluation import evaluate
+from encoderlab.training.loop import optimize
+from encoderlab.training.optimizer import build_optimizer
+
+REVERSE = ReverseDataset(train_rows=10_000, validation_rows=1, test_rows=1000)
+BRACKETS = BracketsDataset(train_rows=2000, validation_rows=2, test_rows=200, pairs=8)
+DIGITS_TASK = TaggingConfig(name="reverse", special_tokens=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def process_settings():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
+    """A model of the notebook's size after `steps` steps, and its corpus."""
+    config = RunConfig(
+        cache_dir=str(cache),
+        task=task,
+        dataset=dataset,
+        tokenizer=SymbolsConfig(),
+        model=ModelConfig(
+            n_layers=1,
+            d_model=32,
+            n_heads=1,
+            d_ff=64,
+            max_length=64,
+            segments=0,
+            embedding_norm=False,
+            activation=Activation.relu,
+            dropout=0.0,
+            **model,
+        ),
+        training=TrainingConfig(
+            steps=max(steps, 1),
+            batch_size=128,
+            batching=Batching.random,
+            learning_rate=1e-2,
+            schedule=Schedule.one_cycle,
+            warmup=0.3,
+            precision=Precision.fp32,
+        ),
+        seed=seed,
+    )
+    corpus = corpus or Corpus.load(dataset, cache)
+    assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
+    batches = islice(assembly.training_batches(corpus.store("train", assembly.task)), steps)
+    optimizer = build_optimizer(assembly.model, config.training)
+    for _ in optimize(assembly.model, batches, optimizer, config.training, assembly.compute):
+        pass
+    return assembly, corpus
+
+
+@pytest.fixture(scope="module")
+def digits(cache):
+    return learnt(cache, DIGITS_TASK, REVERSE, seed=0, steps=250, positions=Positions.sinusoidal)
+
+
+@pytest.fixture(scope="module")
+def digits_again(cache, digits):
+    """The same with another seed."""
+    return learnt(cache, DIGITS_TASK, REVERSE, seed=1, steps=250, corpus=digits[1], positions=Positions.sinusoidal)
+
+
+@pytest.mark.parametrize("run", ["digits", "digits_again"])
+def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request):
+    assembly, corpus = request.getfixturevalue(run)
+    figures = assembly.evaluate(corpus.store("test", assembly.task)).figures
+    assert figures["token_accuracy"] == 1.0
+    assert figures["accuracy"] == 1.0
+    assert figures["loss"] < 0.01
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_the_seed_alone_decides_the_first_weights_and_what_is_learnt(cache, digits, steps):
+    def weights(seed):
+        assembly, _ = learnt(cache, DIGITS_TASK, REVERSE, seed=seed, steps=steps, corpus=digits[1], positions=Positions.rotary)
+        return torch.cat([weight.flatten() for weight in assembly.model.state_dict().values()])
+
+    assert torch.equal(weights(0), weights(0))
+    assert not torch.equal(weights(0), weights(1))
+
+
+def cut_to_any_length(split):
+    """The rows of a split, each cut at a place of its own."""
+    draw = np.random.default_rng(0)
+    if isinstance(split[0], TextExample):
+        rows = [(example.text[: draw.integers(1, len(example.text) + 1)], example.label) for example in split]
+        return Split(datasets.Dataset.from_dict({"text": [text for text, _ in rows], "label": [label for _, label in rows]}))
+    kept = [(example, draw.integers(1, len(example.words) + 1)) for example in split]
+    columns = {"words": [example.words[:n] for example, n in kept], "labels": [example.labels[:n] for example, n in kept]}
+    return Split(datasets.Dataset.from_dict(columns))
+
+
+def scores_by_grouping(assembly, store):
+    """Scores of the same rows side by side in many ways, from each alone to all at once."""
+    rows = len(store)
+    shuffled = np.random.default_rng(1).permutation(rows)
+    groupings = {"alone": np.arange(rows)[:, None], "all": [np.arange(rows)], "some": np.array_split(shuffled, 9)}
+    scores = {
+        name: evaluate(
+            assembly.model,
+            (gather(store, np.asarray(group), assembly.tokenizer.pad_id) for group in groups),
+            assembly.task.metrics(),
+            assembly.compute,
+        )
+        for name, groups in groupings.items()
+    }
+    return scores | {"as shipped": assembly.evaluate(store)}
+
+
+def check_batching_changes_nothing(assembly, corpus, cache):
+    splits = Splits({"test": cut_to_any_length(corpus.split("test").take(range(200)))}, corpus.splits.labels)
+    store = Corpus(splits, survey(splits), cache).store("test", assembly.task)
+    assert len(set(store["input_ids"].lengths().tolist())) > 5
+    scores = scores_by_grouping(assembly, store)
+    alone = scores["alone"]
+    assert len(set(np.hstack(alone.predicted).tolist())) == len(alone.label_names)  # the model tells its labels apart
+    for other in scores.values():
+        assert np.hstack(other.predicted).tolist() == np.hstack(alone.predicted).tolist()
+        assert other.figures == pytest.approx(alone.figures, abs=1e-5)
+
+
+def test_padding_and_batching_do_not_change_scores_of_words(cache, digits):
+    check_batching_changes_nothing(*digits, cache)
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+@pytest.mark.parametrize("positions", Positions)
+def test_padding_and_batching_do_not_change_scores_of_texts(cache, pooling, positions):
+    task = ClassificationConfig(name="brackets")
+    trained = learnt(cache, task, BRACKETS, seed=0, steps=60, pooling=pooling, positions=positions)
+    check_batching_changes_nothing(*trained, cache)

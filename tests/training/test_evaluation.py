@@ -1,0 +1,88 @@
+"""Evaluation: answers without dropout, in the precision asked for, over the whole split, however it is cut into batches."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.device import Compute
+from encoderlab.errors import TrainingError
+from encoderlab.metrics import ClassificationMetrics
+from encoderlab.training.evaluation import evaluate
+
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+BF16 = Compute(torch.device("cpu"), torch.bfloat16, 1, "test")
+IDS = torch.randint(20, (30, 4), generator=torch.Generator().manual_seed(0))
+LABELS = torch.randint(2, (30,), generator=torch.Generator().manual_seed(1))
+
+
+class Dropping(nn.Module):
+    """Half of what it knows is dropped while it trains; remembers how it was called."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.dropout, self.head = nn.Embedding(20, 8), nn.Dropout(0.5), nn.Linear(8, 2)
+        self.calls = []
+
+    def forward(self, batch):
+        logits = self.head(self.dropout(self.embedding(batch.input_ids).mean(1)))
+        self.calls.append((self.training, logits.requires_grad, logits.dtype))
+        return Prediction(logits)
+
+
+def batches(groups):
+    """The given rows of the split, group by group."""
+    empty = torch.empty(0, dtype=torch.long)
+    for group in groups:
+        rows = torch.tensor(group)
+        ids = IDS[rows]
+        yield Batch(ids, torch.zeros_like(ids), None, rows, empty, LABELS[rows], None, ids.numel())
+
+
+def scored(model, groups, compute=CPU):
+    return evaluate(model, batches(groups), ClassificationMetrics(["no", "yes"]), compute)
+
+
+ALL = [list(range(30))]
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.permutations(range(30)), cuts=st.sets(st.integers(1, 29), max_size=8))
+def test_scores_are_the_same_however_the_split_is_cut_into_batches(order, cuts):
+    model = Dropping()
+    whole, parts = scored(model, ALL), scored(model, [list(group) for group in np.split(order, sorted(cuts))])
+    assert parts.figures == pytest.approx(whole.figures, abs=1e-6)
+    assert parts.predicted.tolist() == whole.predicted.tolist()
+    assert parts.rows.tolist() == list(range(30))
+
+
+def test_nothing_is_dropped_and_no_gradient_is_kept():
+    model = Dropping().train()
+    first, second = scored(model, ALL), scored(model.train(), ALL)
+    assert first.figures == second.figures
+    assert model.calls == [(False, False, torch.float32)] * 2
+
+
+def test_scores_are_computed_in_the_precision_asked_for():
+    model = Dropping()
+    scored(model, ALL, BF16)
+    assert model.calls == [(False, False, torch.bfloat16)]
+
+
+def test_the_weights_are_left_as_they_were():
+    model = Dropping()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    scored(model, ALL)
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+
+
+def test_a_model_that_diverged_is_no_model_to_score():
+    model = Dropping()
+    with torch.no_grad():
+        model.head.bias[1] = float("nan")
+    with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 places.*lower training.learning_rate"):
+        scored(model, ALL)
