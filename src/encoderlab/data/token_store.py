@@ -70,7 +70,7 @@ def open_store(folder: Path) -> TokenStore:
     try:
         shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
         whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder) from error
     if not whole:
         raise _damaged(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import Any
 import tokenizers
 from tokenizers import processors
 
+from encoderlab.aside import written_aside
 from encoderlab.errors import DataError
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
@@ -170,9 +170,5 @@ def _text_of(token: str | dict[str, object]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")

@@ -8,13 +8,13 @@ import json
 import platform
 import sys
 import sysconfig
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.aside import written_aside
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.docstring_reader import (
@@ -121,12 +121,8 @@ def _cached(libraries: list[Library], cache_dir: Path) -> pyarrow.Table:
         {column: pyarrow.array([getattr(p, name) for p in paragraphs], "string") for column, name in names.items()}
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        pyarrow.parquet.write_table(table, unfinished)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_aside(path) as aside:
+        pyarrow.parquet.write_table(table, aside)
     return table
 
 
