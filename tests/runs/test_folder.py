@@ -38,6 +38,16 @@ def test_a_failure_removes_the_folder_unless_it_holds_a_checkpoint(tmp_path, cap
     assert "What was done so far is kept in" in capsys.readouterr().err
 
 
+def test_the_folder_one_stands_in_is_emptied_and_not_deleted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder.create(".", "train", "sst2")
+    folder.plots.mkdir()
+    folder.config.write_text("")
+    with pytest.raises(KeyboardInterrupt), folder.discarded_if_nothing_came_of_it():
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
     folder = RunFolder.create(str(tmp_path / "run"), "train", "sst2")
     folder.model.mkdir()

@@ -84,8 +84,19 @@ class RunFolder:
             if any(self.checkpoints.glob("step-*")):
                 print(f"What was done so far is kept in {self.root}", file=sys.stderr)
             else:
-                shutil.rmtree(self.root, ignore_errors=True)
+                self._empty()
             raise
+
+    def _empty(self) -> None:
+        """Delete what the run has written, and the folder itself unless the user stands in it."""
+        if self.root.resolve() != Path.cwd():
+            shutil.rmtree(self.root, ignore_errors=True)
+            return
+        for path in self.root.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 def check_free(run_dir: str | None) -> None:
