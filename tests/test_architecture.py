@@ -19,7 +19,7 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "overrides": set(),
     "config": {"data", "model", "tasks", "training", *GROUND},
     "tasks": {"data", "metrics", "batch", *GROUND},
-    "training": {"metrics", "batch", "device", *GROUND},
+    "training": {"aside", "metrics", "batch", "device", *GROUND},
     "model": {"batch", *GROUND},
     "metrics": {"batch", "errors"},
     "data": {"aside", *GROUND},

@@ -7,8 +7,6 @@ until a batch asks for it, and memory does not grow with the corpus.
 from __future__ import annotations
 
 import json
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -17,6 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from encoderlab.aside import written_aside
 from encoderlab.errors import DataError
 
 SHAPE = "store.json"
@@ -92,18 +91,15 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
     `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The folder
     appears whole or not at all.
     """
-    aside = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}")
-    aside.mkdir(parents=True)
     try:
-        count = _write_columns(aside, columns, rows)
-        shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(aside, columns)}
-        (aside / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
-        aside.rename(folder)
+        with written_aside(folder) as aside:
+            aside.mkdir(parents=True)
+            count = _write_columns(aside, columns, rows)
+            shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(aside, columns)}
+            (aside / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
     except OSError:
         if not (folder / SHAPE).exists():  # else another process was quicker to write the same
             raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return open_store(folder)
 
 

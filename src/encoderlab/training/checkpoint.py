@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +20,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from encoderlab.aside import written_aside
 from encoderlab.errors import DataError
 
 WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
@@ -35,9 +35,9 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:
     """Write `folder`/step-N; the path of the finished checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / f".tmp-{uuid.uuid4().hex[:8]}"
-    aside.mkdir()
-    try:
+    final = folder / f"step-{step}"
+    with written_aside(final) as aside:
+        aside.mkdir()
         _write_synced(aside / WEIGHTS, safetensors.torch.save(weights))
         with (aside / STATE).open("wb") as file:
             torch.save(state, file)
@@ -45,11 +45,6 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
         hashes = {name: _sha256(aside / name) for name in (WEIGHTS, STATE)}
         _write_synced(aside / MANIFEST, json.dumps({"step": step, "sha256": hashes}, indent=2).encode())
         _sync_folder(aside)
-        final = folder / f"step-{step}"
-        aside.rename(final)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
     _sync_folder(folder)
     return final
 
