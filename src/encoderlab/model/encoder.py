@@ -112,7 +112,7 @@ class Encoder(nn.Module):
         """The vector of each token; only of the `first` tokens of each sequence, where that is given.
 
         `attention_mask` is True at real tokens; None says that nothing is padding, which is faster. With `first` the last layer
-        computes nothing for the other tokens: in a model of two layers that saves a quarter of the time.
+        computes nothing for the other tokens: in a model of two layers that saves a quarter to a third of the time.
         """
         x, mask = self.embed(input_ids, token_type_ids, attention_mask)
         *lower, last = self.layers

@@ -67,8 +67,9 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
 def _linear_model() -> Pipeline:
     """Logistic regression on TF-IDF of words, single marks and pairs of neighbours.
 
-    On SST-2 82.2, on the 14,485 rows of Amazon polarity 89.4 percent right (each converged; C from 2 to 10 moves them by half a
-    point). Brackets and punctuation are tokens of their own, so that texts made of nothing else can be told apart.
+    On the validation split of SST-2 82.2 percent right, on 2,000 test rows of Amazon polarity (13,000 to train on) 89.6. The
+    settings were chosen among some forty on such rows, most of which lay within a standard error. Brackets and punctuation are
+    tokens of their own, so that texts made of nothing else can be told apart.
     """
     features = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=_FEATURES)
     return Pipeline([("tfidf", features), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])

@@ -90,7 +90,7 @@ def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: i
     """The rows of each step of one epoch; every row once.
 
     `random` draws them in any order. `length` sorts them by length, rows of one length in random order, cuts that into batches and
-    shuffles the batches: 3.7 times fewer tokens than padding random batches of 64 on SST-2 (design, section 8).
+    shuffles the batches: on SST-2 that computes 3.4 times fewer tokens than random batches of 64.
     """
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(len(lengths))

@@ -1,6 +1,6 @@
 """Checkpoints that survive a kill at any moment: written aside, synced, hashed, and renamed into place.
 
-The order of the steps is what makes it safe (measured in the design, section 9): every file is written and synced in a temporary
+The order of the steps is what makes it safe (saving over the last file does not): every file is written and synced in a temporary
 folder, a manifest with each file's SHA-256 is written last, the folder is synced and renamed to a name never used before, and only
 then are older checkpoints deleted. What is read back is the newest folder whose manifest verifies, never what a link says.
 """
