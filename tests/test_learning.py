@@ -15,7 +15,6 @@ from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.device import choose_compute
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.assembly import assemble
-from encoderlab.runs.batches import gather
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
@@ -73,7 +72,7 @@ def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
     )
     corpus = corpus or Corpus.load(dataset, cache)
     assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
-    batches = islice(assembly.training_batches(corpus.store("train", assembly.task)), steps)
+    batches = islice(assembly.training_batches(corpus.rows("train", assembly.task)), steps)
     optimizer = build_optimizer(assembly.model, config.training)
     for _ in optimize(assembly.model, batches, optimizer, config.training, assembly.compute):
         pass
@@ -94,7 +93,7 @@ def digits_again(cache, digits):
 @pytest.mark.parametrize("run", ["digits", "digits_again"])
 def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request):
     assembly, corpus = request.getfixturevalue(run)
-    figures = assembly.evaluate(corpus.store("test", assembly.task)).figures
+    figures = assembly.evaluate(corpus.rows("test", assembly.task)).figures
     assert figures["token_accuracy"] == 1.0
     assert figures["accuracy"] == 1.0
     assert figures["loss"] < 0.01
@@ -121,28 +120,28 @@ def cut_to_any_length(split):
     return Split(datasets.Dataset.from_dict(columns))
 
 
-def scores_by_grouping(assembly, store):
+def scores_by_grouping(assembly, rows):
     """Scores of the same rows side by side in many ways, from each alone to all at once."""
-    rows = len(store)
-    shuffled = np.random.default_rng(1).permutation(rows)
-    groupings = {"alone": np.arange(rows)[:, None], "all": [np.arange(rows)], "some": np.array_split(shuffled, 9)}
+    n = len(rows)
+    shuffled = np.random.default_rng(1).permutation(n)
+    groupings = {"alone": np.arange(n)[:, None], "all": [np.arange(n)], "some": np.array_split(shuffled, 9)}
     scores = {
         name: evaluate(
             assembly.model,
-            (gather(store, np.asarray(group), assembly.tokenizer.pad_id) for group in groups),
+            (rows.gather(np.asarray(group), assembly.tokenizer.pad_id) for group in groups),
             assembly.task.metrics(),
             assembly.compute,
         )
         for name, groups in groupings.items()
     }
-    return scores | {"as shipped": assembly.evaluate(store)}
+    return scores | {"as shipped": assembly.evaluate(rows)}
 
 
 def check_batching_changes_nothing(assembly, corpus, cache):
     splits = Splits({"test": cut_to_any_length(corpus.split("test").take(range(200)))}, corpus.splits.labels)
-    store = Corpus(splits, survey(splits), cache).store("test", assembly.task)
-    assert len(set(store["input_ids"].lengths().tolist())) > 5
-    scores = scores_by_grouping(assembly, store)
+    rows = Corpus(splits, survey(splits), cache).rows("test", assembly.task)
+    assert len(set(rows.lengths.tolist())) > 5
+    scores = scores_by_grouping(assembly, rows)
     alone = scores["alone"]
     assert len(set(np.hstack(alone.predicted).tolist())) == len(alone.label_names)  # the model tells its labels apart
     for other in scores.values():

@@ -54,6 +54,23 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadSizes:
+    """What is asked of the encoder: how many answers a whole sequence has to choose from, and how many a token (None: not asked).
+
+    `vocabulary` says that tokens are answered with the pieces of the vocabulary, as in masked language modelling.
+    """
+
+    sequence_classes: int | None = None
+    token_classes: int | None = None
+    vocabulary: bool = False
+
+    @property
+    def asks_tokens(self) -> bool:
+        """Whether single tokens are asked."""
+        return self.vocabulary or self.token_classes is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """What the heads say: logits for each whole sequence, and for each asked place; None where there is no such head."""
 

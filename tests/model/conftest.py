@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, HeadSizes
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 
@@ -16,9 +16,11 @@ def small_config(**settings) -> ModelConfig:
     return ModelConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 24, "max_length": 12, "dropout": 0.0, **settings})
 
 
-def small_model(*, seed: int = 0, sequence_classes: int | None = 3, token_classes: int | None = 5, **settings) -> EncoderWithHeads:
+def small_model(
+    *, seed: int = 0, sequence_classes: int | None = 3, token_classes: int | None = 5, vocabulary: bool = False, **settings
+) -> EncoderWithHeads:
     torch.manual_seed(seed)
-    return small_config(**settings).build(VOCABULARY, PAD, sequence_classes, token_classes)
+    return small_config(**settings).build(VOCABULARY, PAD, HeadSizes(sequence_classes, token_classes, vocabulary))
 
 
 def batch_of(lengths: list[int], *, width: int | None = None, seed: int = 0, mask: bool = True) -> Batch:

@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+from encoderlab.batch import HeadSizes
 from encoderlab.errors import SettingError
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
 
@@ -52,7 +53,7 @@ def test_every_setting_changes_what_a_training_model_answers(name, make_model, m
 
 
 def test_no_setting_is_left_out_of_the_tests():
-    elsewhere = {"name", "max_length"}  # a label for reports; tested in test_encoder.py
+    elsewhere = {"name", "max_length", "tie_decoder"}  # a label for reports; tested in test_encoder.py and test_heads.py
     assert {field.name for field in fields(ModelConfig)} == set(OTHER_VALUES) | elsewhere
 
 
@@ -129,11 +130,11 @@ def test_every_shipped_model_builds_and_answers(name, make_batch):
     assert path.read_text().startswith("# ")
     assert config.name == name
     with torch.device("meta"):  # shapes without the memory of the larger ones
-        model = config.build(30522, 0, 2, None)
+        model = config.build(30522, 0, HeadSizes(2))
     assert sum(model.parameters_by_part().values()) == model.n_parameters
     if model.n_parameters < 12e6:
         torch.manual_seed(0)
-        assert config.build(13, 0, 2, 5).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
+        assert config.build(13, 0, HeadSizes(2, 5)).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_the_sizes_are_googles(name, parameters):
     settings = OmegaConf.load(CONFIGS / "model" / f"{name}.yaml")
     del settings["defaults"]
     with torch.device("meta"):
-        model = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)).build(30522, 0, None, None)
+        model = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)).build(30522, 0, HeadSizes())
     without_pooler_and_far_positions = model.n_parameters
     assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)
 

@@ -179,9 +179,10 @@ def test_mixed_precision_trains_and_agrees_with_float32(make_model, make_batch, 
 
 COMPILE = """
 import torch
+from encoderlab.batch import HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, Norm, Positions
 for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activation": Activation.geglu, "word_dropout": 0.1}):
-    encoder = ModelConfig(d_model=16, d_ff=24, **shape).build(9, 0, 2, None).encoder
+    encoder = ModelConfig(d_model=16, d_ff=24, **shape).build(9, 0, HeadSizes(2)).encoder
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)
     inputs = torch.ones(2, 5, dtype=torch.long), torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.bool)
     assert compiled(*inputs).shape == (2, 5, 16)

@@ -1,15 +1,15 @@
-"""Batches: every row once an epoch, the same whatever came before, and side by side without changing a token."""
+"""Batches: every row once an epoch, the same whatever came before."""
 
 from itertools import islice
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded
-from encoderlab.runs.batches import epoch_order, gather, hold_encoded, scoring_batches, training_batches, truncated_share
+from encoderlab.runs.batches import epoch_order, scoring_batches, training_batches
+from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import Batching, TrainingConfig
 
 PAD = 0
@@ -29,23 +29,6 @@ def held(examples, tokens_asked=False):
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
-
-
-@given(lengths=lengths_of_rows)
-@settings(deadline=None)
-def test_a_batch_holds_each_row_unchanged_and_masks_exactly_its_padding(lengths):
-    examples = encoded(lengths)
-    batch = gather(held(examples), np.arange(len(lengths)), PAD)
-    assert (batch.attention_mask is None) == (len(set(lengths)) == 1)
-    for row, example in enumerate(examples):
-        n = len(example.input_ids)
-        assert batch.input_ids[row, :n].tolist() == example.input_ids
-        assert batch.token_type_ids[row, :n].tolist() == example.token_type_ids
-        assert (batch.input_ids[row, n:] == PAD).all()
-        if batch.attention_mask is not None:
-            assert batch.attention_mask[row].tolist() == [True] * n + [False] * (max(lengths) - n)
-    assert batch.labels.tolist() == [example.label for example in examples]
-    assert batch.n_tokens == sum(lengths)
 
 
 @given(lengths=lengths_of_rows, batch_size=st.integers(1, 9), batching=st.sampled_from(Batching), epoch=st.integers(0, 3))
@@ -108,29 +91,6 @@ def test_accumulation_cuts_the_same_batch_into_parts():
 @settings(deadline=None, max_examples=30)
 def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
     store = held([Encoded([1] * n, [0] * n, label=0) for n in lengths])
-    batches = list(scoring_batches(store, PAD, CPU))
+    batches = list(scoring_batches(store, PAD, CPU, lambda batch, _: batch))
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
     assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
-
-
-def test_asked_places_and_answers_follow_their_tokens_into_the_batch():
-    examples = [
-        Encoded([5, 6, 7], [0] * 3, token_labels={0: 1, 2: 0}),
-        Encoded([8, 9, 10, 11, 12], [0] * 5, token_labels={1: 2, 4: 1}),
-    ]
-    batch = gather(held(examples, tokens_asked=True), np.array([1, 0]), PAD)
-    assert batch.input_ids.flatten()[batch.asked].tolist() == [9, 12, 5, 7]
-    assert batch.token_labels.tolist() == [2, 1, 1, 0]
-    assert batch.labels is None
-
-
-@pytest.mark.parametrize("tokens_asked", [False, True])
-def test_a_batch_with_an_unknown_answer_has_no_answers(tokens_asked):
-    examples = [Encoded([5], [0], label=label, token_labels={0: label}) for label in (1, None)]
-    batch = gather(held(examples, tokens_asked), np.arange(2), PAD)
-    assert batch.labels is None
-    assert batch.token_labels is None
-
-
-def test_the_share_of_truncated_rows_is_counted():
-    assert truncated_share(held(encoded([3, 9, 10, 4]))) == 0.5

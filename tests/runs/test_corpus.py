@@ -55,7 +55,8 @@ def task_of(max_length=16, symbols="0123456789()[]"):
     return Counting(ClassificationConfig(name="test").build(tokenizer, ["no", "yes"], max_length))
 
 
-def rows_of(store, column):
+def rows_of(rows, column):
+    store = rows.store
     return [store[column].gather(np.array([row]))[0].tolist() for row in range(len(store))]
 
 
@@ -113,7 +114,7 @@ def test_pairs_are_told_from_single_texts_and_from_words(corpus_of):
 
 def test_a_store_is_made_once(corpus_of):
     corpus, first, again = corpus_of(train=texts(0, 1, 0, pairs=True)), task_of(), task_of()
-    made, reopened = corpus.store("train", first), corpus.store("train", again)
+    made, reopened = corpus.rows("train", first), corpus.rows("train", again)
     assert (first.encoded, again.encoded) == (3, 0)
     assert [rows_of(made, column) == rows_of(reopened, column) for column in ("input_ids", "first_length", "label")] == [True] * 3
     assert rows_of(reopened, "label") == [[0], [1], [0]]
@@ -122,14 +123,14 @@ def test_a_store_is_made_once(corpus_of):
 @pytest.mark.parametrize("other", [{"max_length": 5}, {"symbols": "0123456789()"}], ids=["length", "tokenizer"])
 def test_a_task_that_reads_otherwise_gets_a_store_of_its_own(corpus_of, other):
     corpus, first, second = corpus_of(train=texts(0, 1, pairs=True)), task_of(), task_of(**other)
-    one, two = corpus.store("train", first), corpus.store("train", second)
+    one, two = corpus.rows("train", first), corpus.rows("train", second)
     assert (first.encoded, second.encoded) == (2, 2)
     assert rows_of(one, "input_ids") != rows_of(two, "input_ids")
 
 
 def test_rows_that_changed_get_a_store_of_their_own(corpus_of):
     task = task_of()
-    stores = [corpus_of(train=train).store("train", task) for train in (texts(0, 1), texts(1, 0), texts(0, 1, 1))]
+    stores = [corpus_of(train=train).rows("train", task) for train in (texts(0, 1), texts(1, 0), texts(0, 1, 1))]
     assert [np.concatenate(rows_of(store, "label")).tolist() for store in stores] == [[0, 1], [1, 0], [0, 1, 1]]
     assert task.encoded == 7
 
@@ -144,7 +145,7 @@ def test_fingerprints_tell_splits_apart_and_stay(corpus_of):
 @pytest.mark.parametrize("damage", ["cut", "missing", "no shape", "empty shape"])
 def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, capsys, damage):
     corpus = corpus_of(train=texts(0, 1))
-    corpus.store("train", task_of())
+    corpus.rows("train", task_of())
     (folder,) = (tmp_path / "tokens").iterdir()
     ids = folder / "input_ids.bin"
     if damage == "cut":
@@ -156,7 +157,7 @@ def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, cap
     else:
         (folder / "store.json").write_text("")
     task = task_of()
-    assert rows_of(corpus.store("train", task), "label") == [[0], [1]]
+    assert rows_of(corpus.rows("train", task), "label") == [[0], [1]]
     assert task.encoded == 2
     assert f"{folder} is damaged" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "tokens").iterdir()] == [folder.name]
@@ -165,12 +166,12 @@ def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, cap
 def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
     corpus = corpus_of(train=words([0, 1], [1]))
     task = TaggingConfig(name="test").build(SymbolsConfig().build([], None), ["no", "yes"], 8)
-    store = corpus.store("train", task)
+    store = corpus.rows("train", task)
     assert rows_of(store, "asked") == [[1, 2], [1]]
     assert rows_of(store, "token_labels") == [[0, 1], [1]]
 
 
 def test_rows_of_the_wrong_kind_leave_no_store_behind(corpus_of, tmp_path):
     with pytest.raises(DataError, match="Type task=tagging"):
-        corpus_of(train=words([0, 1], [1])).store("train", task_of())
+        corpus_of(train=words([0, 1], [1])).rows("train", task_of())
     assert list((tmp_path / "tokens").iterdir()) == []

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, HeadSizes
 from encoderlab.config import OpenRunConfig, RunConfig
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
@@ -37,7 +37,7 @@ def assembly(tmp_path):
     tokenizer = config.tokenizer.build([], tmp_path)
     task = config.task.build(tokenizer, LABELS, config.model.max_length)
     torch.manual_seed(0)
-    model = config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, None, len(LABELS)).eval()
+    model = config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()
     return Assembly(config, CPU, tokenizer, task, model)
 
 

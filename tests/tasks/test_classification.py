@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.batch import Batch, Prediction
+from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
@@ -84,7 +84,7 @@ def test_every_score_that_can_choose_the_checkpoint_is_a_figure_of_its_metrics(s
 
 
 def test_the_model_gets_one_class_for_each_label_and_no_question_about_tokens():
-    assert (task_of().sequence_classes, task_of().token_classes) == (3, None)
+    assert task_of().heads == HeadSizes(sequence_classes=3)
 
 
 def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():

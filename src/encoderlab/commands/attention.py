@@ -12,10 +12,10 @@ from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.attention_maps import plot_attention
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
-from encoderlab.runs.batches import hold_encoded
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.records import record_start
+from encoderlab.tasks.rows import hold_encoded
 
 
 def attention(config: AttentionConfig) -> RunFolder:
@@ -46,7 +46,7 @@ def _check_settings(config: AttentionConfig) -> None:
 def _examples(config: AttentionConfig, assembly: Assembly) -> dict[str, Example]:
     if config.text is not None:
         check_paired(assembly, config.text_pair is not None)
-        words = assembly.task.token_classes is not None
+        words = assembly.task.heads.asks_tokens
         return {"text": WordsExample(tuple(config.text.split())) if words else TextExample(config.text, config.text_pair)}
     name = config.split or "validation"
     split = Corpus.load(assembly.config.dataset, cache_folder(config.cache_dir)).split(name)
@@ -60,8 +60,8 @@ def _examples(config: AttentionConfig, assembly: Assembly) -> dict[str, Example]
 def _draw(assembly: Assembly, example: Example, name: str, folder: RunFolder) -> None:
     """One figure per layer with all heads, and the weights as [layer, head, query, key] beside their tokens."""
     task = assembly.task
-    store = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, tokens_asked=task.token_classes is not None)
-    batch = next(assembly.scoring_batches(store))
+    rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+    batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])

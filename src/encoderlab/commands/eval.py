@@ -10,16 +10,15 @@ from typing import Any
 
 from encoderlab.config import EvalConfig
 from encoderlab.data.sources.files import FilesDataset
-from encoderlab.data.token_store import TokenStore
 from encoderlab.errors import DataError
 from encoderlab.reports.report import build_report
 from encoderlab.reports.screen import show_report
 from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
-from encoderlab.runs.batches import truncated_share
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.records import record_start
+from encoderlab.tasks.rows import ExampleRows
 
 
 def eval(config: EvalConfig) -> RunFolder:
@@ -28,12 +27,12 @@ def eval(config: EvalConfig) -> RunFolder:
     assembly = reopen(config)
     corpus, split = _what_to_score(config, assembly)
     _check_rows(assembly, corpus, split, own=config.dataset is None)
-    store = corpus.store(split, assembly.task)
+    rows = corpus.rows(split, assembly.task)
     folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, assembly.compute, corpus)
         print(f"{assembly.compute}; run folder {folder.root}", file=sys.stderr)
-        _score_and_report(config, assembly, corpus, split, store, folder)
+        _score_and_report(config, assembly, corpus, split, rows, folder)
     return folder
 
 
@@ -48,12 +47,12 @@ def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
 
 
 def _score_and_report(
-    config: EvalConfig, assembly: Assembly, corpus: Corpus, split: str, store: TokenStore, folder: RunFolder
+    config: EvalConfig, assembly: Assembly, corpus: Corpus, split: str, rows: ExampleRows, folder: RunFolder
 ) -> None:
     started = time.perf_counter()
-    scores = assembly.evaluate(store)
+    scores = assembly.evaluate(rows)
     seconds = time.perf_counter() - started
-    cut = truncated_share(store)
+    cut = rows.truncated_share()
     notes = [f"{cut:.1%} of the rows were cut to model.max_length={assembly.config.model.max_length} tokens"] if cut else []
     report = build_report(
         command="eval",
@@ -62,7 +61,7 @@ def _score_and_report(
         parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
         splits={split: scores},
         baselines={},
-        throughput=_throughput(store["input_ids"].lengths().sum(), len(store), seconds),
+        throughput=_throughput(rows.lengths.sum(), len(rows), seconds),
         checkpoint=_checkpoint(assembly, config),
         notes=notes,
     )

@@ -21,8 +21,8 @@ from encoderlab.data.sources.formats import Quoting
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.answers import ANSWER_FORMATS, Answered
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
-from encoderlab.runs.batches import hold_encoded
 from encoderlab.runs.corpus import Corpus
+from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import Answer
 
 ROWS_AT_A_TIME = 4096  # sorted by length among themselves, so that little is padded, and memory does not grow with the input
@@ -32,7 +32,7 @@ def predict(config: PredictConfig) -> None:
     """Answer for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
     _check_settings(config)
     assembly = reopen(config)
-    if config.format is PredictionFormat.glue and assembly.task.sequence_classes is None:
+    if config.format is PredictionFormat.glue and assembly.task.heads.sequence_classes is None:
         raise SettingError("format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl")
     examples, total = _examples(config, assembly)
     with _output(config.output) as file:
@@ -57,7 +57,7 @@ def _check_settings(config: PredictConfig) -> None:
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
     """What to answer for, and how many rows that is, as far as it is known."""
-    words = assembly.task.token_classes is not None
+    words = assembly.task.heads.asks_tokens
     if config.text is not None:
         check_paired(assembly, config.text_pair is not None)
         return [_example(config.text, config.text_pair, words)], 1
@@ -108,11 +108,11 @@ def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None
 def _answers(assembly: Assembly, examples: list[Example]) -> list[Answer]:
     """The model's answers for a handful of examples, in their order."""
     task = assembly.task
-    asked = task.token_classes is not None
-    store = hold_encoded(task.encode(examples), task.tokenizer.vocabulary_size, tokens_asked=asked)
+    asked = task.heads.asks_tokens
+    rows = hold_encoded(task.encode(examples), task.tokenizer.vocabulary_size, tokens_asked=asked)
     answers: dict[int, Answer] = {}
     with torch.inference_mode():
-        for batch in assembly.scoring_batches(store):
+        for batch in assembly.scoring_batches(rows):
             with assembly.compute.autocast():
                 prediction = assembly.model(batch)
             answers.update(zip(batch.rows.tolist(), task.answers(prediction, batch), strict=True))

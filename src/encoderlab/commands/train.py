@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 from encoderlab.config import RunConfig
-from encoderlab.data.token_store import TokenStore
 from encoderlab.device import choose_compute
 from encoderlab.metrics import Scores
 from encoderlab.reports.model_card import model_card
@@ -16,12 +15,12 @@ from encoderlab.reports.screen import show_report, show_survey
 from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder
 from encoderlab.runs.baselines import Baseline, baselines
-from encoderlab.runs.batches import truncated_share
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.records import record_start
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.tasks.rows import ExampleRows
 
 
 def train(config: RunConfig) -> RunFolder:
@@ -36,22 +35,22 @@ def train(config: RunConfig) -> RunFolder:
     scored = corpus.scored_splits()
     show_survey(corpus.survey.as_dict())
     assembly = assemble(config, compute, corpus)
-    stores = {name: corpus.store(name, assembly.task) for name in ("train", *scored)}
+    rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
     folder = RunFolder.create(config.run_dir, "train", config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
-        _fit_and_report(assembly, corpus, stores, folder)
+        _fit_and_report(assembly, corpus, rows, folder)
     return folder
 
 
-def _fit_and_report(assembly: Assembly, corpus: Corpus, stores: dict[str, TokenStore], folder: RunFolder) -> None:
+def _fit_and_report(assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], folder: RunFolder) -> None:
     config = assembly.config
-    scored = [name for name in stores if name != "train"]
-    fitted = fit(assembly, stores["train"], stores.get("validation"), folder)
-    scores = {name: assembly.evaluate(stores[name]) for name in scored}
+    scored = [name for name in rows if name != "train"]
+    fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
+    scores = {name: assembly.evaluate(rows[name]) for name in scored}
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
-    notes = [*fitted.notes, *_truncation_notes(stores, config.model.max_length)]
+    notes = [*fitted.notes, *_truncation_notes(rows, config.model.max_length)]
     report = _report(assembly, fitted, scores, found, notes)
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels))
@@ -75,8 +74,8 @@ def _report(
     )
 
 
-def _truncation_notes(stores: dict[str, TokenStore], max_length: int) -> list[str]:
-    shares = {name: truncated_share(store) for name, store in stores.items()}
+def _truncation_notes(rows: dict[str, ExampleRows], max_length: int) -> list[str]:
+    shares = {name: part.truncated_share() for name, part in rows.items()}
     return [
         f"{share:.1%} of the rows of {name} were cut to model.max_length={max_length} tokens"
         for name, share in shares.items()

@@ -8,6 +8,7 @@ from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
+    from encoderlab.batch import HeadSizes
     from encoderlab.model.heads import EncoderWithHeads
 
 
@@ -43,11 +44,13 @@ class Activation(Enum):
 
 
 class Pooling(Enum):
-    """How the vectors of a sequence's tokens become one; see `heads.py`."""
+    """How the vectors of a sequence's tokens become one; see `pooling.py`."""
 
     cls = "cls"
     mean = "mean"
     max = "max"
+    pooler = "pooler"
+    relu_pooler = "relu_pooler"
 
 
 @dataclass
@@ -74,7 +77,11 @@ class ModelConfig:
     norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
     activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
     bias: bool = setting(True, "Learn biases in the linear maps and norms of the layers.")
-    pooling: Pooling = setting(Pooling.cls, "What stands for a whole sequence: cls (its first token), mean, max.")
+    pooling: Pooling = setting(
+        Pooling.cls,
+        "What stands for a whole sequence: cls (its first token), mean, max, pooler or relu_pooler (BERT's, DistilBERT's).",
+    )
+    tie_decoder: bool = setting(True, "Guess masked tokens with the token embeddings as the decoder's weights, as BERT does.")
     dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the vector the heads see.", least=0, most=0.9)
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, most=0.9)
@@ -113,13 +120,11 @@ class ModelConfig:
         """`d_ff`, derived where it is not set."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
-    def build(
-        self, vocabulary_size: int, pad_id: int, sequence_classes: int | None, token_classes: int | None
-    ) -> "EncoderWithHeads":
-        """A fresh encoder with a head for each question that is asked (None: not asked).
+    def build(self, vocabulary_size: int, pad_id: int, heads: "HeadSizes") -> "EncoderWithHeads":
+        """A fresh encoder with a head for each question that is asked.
 
         Initial weights are drawn from PyTorch's global generator: seed it (`torch.manual_seed`) before.
         """
         from encoderlab.model.heads import EncoderWithHeads
 
-        return EncoderWithHeads(self, vocabulary_size, pad_id, sequence_classes, token_classes)
+        return EncoderWithHeads(self, vocabulary_size, pad_id, heads)

@@ -1,65 +1,61 @@
 """The heads: from the encoder's vectors to logits for whole sequences, and for single tokens."""
 
-import math
-
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from encoderlab.batch import Batch, Prediction
+from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.model.attention import attendable
-from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.config import ModelConfig
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.initialization import initialize
+from encoderlab.model.norm import build_norm
+from encoderlab.model.pooling import FIRST_TOKEN, build_pooling
 
 
-def cls_pool(
-    hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch places"] | None
-) -> Float[Tensor, "batch d_model"]:
-    """The vector of the first token (BERT, section 3)."""
-    return hidden[:, 0]
+class MaskedTokenHead(nn.Module):
+    """decoder(norm(gelu(dense(x)))) + bias: a logit for each piece of the vocabulary (BERT, task 1; its code's `cls.predictions`).
 
+    A tied decoder is the table of token embeddings, which is handed in at each call: the head then has no decoder of its own, and
+    a saved model holds the table once (Press and Wolf 2017).
+    """
 
-def mean_pool(
-    hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-) -> Float[Tensor, "batch d_model"]:
-    """The mean of the vectors of all real tokens."""
-    if mask is None:
-        return hidden.mean(dim=1)
-    real = mask[:, :, None].to(hidden.dtype)
-    return (hidden * real).sum(dim=1) / real.sum(dim=1)
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model)
+        self.norm = build_norm(config)
+        self.decoder = None if config.tie_decoder else nn.Linear(config.d_model, vocabulary_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
-
-def max_pool(
-    hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-) -> Float[Tensor, "batch d_model"]:
-    """The largest value of each feature over all real tokens."""
-    if mask is None:
-        return hidden.amax(dim=1)
-    return hidden.masked_fill(~mask[:, :, None], -math.inf).amax(dim=1)
-
-
-POOLINGS = {Pooling.cls: cls_pool, Pooling.mean: mean_pool, Pooling.max: max_pool}
+    def forward(
+        self, x: Float[Tensor, "asked d_model"], embeddings: Float[Tensor, "vocabulary d_model"]
+    ) -> Float[Tensor, "asked vocabulary"]:
+        decoder = embeddings if self.decoder is None else self.decoder.weight
+        return F.linear(self.norm(F.gelu(self.dense(x))), decoder, self.bias)
 
 
 class EncoderWithHeads(nn.Module):
     """An encoder, and a head for each question it is asked.
 
-    The sequence head is a linear map of the pooled vector, the token head one of each asked token's vector. Initial weights come
-    from PyTorch's global generator.
+    The sequence head is a linear map of the pooled vector; the token head one of each asked token's vector, or a `MaskedTokenHead`
+    where its answers are pieces of the vocabulary. Initial weights come from PyTorch's global generator.
     """
 
-    def __init__(
-        self, config: ModelConfig, vocabulary_size: int, pad_id: int, sequence_classes: int | None, token_classes: int | None
-    ) -> None:
+    def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> None:
         super().__init__()
         self.encoder = Encoder(config, vocabulary_size, pad_id)
-        self.pool = POOLINGS[config.pooling]
+        self.pool = None if heads.sequence_classes is None else build_pooling(config)
         self.dropout = Dropout(config.dropout)
-        self.sequence_head = None if sequence_classes is None else nn.Linear(config.d_model, sequence_classes)
-        self.token_head = None if token_classes is None else nn.Linear(config.d_model, token_classes)
+        self.sequence_head = None if heads.sequence_classes is None else nn.Linear(config.d_model, heads.sequence_classes)
+        self.token_head, self.masked_token_head = None, None
+        if heads.vocabulary:
+            self.masked_token_head = MaskedTokenHead(config, vocabulary_size)
+        elif heads.token_classes is not None:
+            self.token_head = nn.Linear(config.d_model, heads.token_classes)
         # where only the first token is asked, the last layer need not answer for the others
-        self.first = 1 if config.pooling is Pooling.cls and token_classes is None else None
+        self.first = 1 if config.pooling in FIRST_TOKEN and not heads.asks_tokens else None
         initialize(self, config)
 
     def forward(self, batch: Batch) -> Prediction:
@@ -70,8 +66,9 @@ class EncoderWithHeads(nn.Module):
             pooled = self.pool(hidden, attendable(batch.attention_mask))
             sequence_logits = self.sequence_head(self.dropout(pooled))
         if self.token_head is not None:
-            asked = hidden.flatten(0, 1).index_select(0, batch.asked)
-            token_logits = self.token_head(self.dropout(asked))
+            token_logits = self.token_head(self.dropout(_at(hidden, batch.asked)))
+        if self.masked_token_head is not None:
+            token_logits = self.masked_token_head(_at(hidden, batch.asked), self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
 
     @property
@@ -86,3 +83,7 @@ class EncoderWithHeads(nn.Module):
             part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
             counts[part] += parameter.numel()
         return counts
+
+
+def _at(hidden: Float[Tensor, "batch length d_model"], places: Int[Tensor, " asked"]) -> Float[Tensor, "asked d_model"]:
+    return hidden.flatten(0, 1).index_select(0, places)

@@ -11,7 +11,6 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.config import OpenRunConfig, RunConfig
-from encoderlab.data.token_store import TokenStore
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
@@ -21,6 +20,7 @@ from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.saved_model import Origin, read_model
+from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.evaluation import evaluate
@@ -40,18 +40,18 @@ class Assembly:
     model: EncoderWithHeads
     origin: Origin | None = None
 
-    def evaluate(self, store: TokenStore) -> Scores:
-        """Score the model on every row of `store`."""
-        return evaluate(self.model, self.scoring_batches(store), self.task.metrics(), self.compute)
+    def evaluate(self, rows: Rows) -> Scores:
+        """Score the model on all of `rows`."""
+        return evaluate(self.model, self.scoring_batches(rows), self.task.metrics(), self.compute)
 
-    def scoring_batches(self, store: TokenStore) -> Iterator[Batch]:
-        """Every row of `store` once, on the model's device."""
-        return scoring_batches(store, self.tokenizer.pad_id, self.compute.device)
+    def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
+        """Every one of `rows` once, on the model's device."""
+        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.task.prepare)
 
-    def training_batches(self, store: TokenStore) -> Iterator[list[Batch]]:
+    def training_batches(self, rows: Rows) -> Iterator[list[Batch]]:
         """The run's batches, step after step, without end."""
         return training_batches(
-            store, self.config.training, self.config.seed, self.tokenizer.pad_id, self.compute.device, self.task.prepare
+            rows, self.config.training, self.config.seed, self.tokenizer.pad_id, self.compute.device, self.task.prepare
         )
 
 
@@ -102,7 +102,7 @@ def resolve_steps(training: TrainingConfig, rows: int) -> tuple[TrainingConfig, 
 
 def _build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
     try:
-        return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.sequence_classes, task.token_classes)
+        return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     except RuntimeError as error:
         if "allocate" not in str(error):
             raise

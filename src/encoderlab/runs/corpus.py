@@ -18,7 +18,7 @@ from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.survey import Survey, survey
 from encoderlab.data.token_store import TokenStore, open_store
 from encoderlab.errors import DataError
-from encoderlab.runs.batches import store_encoded
+from encoderlab.tasks.rows import ExampleRows, store_encoded
 from encoderlab.tasks.task import Task
 
 STORE_VERSION = 2  # raise it when the columns of the store or their meaning change
@@ -102,17 +102,17 @@ class Corpus:
                 if example.text_pair is not None:
                     yield example.text_pair
 
-    def store(self, name: str, task: Task) -> TokenStore:
-        """The token store of a split: opened where it was made before, else made. It is kept under all that made it."""
+    def rows(self, name: str, task: Task) -> ExampleRows:
+        """The encoded rows of a split, from a token store: opened where it was made before, else made, under all that made it."""
         fingerprint = self.fingerprints()[name]
         key = hashlib.sha256(f"{STORE_VERSION} {fingerprint} {task.key}".encode()).hexdigest()[:24]
         folder = self.cache / "tokens" / key
         if folder.exists() and (kept := _reopened(folder)) is not None:
-            return kept
+            return ExampleRows(kept)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        asked = task.token_classes is not None
+        asked = task.heads.asks_tokens
         encoded = _encoded(self.split(name), task, f"tokenising {name}")
-        return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=asked)
+        return ExampleRows(store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=asked))
 
 
 def _reopened(folder: Path) -> TokenStore | None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from encoderlab.data.token_store import TokenStore
 from encoderlab.runs.assembly import Assembly, resolve_steps
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
+from encoderlab.tasks.rows import Rows
 from encoderlab.training.checkpoint import checkpoints, prune, read_weights, save_checkpoint, weights_of
 from encoderlab.training.config import Keep, TrainingConfig
 from encoderlab.training.loop import Step, optimize
@@ -46,7 +46,7 @@ class Best:
             self.since += 1
 
 
-def fit(assembly: Assembly, train: TokenStore, validation: TokenStore | None, folder: RunFolder) -> Fitted:
+def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder) -> Fitted:
     """Train the model in place and leave the chosen checkpoint's weights in it.
 
     `validation` chooses the best checkpoint and stops early; without it the last one is taken. Raises TrainingError where the loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
@@ -18,7 +18,7 @@ class Classification(Task):
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str) -> None:
         super().__init__(tokenizer, labels, max_length, score, shortest=5)  # [CLS] a [SEP] b [SEP]
-        self.sequence_classes = len(self.labels)
+        self.heads = HeadSizes(sequence_classes=len(self.labels))
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
@@ -20,7 +20,7 @@ class Tagging(Task):
     ) -> None:
         super().__init__(tokenizer, labels, max_length, score, shortest=3 if special_tokens else 1)
         self.special_tokens = special_tokens
-        self.token_classes = len(self.labels)
+        self.heads = HeadSizes(token_classes=len(self.labels))
 
     @property
     def key(self) -> str:

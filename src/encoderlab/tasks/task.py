@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
@@ -32,8 +32,7 @@ class Task(ABC):
     Raises SettingError where `max_length` is less than the `shortest` sequence that can hold an example.
     """
 
-    sequence_classes: int | None = None
-    token_classes: int | None = None
+    heads: HeadSizes
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int) -> None:
         if max_length < shortest:

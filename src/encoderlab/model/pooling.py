@@ -1,0 +1,65 @@
+"""Five ways to make one vector of a sequence's many."""
+
+import math
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from encoderlab.model.config import ModelConfig, Pooling
+
+FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read nothing but the first token
+
+
+class ClsPool(nn.Module):
+    """The vector of the first token (BERT, section 3)."""
+
+    def forward(
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch places"] | None
+    ) -> Float[Tensor, "batch d_model"]:
+        return hidden[:, 0]
+
+
+class MeanPool(nn.Module):
+    """The mean of the vectors of all real tokens."""
+
+    def forward(
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
+    ) -> Float[Tensor, "batch d_model"]:
+        if mask is None:
+            return hidden.mean(dim=1)
+        real = mask[:, :, None].to(hidden.dtype)
+        return (hidden * real).sum(dim=1) / real.sum(dim=1)
+
+
+class MaxPool(nn.Module):
+    """The largest value of each feature over all real tokens."""
+
+    def forward(
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
+    ) -> Float[Tensor, "batch d_model"]:
+        if mask is None:
+            return hidden.amax(dim=1)
+        return hidden.masked_fill(~mask[:, :, None], -math.inf).amax(dim=1)
+
+
+class Pooler(nn.Module):
+    """activation(W x + b) of the first token: tanh in BERT's code, ReLU in DistilBERT's."""
+
+    def __init__(self, d_model: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        self.activation = activation
+
+    def forward(
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch places"] | None
+    ) -> Float[Tensor, "batch d_model"]:
+        return self.activation(self.dense(hidden[:, 0]))
+
+
+def build_pooling(config: ModelConfig) -> nn.Module:
+    """The pooling the settings ask for: `(hidden, mask) -> pooled`, the mask being True at real tokens (None: all are)."""
+    if config.pooling is Pooling.pooler:
+        return Pooler(config.d_model, nn.Tanh())
+    if config.pooling is Pooling.relu_pooler:
+        return Pooler(config.d_model, nn.ReLU())
+    return {Pooling.cls: ClsPool, Pooling.mean: MeanPool, Pooling.max: MaxPool}[config.pooling]()

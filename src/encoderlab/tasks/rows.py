@@ -1,0 +1,134 @@
+"""The rows a run reads: encoded examples go into a token store once, and come out side by side, as a vectorised gather."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from encoderlab.batch import Batch, Encoded
+from encoderlab.data.token_store import TokenStore, memory_store, write_store
+
+UNKNOWN = -1  # how the store writes an answer that is not known
+
+
+class Epoch(Protocol):
+    """The rows of one epoch: how many tokens each has, and the batch that some of them make."""
+
+    lengths: np.ndarray
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        """The batch of the given rows. Where all are of one length, there is no padding and no mask."""
+
+
+class Rows(Protocol):
+    """What a split has to offer: the same number of rows each epoch, the same rows each time or some drawn afresh."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, seed: int, epoch: int) -> Epoch:
+        """The rows of an epoch, a function of seed and epoch alone."""
+
+    def truncated_share(self) -> float:
+        """Share of the rows that were longer than the model reads."""
+
+
+def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_asked: bool) -> TokenStore:
+    """Write encoded examples to a token store at `folder`."""
+    return write_store(folder, _column_types(vocabulary_size, tokens_asked), map(_columns, encoded))
+
+
+def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_asked: bool) -> ExampleRows:
+    """The rows of a few encoded examples, in memory."""
+    return ExampleRows(memory_store(_column_types(vocabulary_size, tokens_asked), [_columns(example) for example in encoded]))
+
+
+def id_type(vocabulary_size: int) -> str:
+    """The smallest NumPy dtype that holds every id."""
+    return "uint16" if vocabulary_size <= 2**16 else "uint32"
+
+
+def _column_types(vocabulary_size: int, tokens_asked: bool) -> dict[str, str]:
+    columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
+    return columns | ({"asked": "uint32", "token_labels": "int32"} if tokens_asked else {"label": "int32"})
+
+
+def _columns(example: Encoded) -> Mapping[str, Sequence[int]]:
+    columns: dict[str, Sequence[int]] = {
+        "input_ids": example.input_ids,
+        "first_length": (example.token_type_ids.count(0),),
+        "truncated": (example.truncated,),
+        "label": (UNKNOWN if example.label is None else example.label,),
+    }
+    if example.token_labels is not None:
+        columns["asked"] = list(example.token_labels)
+        columns["token_labels"] = [UNKNOWN if answer is None else answer for answer in example.token_labels.values()]
+    return columns
+
+
+class ExampleRows:
+    """Encoded examples: the same rows in every epoch."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self.store = store
+        self.lengths = store["input_ids"].lengths()
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def epoch(self, seed: int, epoch: int) -> ExampleRows:
+        """See `Rows.epoch`: nothing is drawn."""
+        return self
+
+    def truncated_share(self) -> float:
+        """See `Rows.truncated_share`."""
+        return float(self.store["truncated"].gather(np.arange(len(self)))[0].mean()) if len(self) else 0.0
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        """See `Epoch.gather`."""
+        flat, lengths = self.store["input_ids"].gather(rows)
+        first_lengths, _ = self.store["first_length"].gather(rows)
+        input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
+        asked, token_labels = self._asked(rows, input_ids.shape[1])
+        labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
+        return Batch(
+            input_ids=torch.from_numpy(input_ids),
+            token_type_ids=torch.from_numpy(segments),
+            attention_mask=None if mask is None else torch.from_numpy(mask),
+            rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
+            asked=torch.from_numpy(asked),
+            labels=_known(labels),
+            token_labels=_known(token_labels),
+            n_tokens=int(lengths.sum()),
+        )
+
+    def _asked(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """The asked places of the rows as indices into their flattened tokens, and the answers."""
+        if "asked" not in self.store:
+            return np.empty(0, dtype=np.int64), None
+        places, counts = self.store["asked"].gather(rows)
+        return places + np.repeat(np.arange(len(rows)) * length, counts), self.store["token_labels"].gather(rows)[0]
+
+
+def side_by_side(
+    flat: np.ndarray, lengths: np.ndarray, first_lengths: np.ndarray, pad_id: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Sequences that lie one after the other in `flat`, padded to the longest: ids, segments, and the mask of real tokens or None.
+
+    All are [sequences, longest]. A sequence's first `first_lengths` tokens are segment 0, the others 1.
+    """
+    length = max(int(lengths.max()), 1)
+    places = np.arange(length)
+    real = places < lengths[:, None]
+    input_ids = np.full(real.shape, pad_id, dtype=np.int64)
+    input_ids[real] = flat
+    segments = ((places >= first_lengths[:, None]) & real).astype(np.int64)
+    return input_ids, segments, real if (lengths < length).any() else None
+
+
+def _known(answers: np.ndarray | None) -> torch.Tensor | None:
+    """The answers, or None if any is unknown: a batch is answered as a whole or not at all."""
+    return None if answers is None or (answers == UNKNOWN).any() else torch.from_numpy(answers)

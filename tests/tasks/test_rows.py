@@ -1,0 +1,66 @@
+"""Rows side by side without changing a token."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Encoded
+from encoderlab.tasks.rows import hold_encoded
+
+PAD = 0
+
+
+def encoded(lengths, seed=0):
+    draw = np.random.default_rng(seed)
+    return [
+        Encoded(draw.integers(1, 50, n).tolist(), [0] * (n - n // 3) + [1] * (n // 3), label=i % 3, truncated=n > 8)
+        for i, n in enumerate(lengths)
+    ]
+
+
+def held(examples, tokens_asked=False):
+    return hold_encoded(examples, 50, tokens_asked=tokens_asked)
+
+
+lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
+
+
+@given(lengths=lengths_of_rows)
+@settings(deadline=None)
+def test_a_batch_holds_each_row_unchanged_and_masks_exactly_its_padding(lengths):
+    examples = encoded(lengths)
+    batch = held(examples).gather(np.arange(len(lengths)), PAD)
+    assert (batch.attention_mask is None) == (len(set(lengths)) == 1)
+    for row, example in enumerate(examples):
+        n = len(example.input_ids)
+        assert batch.input_ids[row, :n].tolist() == example.input_ids
+        assert batch.token_type_ids[row, :n].tolist() == example.token_type_ids
+        assert (batch.input_ids[row, n:] == PAD).all()
+        if batch.attention_mask is not None:
+            assert batch.attention_mask[row].tolist() == [True] * n + [False] * (max(lengths) - n)
+    assert batch.labels.tolist() == [example.label for example in examples]
+    assert batch.n_tokens == sum(lengths)
+
+
+def test_asked_places_and_answers_follow_their_tokens_into_the_batch():
+    examples = [
+        Encoded([5, 6, 7], [0] * 3, token_labels={0: 1, 2: 0}),
+        Encoded([8, 9, 10, 11, 12], [0] * 5, token_labels={1: 2, 4: 1}),
+    ]
+    batch = held(examples, tokens_asked=True).gather(np.array([1, 0]), PAD)
+    assert batch.input_ids.flatten()[batch.asked].tolist() == [9, 12, 5, 7]
+    assert batch.token_labels.tolist() == [2, 1, 1, 0]
+    assert batch.labels is None
+
+
+@pytest.mark.parametrize("tokens_asked", [False, True])
+def test_a_batch_with_an_unknown_answer_has_no_answers(tokens_asked):
+    examples = [Encoded([5], [0], label=label, token_labels={0: label}) for label in (1, None)]
+    batch = held(examples, tokens_asked).gather(np.arange(2), PAD)
+    assert batch.labels is None
+    assert batch.token_labels is None
+
+
+def test_the_share_of_truncated_rows_is_counted():
+    assert held(encoded([3, 9, 10, 4])).truncated_share() == 0.5
