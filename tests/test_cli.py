@@ -40,9 +40,10 @@ MISTAKES = {
     "train training.schedule=zigzag": "training.schedule=zigzag is no choice. Allowed: one_cycle, linear, cosine, constant.",
     "train training.accumulate=64": "training.accumulate=64 is more than training.batch_size=32.",
     "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3.",
-    "train task=sts2": "There is no task named sts2. Allowed: amazon_polarity, brackets, classification, docs, reverse, sst2, tagging. "
+    "train task=sts2": "There is no task named sts2. Allowed: amazon_polarity, brackets, classification, docs, pretraining, reverse, "
+    "sst2, tagging, wikipedia. "
     "Did you mean task=sst2?",
-    "train model=huge": "There is no model named huge. Allowed: base, medium, mini, modern,",
+    "train model=huge": "There is no model named huge. Allowed: as_pretrained, base, medium, mini, modern,",
     "train experiment=notebook_sst": "There is no experiment named notebook_sst. Allowed: ",
     "train task=classification": "task=classification has no dataset yet.",
     "train task=tagging": "task=tagging has no dataset yet.",
@@ -57,7 +58,7 @@ MISTAKES = {
     "train --config-dir nowhere": "Additional config directory",
     "train training.device=abacus": "training.device=abacus is no device. Allowed: auto, cpu",
     "train run_dir=.": "run_dir=. already holds something",
-    "trian": "There is no command trian. Allowed: train, eval, predict, attention, list. Did you mean encoderlab train?",
+    "trian": "There is no command trian. Allowed: train, pretrain, finetune, eval, predict, embed, attention, export, tokenizer, list. Did you mean encoderlab train?",
     "dance": "There is no command dance.",
     "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment. "
     "Did you mean encoderlab list model?",

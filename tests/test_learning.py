@@ -1,13 +1,11 @@
 """The parts together learn: digits are reversed without a mistake, and how examples are batched changes no score."""
 
-from itertools import islice
-
 import datasets
 import numpy as np
 import pytest
 import torch
 
-from encoderlab.config import RunConfig
+from encoderlab.command_settings import RunConfig
 from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.survey import survey
@@ -19,6 +17,7 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate
+from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -72,9 +71,9 @@ def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
     )
     corpus = corpus or Corpus.load(dataset, cache)
     assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
-    batches = islice(assembly.training_batches(corpus.rows("train", assembly.task)), steps)
+    batches = assembly.training_batches(corpus.rows("train", assembly.task))
     optimizer = build_optimizer(assembly.model, config.training)
-    for _ in optimize(assembly.model, batches, optimizer, config.training, assembly.compute):
+    for _ in optimize(assembly.model, batches, optimizer, config.training, assembly.compute, FixedSteps(steps)):
         pass
     return assembly, corpus
 

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "train": "Train an encoder and report how good it is.",
+    "pretrain": "Pretrain an encoder on documents: masked tokens, and what follows what.",
+    "finetune": "Train a task from a pretrained encoder, and report how good it is.",
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Answer for new texts.",
+    "embed": "Write the vectors of texts, or of their tokens, to a file.",
     "attention": "Draw where each token looks.",
+    "export": "Write a run's model in a form that other tools open.",
+    "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
     "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
 }
 OVERVIEW = """encoderlab {version}: train transformer encoders from scratch

@@ -20,6 +20,17 @@ EXAMPLES = {
         ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "every combination, one run each"),
         ("encoderlab train experiment=sst2", "a whole recipe; further settings win over it"),
     ],
+    "pretrain": [
+        ("encoderlab pretrain", "masked tokens and next sentences on the built-in corpus"),
+        ("encoderlab pretrain dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
+        ("encoderlab pretrain dataset=files dataset.path=articles.txt", "your own text: a blank line between documents"),
+        ("encoderlab pretrain task.second_sentence=none", "masked tokens only"),
+    ],
+    "finetune": [
+        ("encoderlab finetune task=sst2 init_from=outputs/pretrain/...", "from a run of yours"),
+        ("encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
+        ("encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2", "lower layers learn less, or nothing"),
+    ],
     "eval": [
         ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),
         ("encoderlab eval run=... dataset=files dataset.path=more.csv", "other labelled data"),
@@ -29,6 +40,18 @@ EXAMPLES = {
         ("encoderlab predict run=... input=new.csv output=answers.csv", "a file"),
         ("cat lines.txt | encoderlab predict run=...", "lines of standard input (pairs: a tab between the texts)"),
         ("encoderlab predict run=... split=test format=glue output=SST-2.tsv", "GLUE's submission form"),
+    ],
+    "embed": [
+        ("encoderlab embed run=... input=texts.txt output=vectors.npy", "a vector for each line"),
+        ("encoderlab embed run=... split=test output=test.npy tokens=true", "a vector for each token of a split"),
+    ],
+    "export": [
+        ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
+    ],
+    "tokenizer": [
+        ("encoderlab tokenizer dataset=sst2 tokenizer.vocabulary_size=4000 output=my_tokenizer", "train one"),
+        ("encoderlab tokenizer text='Unbelievably good.'", "see how a text is cut"),
+        ("encoderlab tokenizer compare=[google-bert/bert-base-uncased]", "pieces per word, side by side"),
     ],
     "attention": [
         ("encoderlab attention run=... text='A gorgeous, witty film.'", "one text"),
@@ -49,7 +72,7 @@ def print_help(command: str, description: str, configs: Path) -> None:
     groups = [declared.name for declared in fields(schema) if declared.name in GROUPS]
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")
-        for group in [*groups, *(["experiment"] if command == "train" else [])]:
+        for group in [*groups, *(["experiment"] if command in ("train", "pretrain", "finetune") else [])]:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
     print("\n".join(_settings(schema, "", skip=groups)))

@@ -1,122 +1,57 @@
-"""The settings of every command, the table of schemas behind the config groups, and the way from Hydra's config to a typed one."""
+"""The table of schemas behind the config groups and the commands, and the way from Hydra's config to a typed one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
-from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.command_settings import (
+    AttentionConfig,
+    CommandConfig,
+    EmbedConfig,
+    EvalConfig,
+    ExportConfig,
+    FinetuneConfig,
+    PredictConfig,
+    PretrainConfig,
+    RunConfig,
+    TokenizerCommandConfig,
+)
 from encoderlab.data.sources.docstrings import DocsDataset
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.sources.hub import HubDataset
-from encoderlab.data.tokenizer_config import PretrainedConfig, SymbolsConfig, TokenizerConfig, WordPieceConfig
+from encoderlab.data.sources.wikipedia import WikipediaDataset
+from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
+from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
-from encoderlab.settings import REQUIRED, check_settings, setting
-from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
-from encoderlab.training.config import Precision, TrainingConfig
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
+from encoderlab.training.config import TrainingConfig
 
 SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "classification"): ClassificationConfig,
     ("task", "tagging"): TaggingConfig,
+    ("task", "pretraining"): PretrainingConfig,
     ("dataset", "docs"): DocsDataset,
     ("dataset", "brackets"): BracketsDataset,
     ("dataset", "reverse"): ReverseDataset,
     ("dataset", "files"): FilesDataset,
     ("dataset", "hub"): HubDataset,
+    ("dataset", "wikipedia"): WikipediaDataset,
     ("tokenizer", "wordpiece"): WordPieceConfig,
     ("tokenizer", "pretrained"): PretrainedConfig,
     ("tokenizer", "symbols"): SymbolsConfig,
+    ("tokenizer", "as_pretrained"): AsPretrainedTokenizer,
     ("model", "model"): ModelConfig,
+    ("model", "as_pretrained"): AsPretrained,
     ("training", "training"): TrainingConfig,
 }
-
-
-class PredictionFormat(Enum):
-    """How predictions are written: a table, a JSON object a line, or GLUE's submission form."""
-
-    csv = "csv"
-    jsonl = "jsonl"
-    glue = "glue"
-
-
-RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
-
-
-@dataclass
-class CommandConfig:
-    """What every command shares."""
-
-    cache_dir: str = setting(REQUIRED, "Folder for what can be made again: corpora, tokenizers, token stores.")
-
-    def __post_init__(self) -> None:
-        check_settings(self, "")
-        if not self.cache_dir:
-            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Leave it out to use ~/.cache/encoderlab")
-
-
-@dataclass
-class RunConfig(CommandConfig):
-    """Train an encoder and report how good it is."""
-
-    task: TaskConfig = setting(REQUIRED, "What is asked of the encoder.")
-    dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
-    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
-    model: ModelConfig = setting(REQUIRED, "Size and shape of the encoder.")
-    training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
-    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
-    run_dir: str | None = setting(None, RUN_DIR)
-    baselines: bool = setting(True, "Fit the linear baselines on the same rows, to be compared with.")
-
-
-@dataclass
-class OpenRunConfig(CommandConfig):
-    """What every command that opens a finished run shares."""
-
-    run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
-    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
-
-
-@dataclass
-class EvalConfig(OpenRunConfig):
-    """Score a finished run on a split of its dataset, or of another one."""
-
-    split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
-    dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
-    run_dir: str | None = setting(None, RUN_DIR)
-
-
-@dataclass
-class PredictConfig(OpenRunConfig):
-    """Answer for new texts: one row out for each row in, in order."""
-
-    text: str | None = setting(None, "One text to answer for.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    input: str | None = setting(None, "File to answer for (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
-    split: str | None = setting(None, "A split of the run's dataset to answer for.")
-    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
-    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    output: str | None = setting(None, "File to write; null: standard output.")
-    format: PredictionFormat = setting(PredictionFormat.csv, "csv, jsonl, or glue (index and prediction, for GLUE's server).")
-
-
-@dataclass
-class AttentionConfig(OpenRunConfig):
-    """Draw where each token looks: one figure per layer, and the arrays."""
-
-    text: str | None = setting(None, "One text to look at.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
-    rows: list[int] | None = setting(None, "Rows of the split to look at, such as [0,7], counted from 0; null: the first.")
-    run_dir: str | None = setting(None, RUN_DIR)
 
 
 COMMAND_CONFIGS: dict[str, type] = {
@@ -124,6 +59,11 @@ COMMAND_CONFIGS: dict[str, type] = {
     "eval": EvalConfig,
     "predict": PredictConfig,
     "attention": AttentionConfig,
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "embed": EmbedConfig,
+    "export": ExportConfig,
+    "tokenizer": TokenizerCommandConfig,
 }
 Typed = TypeVar("Typed", bound=CommandConfig)
 
@@ -163,7 +103,8 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
     owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in _names(schema)]
     if owners:
-        return SettingError(f"{key} is no setting of the chosen {group}", remedy=f"It belongs to {group}={' or '.join(owners)}")
+        where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
+        return SettingError(f"{key} is no setting of the chosen {group}", remedy=f"It belongs to {where}")
     return SettingError(f"There is no setting {key}", allowed=", ".join(f"{prefix}{name}" for name in known))
 
 

@@ -61,6 +61,8 @@ def _missing_option(text: str) -> SettingError:
     if group == "dataset" and name in ("classification", "tagging"):
         hint = f"The task {name} has no data of its own: type dataset=files dataset.path=... or dataset=hub dataset.path=..."
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
+    if group == "dataset" and name == "pretraining":
+        return SettingError("task=pretraining has no labels to learn", remedy="Type encoderlab pretrain")
     return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
 
 

@@ -44,12 +44,12 @@ AWKWARD = [
 
 @pytest.fixture(scope="module")
 def wordpiece(tmp_path_factory):
-    return WordPieceConfig(vocabulary_size=200).build(TEXTS, tmp_path_factory.mktemp("cache"))
+    return WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
 def symbols(tmp_path_factory):
-    return SymbolsConfig().build([], tmp_path_factory.mktemp("cache"))
+    return SymbolsConfig().build(lambda: [], tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(params=["wordpiece", "symbols"])
@@ -72,22 +72,22 @@ def test_wordpiece_splits_a_known_word_as_the_paper_does(wordpiece):
 
 
 def test_case_is_kept_when_asked_for(tmp_path):
-    cased = WordPieceConfig(vocabulary_size=300, lowercase=False).build(TEXTS, tmp_path)
+    cased = WordPieceConfig(vocabulary_size=300, lowercase=False).build(lambda: TEXTS, tmp_path)
     assert cased.pieces(cased.encode(["The"])[0]) == ["The"]
     assert cased.encode(["The"]) != cased.encode(["the"])
 
 
 def test_pieces_that_occur_too_seldom_are_not_learned(tmp_path):
     texts = ["abab abab abab xyxy"]
-    often = WordPieceConfig(min_frequency=3).build(texts, tmp_path)
-    ever = WordPieceConfig(min_frequency=1).build(texts, tmp_path)
+    often = WordPieceConfig(min_frequency=3).build(lambda: texts, tmp_path)
+    ever = WordPieceConfig(min_frequency=1).build(lambda: texts, tmp_path)
     assert often.encode(["abab xyxy"])[0][1:] == [often.unk_id]
     assert len(ever.encode(["abab xyxy"])[0]) == 2
 
 
 def test_the_vocabulary_size_is_a_limit_even_where_there_are_more_characters(tmp_path):
     texts = ["".join(chr(0x4E00 + n) + chr(0x0430 + n % 32) for n in range(500))] * 2
-    assert WordPieceConfig(vocabulary_size=100).build(texts, tmp_path).vocabulary_size <= 100
+    assert WordPieceConfig(vocabulary_size=100).build(lambda: texts, tmp_path).vocabulary_size <= 100
 
 
 TRAIN = """
@@ -95,7 +95,7 @@ import sys
 from pathlib import Path
 from encoderlab.data.tokenizer_config import WordPieceConfig
 texts = [f"{a}{b}{c} {c}{a} {b}{c}" for a in "abcdefgh" for b in "ijklmnop" for c in "qrstuvwx"]  # ties everywhere
-WordPieceConfig(vocabulary_size=150).build(texts, Path(sys.argv[1]))
+WordPieceConfig(vocabulary_size=150).build(lambda: texts, Path(sys.argv[1]))
 print(next(Path(sys.argv[1]).rglob("tokenizer.json")).read_text())
 """
 
@@ -111,19 +111,20 @@ def test_training_gives_the_same_file_in_every_process(tmp_path):
 
 
 def test_a_trained_tokenizer_is_opened_again_for_the_same_texts_and_settings_only(tmp_path, monkeypatch):
-    first = WordPieceConfig(vocabulary_size=200).build(iter(TEXTS), tmp_path)
-    assert WordPieceConfig(vocabulary_size=120).build(TEXTS, tmp_path).fingerprint != first.fingerprint
+    first = WordPieceConfig(vocabulary_size=200).build(lambda: iter(TEXTS), tmp_path)
+    assert WordPieceConfig(vocabulary_size=120).build(lambda: TEXTS, tmp_path).fingerprint != first.fingerprint
     assert (
-        WordPieceConfig(vocabulary_size=200).build([*TEXTS, "other words, other words"], tmp_path).fingerprint != first.fingerprint
+        WordPieceConfig(vocabulary_size=200).build(lambda: [*TEXTS, "other words, other words"], tmp_path).fingerprint
+        != first.fingerprint
     )
     monkeypatch.setattr(WordPieceConfig, "_train", lambda *_: pytest.fail("trained again"))
-    assert WordPieceConfig(vocabulary_size=200).build(TEXTS, tmp_path).fingerprint == first.fingerprint
+    assert WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path).fingerprint == first.fingerprint
 
 
 @pytest.mark.parametrize("texts", [[], ["", "  "], ["a"]])
 def test_training_on_no_text_is_refused_and_leaves_nothing_behind(texts, tmp_path):
     with pytest.raises(DataError) as refused:
-        WordPieceConfig().build(texts, tmp_path)
+        WordPieceConfig().build(lambda: texts, tmp_path)
     assert str(refused.value) == (
         "There is no text to train a tokenizer on. Allowed: texts in which a character occurs 2 times. "
         "Use more rows, or tokenizer=bert_base_uncased."
@@ -151,7 +152,7 @@ def test_every_listed_symbol_is_a_token_and_anything_else_is_unknown(symbols):
 
 
 def test_other_symbols_can_be_chosen():
-    tokenizer = SymbolsConfig(symbols="ab").build([], Path("never written"))
+    tokenizer = SymbolsConfig(symbols="ab").build(lambda: [], Path("never written"))
     assert (tokenizer.vocabulary_size, tokenizer.encode(["ab1"])) == (7, [[5, 6, 1]])
 
 
@@ -218,7 +219,7 @@ def test_special_tokens_with_other_names_survive_saving(tmp_path):
     backend.add_special_tokens(tokens[:4])
     named = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
     Tokenizer(backend, named).save(tmp_path / "tokenizer.json")
-    for loaded in (Tokenizer.load(tmp_path / "tokenizer.json"), PretrainedConfig(name=str(tmp_path)).build([], tmp_path)):
+    for loaded in (Tokenizer.load(tmp_path / "tokenizer.json"), PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)):
         assert (loaded.cls_id, loaded.pad_id, loaded.sep_id, loaded.unk_id, loaded.mask_id) == (0, 1, 2, 3, None)
 
 
@@ -245,7 +246,7 @@ def test_a_tokenizer_that_is_not_there_is_refused(tmp_path):
 def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    for opens in (lambda: Tokenizer.load(path), lambda: PretrainedConfig(name=str(tmp_path)).build([], tmp_path)):
+    for opens in (lambda: Tokenizer.load(path), lambda: PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)):
         with pytest.raises(DataError) as refused:
             opens()
         assert str(refused.value).startswith(f"{path} is damaged or no tokenizer (")
@@ -302,14 +303,14 @@ def test_a_pretrained_tokenizer_without_the_special_tokens_we_need_is_refused(tm
     backend = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
     transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>").save_pretrained(tmp_path)
     with pytest.raises(DataError) as refused:
-        PretrainedConfig(name=str(tmp_path)).build([], tmp_path)
+        PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
     assert f"tokenizer.name={tmp_path} has no pad_token, cls_token, sep_token. Allowed: tokenizers with" in str(refused.value)
 
 
 def test_a_tokenizer_that_is_not_fast_is_refused(tmp_path):
     transformers.ByT5Tokenizer().save_pretrained(tmp_path)
     with pytest.raises(DataError) as refused:
-        PretrainedConfig(name=str(tmp_path)).build([], tmp_path)
+        PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
     assert f"tokenizer.name={tmp_path} has no fast tokenizer. Allowed: a name or folder with a tokenizer.json." in str(
         refused.value
     )
@@ -317,7 +318,7 @@ def test_a_tokenizer_that_is_not_fast_is_refused(tmp_path):
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
     with pytest.raises(DataError) as refused:
-        PretrainedConfig(name=str(tmp_path)).build([], tmp_path)
+        PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
     assert f"tokenizer.name={tmp_path} has no tokenizer that can be read (" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -329,7 +330,7 @@ def test_a_hub_that_answers_but_fails_for_this_name_counts_as_unreachable(tmp_pa
     monkeypatch.setattr(tokenizer_config, "hub_answers", lambda endpoint: True)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", failing)
     with pytest.raises(DataError, match="tokenizer.name=nobody/nothing is not in the cache, and the hub cannot be reached"):
-        PretrainedConfig(name="nobody/nothing").build([], tmp_path)
+        PretrainedConfig(name="nobody/nothing").build(lambda: [], tmp_path)
 
 
 BUILD = """
@@ -339,7 +340,7 @@ from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import UserError
 name, texts = sys.argv[1], json.loads(sys.argv[2])
 try:
-    tokenizer = PretrainedConfig(name=name).build([], Path("unused"))
+    tokenizer = PretrainedConfig(name=name).build(lambda: [], Path("unused"))
 except UserError as error:
     print(json.dumps([error.exit_code, str(error)]))
     sys.exit()
@@ -388,7 +389,7 @@ def test_a_revision_the_hub_does_not_have_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizer_config, "hub_answers", lambda endpoint: True)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", missing)
     with pytest.raises(DataError, match="tokenizer.name=owner/name has no revision v9. Allowed: a branch, tag or commit of it."):
-        PretrainedConfig(name="owner/name", revision="v9").build([], tmp_path)
+        PretrainedConfig(name="owner/name", revision="v9").build(lambda: [], tmp_path)
 
 
 def test_an_unreachable_hub_is_refused(tmp_path):

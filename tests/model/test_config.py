@@ -16,7 +16,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-SHIPPED = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
+SHIPPED = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml") if path.stem != "as_pretrained")  # that has no sizes
 
 OTHER_VALUES = {
     "n_layers": 3,

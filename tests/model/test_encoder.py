@@ -1,4 +1,4 @@
-"""The encoder: padding, maps, the shape of its layers, and BERT's numbers from BERT's weights."""
+"""The encoder: padding, maps, and the shape of its layers. That BERT's weights give BERT's numbers: see test_huggingface.py."""
 
 import subprocess
 import sys
@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
-from transformers import BertConfig, BertModel
 
 from encoderlab.model import attention
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
@@ -194,40 +193,3 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
 def test_the_compiler_takes_a_training_encoder_as_one_graph():
     # in a process of its own: the compiler cannot see through the checks of shapes that are on in this one
     assert subprocess.run([sys.executable, "-c", COMPILE], check=False).returncode == 0
-
-
-RENAMES = {
-    "embeddings.word_embeddings": "embeddings.token",
-    "embeddings.position_embeddings": "embeddings.position.embedding",
-    "embeddings.token_type_embeddings": "embeddings.segment",
-    "embeddings.LayerNorm": "embeddings.norm",
-    "encoder.layer": "layers",
-    "attention.self.query": "attention.query",
-    "attention.self.key": "attention.key",
-    "attention.self.value": "attention.value",
-    "attention.output.dense": "attention.output",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "feed_forward.inner",
-    "output.dense": "feed_forward.outer",
-    "output.LayerNorm": "feed_forward_norm",
-}
-
-
-def test_berts_weights_give_berts_hidden_states(make_model, make_batch):
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40, "vocab_size": 13}
-    bert = BertModel(BertConfig(**sizes, max_position_embeddings=12, initializer_range=0.3), add_pooling_layer=False).eval()
-    for parameter in bert.parameters():  # biases and norms too, which start at 0 and 1
-        torch.nn.init.normal_(parameter, std=0.3)
-    model = make_model(d_model=24, n_layers=3, n_heads=4, d_ff=40, norm_epsilon=1e-12).eval()
-    weights = {}
-    for name, weight in bert.state_dict().items():
-        for theirs, ours in RENAMES.items():
-            name = name.replace(theirs, ours)
-        weights[name] = weight
-    model.encoder.load_state_dict(weights)
-    batch = make_batch([7, 4, 1])
-    with torch.no_grad():
-        expected = bert(batch.input_ids, batch.attention_mask.long(), batch.token_type_ids).last_hidden_state
-        hidden = encode(model, batch)
-    assert_close(hidden[batch.attention_mask], expected[batch.attention_mask], rtol=0, atol=1e-5)

@@ -45,24 +45,57 @@ def test_every_kind_of_model_learns_one_batch_by_heart(settings, make_model, mak
     assert loss().item() < 0.1  # at chance: 2.7
 
 
-@pytest.mark.parametrize("settings", [{}, {"norm_position": NormPosition.pre}, {"positions": Positions.rotary}])
-def test_a_model_that_is_asked_for_cls_alone_skips_work_but_answers_and_learns_the_same(settings, make_model, make_batch):
-    model, batch = make_model(token_classes=None, **settings), make_batch([5, 3])
-    assert model.first == 1
+@pytest.mark.parametrize("heads", [{"token_classes": None}, {}, {"token_classes": None, "vocabulary": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"norm_position": NormPosition.pre}, {"positions": Positions.rotary}, {"pooling": Pooling.mean}]
+)
+def test_a_model_skips_work_for_tokens_nobody_asks_for_but_answers_and_learns_the_same(settings, heads, make_model, make_batch):
+    model, batch = make_model(**heads, **settings), make_batch([5, 3])
+    batch = replace(batch, asked=batch.asked[[1, 4, 6]], token_labels=None)
     gradients, logits = [], []
-    for first in (1, None):
-        model.first = first
+    for reads_first in (model.reads_first, False):
+        model.reads_first = reads_first
         model.zero_grad()
-        logits.append(model(batch).sequence_logits)
+        prediction = model(batch)
+        answers = [answer for answer in (prediction.sequence_logits, prediction.token_logits) if answer is not None]
+        logits.append(torch.cat([answer.flatten() for answer in answers]))
         logits[-1].square().sum().backward()
         gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
     assert_close(*logits, rtol=1e-5, atol=1e-5)
     assert_close(*gradients, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("settings", "token_classes"), [({"pooling": Pooling.mean}, None), ({}, 5)])
-def test_all_tokens_are_computed_where_more_than_cls_is_asked(settings, token_classes, make_model):
-    assert make_model(token_classes=token_classes, **settings).first is None
+@pytest.mark.parametrize(
+    ("pooling", "heads", "computed"),
+    [
+        (Pooling.cls, {"token_classes": None}, 2),
+        (Pooling.pooler, {"token_classes": None}, 2),
+        (Pooling.cls, {"token_classes": None, "vocabulary": True}, 2 + 3),
+        (Pooling.mean, {"token_classes": None}, 2 * 5),
+        (Pooling.mean, {"token_classes": None, "vocabulary": True}, 2 * 5),
+    ],
+)
+def test_the_last_layer_answers_for_cls_and_the_asked_tokens_alone(pooling, heads, computed, make_model, make_batch):
+    model, batch = make_model(pooling=pooling, **heads), make_batch([5, 3])
+    vectors = []
+    model.encoder.layers[-1].feed_forward.register_forward_hook(
+        lambda module, inputs, output: vectors.append(inputs[0].numel() // 16)
+    )
+    model(replace(batch, asked=batch.asked[[1, 4, 6]], token_labels=None))
+    assert vectors == [computed]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_masked_tokens_are_guessed_with_the_embeddings_or_with_weights_of_their_own(tied, make_model, make_batch):
+    model = make_model(sequence_classes=None, token_classes=None, vocabulary=True, tie_decoder=tied)
+    logits = model(make_batch([5, 3])).token_logits
+    assert logits.shape == (8, 13)
+    with torch.no_grad():
+        model.encoder.embeddings.token.weight[7] *= 100  # token 7 is not in the batch
+    changed = model(make_batch([5, 3])).token_logits
+    assert torch.equal(logits[:, 7], changed[:, 7]) != tied
+    names = [name for name, _ in model.named_parameters() if "decoder" in name]
+    assert names == ([] if tied else ["masked_token_head.decoder.weight"])
 
 
 def test_only_the_asked_tokens_are_answered_for(make_model, make_batch):

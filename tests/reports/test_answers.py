@@ -90,6 +90,6 @@ def test_a_row_is_written_before_the_next_is_asked_for(write):
 
 
 def test_the_forms_are_those_the_settings_offer():
-    from encoderlab.config import PredictionFormat
+    from encoderlab.command_settings import PredictionFormat
 
     assert set(ANSWER_FORMATS) == {form.value for form in PredictionFormat}

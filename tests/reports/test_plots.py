@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from encoderlab.reports.plots import plot_confusion, plot_curves, smoothed
+from encoderlab.reports.plots import plot_confusion, plot_curves, plot_pretraining_curves, smoothed
 
 
 @pytest.fixture
@@ -56,6 +56,43 @@ def test_the_shortest_runs_have_curves_too(tmp_path, lines):
 def test_without_evaluations_there_is_no_empty_panel(tmp_path, drawn):
     plot_curves(steps(5), tmp_path / "curves.png", title="smoke")
     assert len(drawn[0].axes) == 2
+
+
+def pretraining_steps(n):
+    return [line | {"loss_token": 2 * line["loss"], "loss_sequence": 3 * line["loss"]} for line in steps(n)]
+
+
+def scored(step):
+    return evaluation(step, loss=2.0, mlm_loss=1.0 + 1 / step, mlm_accuracy=0.3, nsp_loss=0.5, nsp_accuracy=0.8)
+
+
+def test_pretraining_has_its_two_questions_side_by_side_over_the_same_steps(tmp_path, drawn):
+    lines = [*pretraining_steps(50), scored(25), scored(50)]
+    plot_pretraining_curves(lines, tmp_path / "curves.png", title="pretrain docs", token_guess=0.05, pair_guess=0.62)
+    axes = {one.get_ylabel(): one for one in drawn[0].axes}
+    names = {"masked tokens: loss (nats)", "masked tokens: accuracy", "pairs: loss (nats)", "pairs: accuracy", "learning rate"}
+    assert set(axes) == names
+    assert axes["masked tokens: loss (nats)"].lines[0].get_ydata()[0] == 2.0
+    assert axes["pairs: loss (nats)"].lines[0].get_ydata()[0] == 3.0
+    legends = {name: [text.get_text() for text in one.get_legend().get_texts()] for name, one in axes.items() if one.get_legend()}
+    assert "validation: best 1.020 at step 50" in legends["masked tokens: loss (nats)"]
+    assert "best guesser: 0.050" in legends["masked tokens: accuracy"]
+    assert "best guesser: 0.620" in legends["pairs: accuracy"]
+    assert len({one.get_xlim() for one in drawn[0].axes}) == 1
+
+
+def test_without_pairs_there_is_one_column_and_the_loss_is_that_of_the_tokens(tmp_path, drawn):
+    lines = [*steps(5), evaluation(5, loss=1.0, mlm_loss=1.0, mlm_accuracy=0.3)]
+    plot_pretraining_curves(lines, tmp_path / "curves.png", title="pretrain", token_guess=None, pair_guess=None)
+    labels = [axes.get_ylabel() for axes in drawn[0].axes]
+    assert labels == ["masked tokens: loss (nats)", "masked tokens: accuracy", "learning rate"]
+    assert drawn[0].axes[0].lines[0].get_ydata()[0] == 1.0
+
+
+@pytest.mark.parametrize("lines", [[], pretraining_steps(1), [evaluation(1, mlm_loss=None, mlm_accuracy=None)], [scored(3)]])
+def test_the_shortest_pretraining_has_curves_too(tmp_path, lines):
+    plot_pretraining_curves(lines, tmp_path / "curves.png", title="$ smoke _", token_guess=0.1, pair_guess=None)
+    assert (tmp_path / "curves.png").stat().st_size > 0
 
 
 def test_smoothing_keeps_length_and_level():

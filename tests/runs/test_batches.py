@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded
 from encoderlab.runs.batches import epoch_order, scoring_batches, training_batches
-from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.training.config import Batching, TrainingConfig
 
 PAD = 0
@@ -59,19 +59,28 @@ def test_seed_and_epoch_each_change_the_order():
     assert len({tuple(order) for order in orders}) == 3
 
 
-def drawing(batch, generator):
-    """A task that draws: its numbers show the generator's state."""
-    return batch, torch.randint(10**9, (1,), generator=generator).item()
+class Drawing(ExampleRows):
+    """Rows that are drawn afresh each epoch: what is drawn shows seed and epoch."""
+
+    drawn = None
+
+    def epoch(self, seed, epoch):
+        rows = Drawing(self.store)
+        rows.drawn = (seed, epoch)
+        return rows
+
+    def prepare(self, batch):
+        return batch, self.drawn
 
 
 @given(after=st.integers(0, 25), batching=st.sampled_from(Batching))
 @settings(deadline=None, max_examples=20)
 def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, batching):
-    store = held(encoded([3, 4, 5, 3, 9, 7, 7, 2, 5, 6]))
+    store = Drawing(held(encoded([3, 4, 5, 3, 9, 7, 7, 2, 5, 6])).store)
     config = TrainingConfig(batch_size=3, batching=batching, accumulate=2)
 
     def facts(after):
-        steps = islice(training_batches(store, config, 5, PAD, CPU, drawing, after=after), 30 - after)
+        steps = islice(training_batches(store, config, 5, PAD, CPU, after=after), 30 - after)
         return [[(part.rows.tolist(), drawn) for part, drawn in parts] for parts in steps]
 
     assert facts(after) == facts(0)[after:]
@@ -79,10 +88,7 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
 
 def test_accumulation_cuts_the_same_batch_into_parts():
     store = held(encoded([4] * 10))
-    whole, parts = (
-        next(training_batches(store, TrainingConfig(batch_size=7, accumulate=n), 0, PAD, CPU, lambda batch, _: batch))
-        for n in (1, 3)
-    )
+    whole, parts = (next(training_batches(store, TrainingConfig(batch_size=7, accumulate=n), 0, PAD, CPU)) for n in (1, 3))
     assert [len(part) for part in parts] == [3, 2, 2]
     assert torch.cat([part.rows for part in parts]).tolist() == whole[0].rows.tolist()
 
@@ -91,6 +97,6 @@ def test_accumulation_cuts_the_same_batch_into_parts():
 @settings(deadline=None, max_examples=30)
 def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
     store = held([Encoded([1] * n, [0] * n, label=0) for n in lengths])
-    batches = list(scoring_batches(store, PAD, CPU, lambda batch, _: batch))
+    batches = list(scoring_batches(store, PAD, CPU))
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
     assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)

@@ -51,7 +51,7 @@ class Counting:
 
 
 def task_of(max_length=16, symbols="0123456789()[]"):
-    tokenizer = SymbolsConfig(symbols=symbols).build([], None)
+    tokenizer = SymbolsConfig(symbols=symbols).build(lambda: [], None)
     return Counting(ClassificationConfig(name="test").build(tokenizer, ["no", "yes"], max_length))
 
 
@@ -165,7 +165,7 @@ def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, cap
 
 def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
     corpus = corpus_of(train=words([0, 1], [1]))
-    task = TaggingConfig(name="test").build(SymbolsConfig().build([], None), ["no", "yes"], 8)
+    task = TaggingConfig(name="test").build(SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
     store = corpus.rows("train", task)
     assert rows_of(store, "asked") == [[1, 2], [1]]
     assert rows_of(store, "token_labels") == [[0, 1], [1]]

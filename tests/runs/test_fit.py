@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.runs.assembly import resolve_steps
+from encoderlab.runs.assembly import horizon_of
 from encoderlab.runs.fit import Best
 from encoderlab.training.config import TrainingConfig
 
@@ -29,5 +29,10 @@ def test_the_best_is_the_first_of_the_highest_and_counts_what_came_since(scores)
     ],
 )
 def test_steps_follow_from_epochs_unless_they_are_given(settings, steps):
-    training, per_epoch = resolve_steps(TrainingConfig(batch_size=32, **settings), rows=100)
-    assert (training.steps, per_epoch) == (steps, 4)
+    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
+    assert (horizon.steps(0), per_epoch) == (steps, 4)
+
+
+def test_a_budget_decides_instead_of_steps_and_epochs():
+    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, steps=3, budget="1.5h"), rows=100)
+    assert (type(horizon).__name__, horizon.seconds, per_epoch) == ("TimeBudget", 5400, 4)

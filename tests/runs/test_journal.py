@@ -31,7 +31,7 @@ def clock(monkeypatch):
 
 def step(number, loss=0.5, **losses):
     parts = {"sequence": torch.tensor(loss)} | {name: torch.tensor(value) for name, value in losses.items()}
-    return Step(number, parts, torch.tensor(2.0), 0.25, examples=4, tokens=30, padded_tokens=40)
+    return Step(number, 10, parts, torch.tensor(2.0), 0.25, examples=4, tokens=30, padded_tokens=40)
 
 
 def scores():
@@ -46,7 +46,7 @@ def lines(path):
 
 
 def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", steps=10, log_every=4, per_epoch=5) as journal:
+    with Journal(tmp_path / "metrics.jsonl", log_every=4, per_epoch=5) as journal:
         for number in range(1, 11):
             journal.step(step(number))
     found = lines(tmp_path / "metrics.jsonl")
@@ -55,14 +55,14 @@ def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
 
 
 def test_each_question_has_its_own_loss_where_there_are_two(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 1, 1, 1) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 1) as journal:
         journal.step(step(1, token=0.25))
     line = lines(tmp_path / "metrics.jsonl")[0]
     assert (line["loss"], line["loss_sequence"], line["loss_token"]) == (0.75, 0.5, 0.25)
 
 
 def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 4, 4, 4) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 4, 4) as journal:
         journal.step(step(1))
         journal.step(step(2, loss=float("nan")))  # reading it would raise
         with pytest.raises(TrainingError, match="step 4 are not finite"):
@@ -70,25 +70,25 @@ def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
 
 
 def test_lines_are_on_disk_before_the_run_ends(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 2, 1, 2) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 2) as journal:
         journal.step(step(1))
         assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
 
 
 def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(tmp_path, capsys):
-    with Journal(tmp_path / "metrics.jsonl", steps=3000, log_every=1, per_epoch=500) as journal:
-        journal.evaluation(1000, "validation", scores(), "f1_macro")
+    with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500) as journal:
+        journal.evaluation(step(4), "validation", scores(), "f1_macro")
     line = lines(tmp_path / "metrics.jsonl")[0]
-    assert line == {"kind": "evaluation", "step": 1000, "epoch": 2.0, "split": "validation", **scores().figures}
+    assert line == {"kind": "evaluation", "step": 4, "epoch": 0.008, "split": "validation", **scores().figures}
     figures = scores().figures
     said = capsys.readouterr()
-    expected = f"step 1,000 of 3,000: validation f1_macro {figures['f1_macro']:.4f}, loss {figures['loss']:.4f}\n"
+    expected = f"step 4 of 10: validation f1_macro {figures['f1_macro']:.4f}, loss {figures['loss']:.4f}\n"
     assert said.err == expected
     assert said.out == ""
 
 
 def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 3, 1, 3) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 3) as journal:
         for number in (1, 2, 3):
             clock.now += 2
             journal.step(step(number))
@@ -102,12 +102,12 @@ def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
 
 
 def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 2, 100, 2) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 100, 2) as journal:
         clock.now += 3
         journal.step(step(1))
         journal.pause()
         clock.now += 1000
-        journal.evaluation(1, "validation", scores(), "accuracy")
+        journal.evaluation(step(1), "validation", scores(), "accuracy")
         clock.now += 1000
         journal.resume()
         clock.now += 5
@@ -119,13 +119,13 @@ def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
 
 def test_a_journal_goes_on_below_what_is_there(tmp_path):
     for number in (1, 2):
-        with Journal(tmp_path / "metrics.jsonl", 2, 1, 2) as journal:
+        with Journal(tmp_path / "metrics.jsonl", 1, 2) as journal:
             journal.step(step(number))
     assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
 def test_a_run_without_a_step_has_figures_all_the_same(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 1, 1, 1) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 1) as journal:
         pass
     expected = {"tokens_per_second": 0, "examples_per_second": 0, "padding_fraction": 1, "train_seconds": 0}
     assert journal.throughput() == expected

@@ -6,7 +6,8 @@ import pytest
 import torch
 import yaml
 
-from encoderlab.config import EvalConfig, RunConfig, settings_from_dict
+from encoderlab.command_settings import EvalConfig, RunConfig
+from encoderlab.config import settings_from_dict
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.config import OpenRunConfig, RunConfig
+from encoderlab.command_settings import OpenRunConfig, RunConfig
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.device import Compute
@@ -34,7 +34,7 @@ def assembly(tmp_path):
         training=TrainingConfig(epochs=0.5, clip_norm=None),
         seed=3,
     )
-    tokenizer = config.tokenizer.build([], tmp_path)
+    tokenizer = config.tokenizer.build(lambda: [], tmp_path)
     task = config.task.build(tokenizer, LABELS, config.model.max_length)
     torch.manual_seed(0)
     model = config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
 
-TOKENIZER = SymbolsConfig().build([], Path())
+TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 LABELS = ["bad", "middling", "good"]
 
 
@@ -49,7 +49,7 @@ def test_both_texts_of_a_pair_are_read_in_their_order():
 
 
 def test_what_a_user_writes_never_ends_the_text(tmp_path):
-    tokenizer = WordPieceConfig(vocabulary_size=100).build(["a sep film", "a cls film", "[ ]"] * 3, tmp_path)
+    tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["a sep film", "a cls film", "[ ]"] * 3, tmp_path)
     ids = task_of(tokenizer, 40).encode([TextExample("a [SEP] film [CLS] [PAD]")])[0].input_ids
     assert (ids.count(tokenizer.cls_id), ids.count(tokenizer.sep_id), ids.count(tokenizer.pad_id)) == (1, 1, 0)
 
@@ -88,6 +88,6 @@ def test_the_model_gets_one_class_for_each_label_and_no_question_about_tokens():
 
 
 def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():
-    others = [task_of(SymbolsConfig(symbols="01").build([], Path())), task_of(max_length=17)]
+    others = [task_of(SymbolsConfig(symbols="01").build(lambda: [], Path())), task_of(max_length=17)]
     assert task_of().key == task_of().key
     assert task_of().key not in [other.key for other in others]

@@ -12,7 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.sequences import join, longest_first
 
-TOKENIZER = SymbolsConfig().build([], Path())
+TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 CLS, SEP, PAD = TOKENIZER.cls_id, TOKENIZER.sep_id, TOKENIZER.pad_id
 pieces = st.lists(st.integers(5, 22), max_size=40)
 lengths = st.integers(0, 60)

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import TaggingConfig, TaggingScore
 
-TOKENIZER = SymbolsConfig().build([], Path())  # every character of a word is a piece
+TOKENIZER = SymbolsConfig().build(lambda: [], Path())  # every character of a word is a piece
 LABELS = ["noun", "verb", "other"]
 
 
@@ -68,7 +68,7 @@ def test_words_stand_between_cls_and_sep_unless_told_otherwise():
 
 
 def test_a_word_that_is_cut_into_pieces_is_asked_at_the_first_of_them(tmp_path):
-    tokenizer = WordPieceConfig(vocabulary_size=100).build(["unwanted wanted ant"] * 3 + ["xyz"] * 2, tmp_path)
+    tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["unwanted wanted ant"] * 3 + ["xyz"] * 2, tmp_path)
     words = ("unwantedant", "  ", "xyzxyz", "ant")
     encoded = task_of(tokenizer, 60).encode([WordsExample(words, (0, 1, 2, 0))])[0]
     assert list(encoded.token_labels.values()) == [0, 1, 2, 0]
@@ -119,6 +119,6 @@ def test_the_model_gets_one_class_for_each_label_and_no_question_about_whole_tex
 
 
 def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():
-    others = [task_of(max_length=17), task_of(special_tokens=False), task_of(SymbolsConfig(symbols="01").build([], Path()))]
+    others = [task_of(max_length=17), task_of(special_tokens=False), task_of(SymbolsConfig(symbols="01").build(lambda: [], Path()))]
     assert task_of().key == task_of().key
     assert task_of().key not in [other.key for other in others]

@@ -11,6 +11,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.device import Compute
 from encoderlab.errors import TrainingError
 from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.training.schedule import learning_rate_at
@@ -72,7 +73,7 @@ def cut(batch, asked_in_row, sizes):
 def trained(batches, **settings):
     config = TrainingConfig(**{"steps": 5, "learning_rate": 0.05, **settings})
     model = Tiny()
-    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU))
+    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU, FixedSteps(config.steps)))
     return model, steps
 
 
@@ -98,9 +99,15 @@ def test_steps_follow_the_schedule_and_count_on_from_where_they_are_told():
     config = TrainingConfig(steps=10, schedule=Schedule.cosine)
     model = Tiny()
     batches = islice(repeat([rows(4, [1] * 4)]), 3)
-    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU, after=4))
+    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU, FixedSteps(10), after=4))
     assert [step.number for step in steps] == [5, 6, 7]
-    assert [step.learning_rate for step in steps] == [learning_rate_at(n, config) for n in (4, 5, 6)]
+    assert [step.learning_rate for step in steps] == [learning_rate_at(n, 10, config) for n in (4, 5, 6)]
+
+
+def test_the_loop_ends_where_its_horizon_says_however_many_batches_there_are():
+    config, model = TrainingConfig(), Tiny()
+    steps = list(optimize(model, repeat([rows(4, [1] * 4)]), build_optimizer(model, config), config, CPU, FixedSteps(3)))
+    assert [(step.number, step.of) for step in steps] == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_long_gradients_are_shortened_and_reported_as_they_were():
@@ -118,7 +125,7 @@ def test_a_loss_that_is_no_number_stops_the_run_before_it_reaches_the_weights():
     before = copy.deepcopy(model.state_dict())
     config = TrainingConfig(steps=1)
     with pytest.raises(TrainingError, match=r"figures of step 1 are not finite.*learning_rate"):
-        list(optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, config), config, CPU))
+        list(optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, config), config, CPU, FixedSteps(config.steps)))
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 
 

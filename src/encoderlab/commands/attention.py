@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import torch
 
-from encoderlab.config import AttentionConfig
+from encoderlab.command_settings import AttentionConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.attention_maps import plot_attention
-from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.records import record_start
@@ -49,7 +49,7 @@ def _examples(config: AttentionConfig, assembly: Assembly) -> dict[str, Example]
         words = assembly.task.heads.asks_tokens
         return {"text": WordsExample(tuple(config.text.split())) if words else TextExample(config.text, config.text_pair)}
     name = config.split or "validation"
-    split = Corpus.load(assembly.config.dataset, cache_folder(config.cache_dir)).split(name)
+    split = Corpus.load(own_dataset(assembly), cache_folder(config.cache_dir)).split(name)
     rows = config.rows or [0]
     for row in rows:
         if not 0 <= row < len(split):

@@ -8,13 +8,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from encoderlab.config import EvalConfig
+from encoderlab.command_settings import EvalConfig
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.reports.report import build_report
 from encoderlab.reports.screen import show_report
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.records import record_start
@@ -25,6 +25,7 @@ def eval(config: EvalConfig) -> RunFolder:
     """Score the run and write a run folder of its own. Raises DataError where the split has no labels or other ones."""
     check_free(config.run_dir)
     assembly = reopen(config)
+    assembly.task.metrics()  # refuses an encoder without a head before anything is read
     corpus, split = _what_to_score(config, assembly)
     _check_rows(assembly, corpus, split, own=config.dataset is None)
     rows = corpus.rows(split, assembly.task)
@@ -42,7 +43,7 @@ def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
         unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels)
         return Corpus.load_unsplit(unsplit, cache), "all"
-    corpus = Corpus.load(config.dataset or assembly.config.dataset, cache)
+    corpus = Corpus.load(config.dataset or own_dataset(assembly), cache)
     return corpus, config.split or corpus.scored_splits()[-1]
 
 
@@ -54,6 +55,10 @@ def _score_and_report(
     seconds = time.perf_counter() - started
     cut = rows.truncated_share()
     notes = [f"{cut:.1%} of the rows were cut to model.max_length={assembly.config.model.max_length} tokens"] if cut else []
+    if corpus.splits.labels != assembly.task.labels:
+        notes.append(
+            f"The model's labels {assembly.task.labels} were taken for the dataset's {corpus.splits.labels}, in this order"
+        )
     report = build_report(
         command="eval",
         task=assembly.config.task.name,
@@ -84,11 +89,19 @@ def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) ->
             f"split={split} has no labels, so there is nothing to score against",
             remedy=f"Type encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
         )
-    if corpus.splits.labels != assembly.task.labels:
+    if corpus.splits.labels != assembly.task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
         raise DataError(
             f"The dataset's labels are {corpus.splits.labels}, and the model answers with {assembly.task.labels}",
             allowed="data with the model's labels, in its order (dataset.label_names=[...] sets an order)",
         )
+
+
+def _same_in_other_words(labels: list[str], assembly: Assembly) -> bool:
+    """Whether a Hugging Face model means these labels: in another case, or as numbers, LABEL_0 being the first."""
+    theirs = assembly.task.labels
+    numbered = [f"LABEL_{number}" for number in range(len(labels))]
+    same = theirs == numbered or [label.casefold() for label in theirs] == [label.casefold() for label in labels]
+    return assembly.config.dataset is None and same
 
 
 def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 import torch
-from tqdm import tqdm
 
 from encoderlab.aside import written_aside
-from encoderlab.config import PredictConfig, PredictionFormat
-from encoderlab.data.examples import Example, TextExample, WordsExample
-from encoderlab.data.sources.files import read_unlabelled
-from encoderlab.data.sources.formats import Quoting
+from encoderlab.command_settings import PredictConfig, PredictionFormat
+from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.answers import ANSWER_FORMATS, Answered
-from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, reopen
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.assembly import Assembly, check_paired, reopen
+from encoderlab.runs.inputs import (
+    check_sources,
+    example_of,
+    file_examples,
+    in_chunks,
+    reads_words,
+    split_examples,
+    standard_input_examples,
+)
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import Answer
-
-ROWS_AT_A_TIME = 4096  # sorted by length among themselves, so that little is padded, and memory does not grow with the input
 
 
 def predict(config: PredictConfig) -> None:
@@ -41,15 +42,9 @@ def predict(config: PredictConfig) -> None:
 
 def _check_settings(config: PredictConfig) -> None:
     """Refuse what contradicts itself, before a model is loaded."""
-    given = [name for name in ("text", "input", "split") if getattr(config, name) is not None]
-    if len(given) > 1:
-        raise SettingError(
-            f"{' and '.join(given)} are given together", allowed="one of text, input and split, or none for standard input"
-        )
+    check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Type text=... text_pair=...")
-    if (config.text_column or config.text_pair_column) and config.input is None:
-        raise SettingError("text_column names a column of input, which is not given", remedy="Type input=FILE")
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
@@ -57,52 +52,23 @@ def _check_settings(config: PredictConfig) -> None:
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
     """What to answer for, and how many rows that is, as far as it is known."""
-    words = assembly.task.heads.asks_tokens
     if config.text is not None:
         check_paired(assembly, config.text_pair is not None)
-        return [_example(config.text, config.text_pair, words)], 1
-    if config.split is not None:  # whole, even if the run was limited to some of its rows
-        corpus = Corpus.load(replace(assembly.config.dataset, limit=None), cache_folder(config.cache_dir))
-        split = corpus.split(config.split)
-        return split, len(split)
+        return [example_of(config.text, config.text_pair, reads_words(assembly))], 1
+    if config.split is not None:
+        return split_examples(assembly, config.split, config.cache_dir)
     dataset = assembly.config.dataset
     column = config.text_column or getattr(dataset, "text", "text")
     pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        quoting = getattr(dataset, "quoting", Quoting.auto)
-        split = read_unlabelled(Path(config.input), text=column, text_pair=pair_column, words=words, quoting=quoting)
-        return split, len(split)
-    if sys.stdin.isatty():
-        print("Reading lines from standard input; Ctrl-D ends it.", file=sys.stderr)
-    return _lines(sys.stdin.buffer, pair_column is not None, words), None
-
-
-def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
-    """A line, an example; for a task on pairs, a tab between the two texts."""
-    for number, raw in enumerate(stream, start=1):
-        try:
-            line = raw.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
-        first, tab, second = line.partition("\t") if paired else (line, "", "")
-        if paired and not tab:
-            raise DataError(
-                f"Line {number} of standard input has no tab", allowed="the two texts of a pair with a tab between them"
-            )
-        yield _example(first, second if paired else None, words)
-
-
-def _example(text: str, text_pair: str | None, words: bool) -> Example:
-    return WordsExample(tuple(text.split())) if words else TextExample(text, text_pair)
+        return file_examples(assembly, Path(config.input), column, pair_column)
+    return standard_input_examples(assembly, paired=pair_column is not None), None
 
 
 def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None) -> Iterator[Answered]:
-    rest = iter(examples)
-    with tqdm(total=total, desc="predicting", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        while some := list(islice(rest, ROWS_AT_A_TIME)):
-            yield from map(_joined, some, _answers(assembly, some))
-            bar.update(len(some))
+    for some in in_chunks(examples, total, "predicting"):
+        yield from map(_joined, some, _answers(assembly, some))
 
 
 def _answers(assembly: Assembly, examples: list[Example]) -> list[Answer]:

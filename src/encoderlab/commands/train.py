@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import Any
 
-from encoderlab.config import RunConfig
+from encoderlab.command_settings import RunConfig
 from encoderlab.device import choose_compute
+from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
 from encoderlab.reports.model_card import model_card
 from encoderlab.reports.report import build_report
@@ -18,8 +20,10 @@ from encoderlab.runs.baselines import Baseline, baselines
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.initial import open_initial
 from encoderlab.runs.records import record_start
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
 
 
@@ -28,30 +32,45 @@ def train(config: RunConfig) -> RunFolder:
 
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
+    return train_and_report(config, "train")
+
+
+def train_and_report(config: RunConfig, command: str, init_from: str | None = None) -> RunFolder:
+    """What `command` does, from weights as drawn or from the pretrained encoder that `init_from` names; see `train`."""
     check_free(config.run_dir)
+    _refuse_pretraining(config)
+    initial = None if init_from is None else open_initial(init_from)
+    config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
     compute = choose_compute(config.training.device, config.training.precision.value, config.training.threads)
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
     corpus.check_training_labels()
     scored = corpus.scored_splits()
     show_survey(corpus.survey.as_dict())
-    assembly = assemble(config, compute, corpus)
+    assembly = assemble(config, compute, corpus, initial)
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-    folder = RunFolder.create(config.run_dir, "train", config.task.name)
+    folder = RunFolder.create(config.run_dir, command, config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
-        _fit_and_report(assembly, corpus, rows, folder)
+        _fit_and_report(assembly, corpus, rows, folder, command, init_from)
     return folder
 
 
-def _fit_and_report(assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], folder: RunFolder) -> None:
+def _refuse_pretraining(config: RunConfig) -> None:
+    if isinstance(config.task, PretrainingConfig):
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Type encoderlab pretrain")
+
+
+def _fit_and_report(
+    assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], folder: RunFolder, command: str, init_from: str | None
+) -> None:
     config = assembly.config
     scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
     scores = {name: assembly.evaluate(rows[name]) for name in scored}
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
-    notes = [*fitted.notes, *_truncation_notes(rows, config.model.max_length)]
-    report = _report(assembly, fitted, scores, found, notes)
+    notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
+    report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels))
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]])
@@ -59,10 +78,10 @@ def _fit_and_report(assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleR
 
 
 def _report(
-    assembly: Assembly, fitted: Fitted, scores: dict[str, Scores], found: dict[str, Baseline], notes: list[str]
+    command: str, assembly: Assembly, fitted: Fitted, scores: dict[str, Scores], found: dict[str, Baseline], notes: list[str]
 ) -> dict[str, Any]:
     return build_report(
-        command="train",
+        command=command,
         task=assembly.config.task.name,
         seed=assembly.config.seed,
         parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
@@ -72,6 +91,12 @@ def _report(
         checkpoint=fitted.checkpoint,
         notes=notes,
     )
+
+
+def _frozen_notes(assembly: Assembly) -> list[str]:
+    frozen = sum(parameter.numel() for parameter in assembly.model.parameters() if not parameter.requires_grad)
+    layers = assembly.config.training.freeze_layers
+    return [f"{frozen:,} parameters did not learn: training.freeze_layers={layers}, and the embeddings with them"] if frozen else []
 
 
 def _truncation_notes(rows: dict[str, ExampleRows], max_length: int) -> list[str]:

@@ -7,7 +7,9 @@ until a batch asks for it, and memory does not grow with the corpus.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -37,9 +39,13 @@ class Column:
         """The numbers of `rows`, one row after the other in a flat int64 array, and how many each has."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
-        begins = np.cumsum(lengths) - lengths  # where each row begins in the answer
+        return self.stretches(starts, lengths), lengths
+
+    def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """`lengths` numbers from each of `starts` on, one stretch after the other in a flat int64 array, of whatever rows."""
+        begins = np.cumsum(lengths) - lengths  # where each stretch begins in the answer
         places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
-        return self.values[places].astype(np.int64), lengths
+        return self.values[places].astype(np.int64)
 
 
 class TokenStore:
@@ -101,6 +107,18 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
         if not (folder / SHAPE).exists():  # else another process was quicker to write the same
             raise
     return open_store(folder)
+
+
+def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
+    """The store in `folder`, or the one that `make` writes there. A damaged one is deleted and made again, and that is said."""
+    if folder.exists():
+        try:
+            return open_store(folder)
+        except DataError:
+            print(f"The token store {folder} is damaged. It is made again.", file=sys.stderr)
+            shutil.rmtree(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return make(folder)
 
 
 def _write_columns(folder: Path, columns: Mapping[str, str], rows: Rows) -> int:

@@ -45,6 +45,11 @@ class Tokenizer:
         self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
 
+    @property
+    def special_ids(self) -> set[int]:
+        """The ids of the special tokens, the unknown one among them."""
+        return {id_ for id_ in (*self._reserved, self.unk_id) if id_ is not None}
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text's pieces: no special tokens, nothing cut off, nothing padded.
 

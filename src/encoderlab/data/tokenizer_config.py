@@ -7,7 +7,7 @@ import json
 import string
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -27,6 +27,7 @@ _SPECIAL_TOKENS = list(BERT_SPECIALS.values())
 _MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
 _TRAINING_VERSION = 1  # raise it whenever the same texts would give another vocabulary: it is part of the cache's key
 _HUB_SECONDS = 8
+Texts = Callable[[], Iterable[str]]  # the same texts anew at each call: no more than a few of them need be in memory at once
 
 
 @dataclass
@@ -39,10 +40,10 @@ class TokenizerConfig(ABC):
         check_settings(self, self.group)
 
     @abstractmethod
-    def build(self, texts: Iterable[str], cache_dir: Path) -> Tokenizer:
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """The tokenizer; one that is trained learns from `texts`, those of the training split, and is kept under `cache_dir`.
 
-        Raises DataError where it cannot be had.
+        The texts are read several times, and not at all where nothing is trained. Raises DataError where it cannot be had.
         """
 
 
@@ -58,15 +59,14 @@ class WordPieceConfig(TokenizerConfig):
     lowercase: bool = setting(True, "Lowercase the text and strip its accents.")
     min_frequency: int = setting(2, "How often a piece must occur to be in the vocabulary.", least=1)
 
-    def build(self, texts: Iterable[str], cache_dir: Path) -> Tokenizer:
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Train it, or open what was trained on the same texts with the same settings; DataError where there is no text."""
-        texts = list(texts)
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
         if not path.exists():
             self._train(texts).save(path)
         return Tokenizer.load(path)
 
-    def _train(self, texts: list[str]) -> Tokenizer:
+    def _train(self, texts: Texts) -> Tokenizer:
         normalizer = normalizers.BertNormalizer(lowercase=self.lowercase)
         characters = self._characters(texts, normalizer)
         if not characters:
@@ -88,24 +88,25 @@ class WordPieceConfig(TokenizerConfig):
             show_progress=False,
         )
         learner = _wordpiece(models.WordPiece(unk_token="[UNK]"), normalizer)
-        learner.train_from_iterator(texts, trainer)
+        learner.train_from_iterator(texts(), trainer)
         vocabulary = learner.get_vocab(with_added_tokens=True)
         trained = _wordpiece(models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"), normalizer)
         trained.add_special_tokens(_SPECIAL_TOKENS)
         return Tokenizer(trained, BERT_SPECIALS)
 
-    def _characters(self, texts: list[str], normalizer: normalizers.Normalizer) -> list[str]:
+    def _characters(self, texts: Texts, normalizer: normalizers.Normalizer) -> list[str]:
         """The most frequent characters, sorted; each may take two places of the vocabulary, as a word's first and inside."""
         counts = Counter[str]()
-        for text in texts:
+        for text in texts():
             counts.update(normalizer.normalize_str(text))
         often = [character for character, n in counts.items() if n >= self.min_frequency and not character.isspace()]
         often.sort(key=lambda character: (-counts[character], character))
         return sorted(often[: min(_MOST_CHARACTERS, (self.vocabulary_size - len(_SPECIAL_TOKENS)) // 2)])
 
-    def _key(self, texts: list[str]) -> str:
-        key = hashlib.sha256(json.dumps([_TRAINING_VERSION, tokenizers.__version__, asdict(self), len(texts)]).encode())
-        for text in texts:
+    def _key(self, texts: Texts) -> str:
+        n_texts = sum(1 for _ in texts())
+        key = hashlib.sha256(json.dumps([_TRAINING_VERSION, tokenizers.__version__, asdict(self), n_texts]).encode())
+        for text in texts():
             encoded = text.encode()
             key.update(len(encoded).to_bytes(8, "big") + encoded)
         return key.hexdigest()[:32]
@@ -118,7 +119,7 @@ class PretrainedConfig(TokenizerConfig):
     name: str = setting(REQUIRED, "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, or a folder.")
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: its main branch.")
 
-    def build(self, texts: Iterable[str], cache_dir: Path) -> Tokenizer:
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Fetch it through transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is never run.
 
         Raises DataError where there is none of that name or the hub cannot be reached, and where it is no fast tokenizer or lacks a
@@ -187,13 +188,25 @@ class SymbolsConfig(TokenizerConfig):
                 remedy="Leave tokenizer.symbols out to use digits and brackets",
             )
 
-    def build(self, texts: Iterable[str], cache_dir: Path) -> Tokenizer:
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Make it; nothing is learned and nothing is kept."""
         vocabulary = {token: id_ for id_, token in enumerate([*_SPECIAL_TOKENS, *self.symbols])}
         backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         backend.add_special_tokens(_SPECIAL_TOKENS)
         return Tokenizer(backend, BERT_SPECIALS)
+
+
+@dataclass
+class AsPretrainedTokenizer(TokenizerConfig):
+    """The tokenizer that a pretrained encoder was trained with, which comes along with `init_from`."""
+
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
+        """Nothing can be built of these settings: with a pretrained encoder its tokenizer is taken instead. Raises SettingError."""
+        raise SettingError(
+            "tokenizer=as_pretrained needs init_from, the encoder whose tokenizer it is",
+            remedy="Type init_from=... (encoderlab finetune or pretrain), or another such as tokenizer=wordpiece",
+        )
 
 
 def _wordpiece(model: models.WordPiece, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:

@@ -1,5 +1,6 @@
 """The model's settings and their one verb: build."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
@@ -53,11 +54,41 @@ class Pooling(Enum):
     relu_pooler = "relu_pooler"
 
 
+AGREEING = (  # the settings that pretrained weights were learnt for: with another value they would mean something else, or not fit
+    "n_layers",
+    "d_model",
+    "n_heads",
+    "d_head",
+    "d_ff",
+    "positions",
+    "segments",
+    "scale_embeddings",
+    "embedding_norm",
+    "norm",
+    "norm_position",
+    "norm_epsilon",
+    "activation",
+    "bias",
+)
+
+
 @dataclass
-class ModelConfig:
-    """An encoder's size and shape."""
+class ModelChoice(ABC):
+    """An encoder's size and shape, said in full or taken from a pretrained one."""
 
     group: ClassVar[str] = "model"
+
+    @abstractmethod
+    def resolve(self, initial: "ModelConfig | None") -> "ModelConfig":
+        """The whole settings, given those of the encoder the run starts from (None: it starts from nothing).
+
+        Raises SettingError where the two do not go together.
+        """
+
+
+@dataclass
+class ModelConfig(ModelChoice):
+    """An encoder's size and shape."""
 
     name: str = setting("custom", "What reports call this model.")
     n_layers: int = setting(2, "Encoder layers.", least=1, most=1000)
@@ -110,6 +141,19 @@ class ModelConfig:
                 remedy=f"Type model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
             )
 
+    def resolve(self, initial: "ModelConfig | None") -> "ModelConfig":
+        """See `ModelChoice.resolve`: the two agree in all that pretrained weights were learnt for. Dropout and heads may differ."""
+        if initial is not None:
+            for name in AGREEING:
+                mine, theirs = (_comparable(config, name) for config in (self, initial))
+                if mine != theirs:
+                    raise SettingError(
+                        f"model.{name} is {mine}, and {theirs} in the pretrained encoder",
+                        remedy="Type model=as_pretrained to take the pretrained encoder's own",
+                    )
+            check_reach(self.max_length, initial)
+        return self
+
     @property
     def head_width(self) -> int:
         """`d_head`, derived where it is not set."""
@@ -128,3 +172,23 @@ class ModelConfig:
         from encoderlab.model.heads import EncoderWithHeads
 
         return EncoderWithHeads(self, vocabulary_size, pad_id, heads)
+
+
+def check_reach(max_length: int, initial: ModelConfig) -> None:
+    """Refuse to read further than a pretrained encoder has learnt positions for; those that are computed go on for ever.
+
+    Raises SettingError.
+    """
+    if initial.positions is Positions.learned and max_length > initial.max_length:
+        raise SettingError(
+            f"model.max_length is {max_length}, and the pretrained encoder has learnt {initial.max_length} positions",
+            allowed=f"at most {initial.max_length}",
+            remedy=f"Type model.max_length={initial.max_length}",
+        )
+
+
+def _comparable(config: ModelConfig, name: str) -> object:
+    """A setting as it takes effect, and as a user types it."""
+    derived = {"d_head": config.head_width, "d_ff": config.feed_forward_width}
+    value = derived.get(name, getattr(config, name))
+    return value.value if isinstance(value, Enum) else value

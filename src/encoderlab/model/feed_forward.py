@@ -26,5 +26,5 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(d_model, 2 * d_ff if config.activation is Activation.geglu else d_ff, bias=config.bias)
         self.outer = nn.Linear(d_ff, d_model, bias=config.bias)
 
-    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places d_model"]:
         return self.outer(self.activation(self.inner(x)))

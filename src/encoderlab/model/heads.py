@@ -1,7 +1,7 @@
 """The heads: from the encoder's vectors to logits for whole sequences, and for single tokens."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -9,7 +9,7 @@ from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.model.attention import attendable
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.dropout import Dropout
-from encoderlab.model.encoder import Encoder
+from encoderlab.model.encoder import Encoder, at
 from encoderlab.model.initialization import initialize
 from encoderlab.model.norm import build_norm
 from encoderlab.model.pooling import FIRST_TOKEN, build_pooling
@@ -54,22 +54,35 @@ class EncoderWithHeads(nn.Module):
             self.masked_token_head = MaskedTokenHead(config, vocabulary_size)
         elif heads.token_classes is not None:
             self.token_head = nn.Linear(config.d_model, heads.token_classes)
-        # where only the first token is asked, the last layer need not answer for the others
-        self.first = 1 if config.pooling in FIRST_TOKEN and not heads.asks_tokens else None
+        self.reads_first = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
+        self.asks_tokens = heads.asks_tokens
         initialize(self, config)
 
     def forward(self, batch: Batch) -> Prediction:
         """Logits for each sequence, and for the asked tokens (and no others: vocabularies are large)."""
-        hidden = self.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, self.first)
+        firsts, asked = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None:
-            pooled = self.pool(hidden, attendable(batch.attention_mask))
+            pooled = self.pool(firsts, attendable(batch.attention_mask))
             sequence_logits = self.sequence_head(self.dropout(pooled))
         if self.token_head is not None:
-            token_logits = self.token_head(self.dropout(_at(hidden, batch.asked)))
+            token_logits = self.token_head(self.dropout(asked))
         if self.masked_token_head is not None:
-            token_logits = self.masked_token_head(_at(hidden, batch.asked), self.encoder.embeddings.token.weight)
+            token_logits = self.masked_token_head(asked, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
+
+    def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "asked d_model"] | None]:
+        """What the pooling reads, and the vectors of the asked tokens (None: no head for them): no others are computed."""
+        inputs = batch.input_ids, batch.token_type_ids, batch.attention_mask
+        if not self.reads_first:
+            hidden = self.encoder(*inputs)
+            return hidden, at(hidden, batch.asked) if self.asks_tokens else None
+        if not self.asks_tokens:
+            return self.encoder(*inputs, first=1), None
+        n, length = batch.input_ids.shape
+        firsts = torch.arange(0, n * length, length, device=batch.asked.device)
+        hidden = self.encoder(*inputs, places=torch.cat([firsts, batch.asked]))
+        return hidden[:n, None], hidden[n:]
 
     @property
     def n_parameters(self) -> int:
@@ -83,7 +96,3 @@ class EncoderWithHeads(nn.Module):
             part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
             counts[part] += parameter.numel()
         return counts
-
-
-def _at(hidden: Float[Tensor, "batch length d_model"], places: Int[Tensor, " asked"]) -> Float[Tensor, "asked d_model"]:
-    return hidden.flatten(0, 1).index_select(0, places)

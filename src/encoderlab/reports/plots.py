@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours: told apart by the colour-blind, and with their line styles in grey print too.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
+QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
+
 
 def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, figure: str = "accuracy") -> None:
     """Loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl.
@@ -29,18 +31,66 @@ def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title
     canvas = Figure(figsize=(7.5, sum(heights.values())), layout="constrained")
     canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
     panels = canvas.subplots(len(heights), 1, sharex=True, height_ratios=list(heights.values()))
-    _draw_training_loss(panels[0], steps)
+    _draw_training_loss(panels[0], steps, "loss")
     _draw_evaluations(panels[0], evaluations, "loss", ORANGE)
     if evaluations:
         _draw_evaluations(panels[1], evaluations, figure, GREEN)
-    panels[-1].plot([line["step"] for line in steps], [line["learning_rate"] for line in steps], color=GREY, linewidth=1.5)
-    panels[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
-    panels[-1].set_ylim(bottom=0)
-    panels[-1].set_xlabel("optimizer step")
-    panels[-1].xaxis.set_major_formatter("{x:,.0f}")
+    _draw_learning_rate(panels[-1], steps)
     for axes, label in zip(panels, heights, strict=True):
         _finish(axes, label)
     canvas.savefig(path, dpi=150)
+
+
+def plot_pretraining_curves(
+    metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, token_guess: float | None, pair_guess: float | None
+) -> None:
+    """Losses, shares of right answers and the learning rate against steps, from the lines of metrics.jsonl.
+
+    Masked tokens on the left and, where pairs were asked about, pairs on the right. `token_guess` and `pair_guess` are the
+    accuracies of the best guessers, drawn as levels to be passed; None where there is none.
+    """
+    from matplotlib.figure import Figure
+
+    steps = [line for line in metrics_lines if line["kind"] == "step"]
+    evaluations = [line for line in metrics_lines if line["kind"] == "evaluation"]
+    paired = any("loss_sequence" in line for line in steps) or any("nsp_loss" in line for line in evaluations)
+    heights = [3.0, 3.0, 1.2] if evaluations else [3.0, 1.2]
+    canvas = Figure(figsize=(6.5 * (1 + paired), sum(heights)), layout="constrained")
+    canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+    columns = canvas.subplots(len(heights), 1 + paired, sharex=True, squeeze=False, height_ratios=heights).T
+    _draw_question(columns[0], steps, evaluations, "mlm", "loss_token" if paired else "loss", token_guess)
+    if paired:
+        _draw_question(columns[1], steps, evaluations, "nsp", "loss_sequence", pair_guess)
+    canvas.savefig(path, dpi=150)
+
+
+def _draw_question(
+    panels: Sequence[Axes],
+    steps: Sequence[Mapping[str, Any]],
+    evaluations: Sequence[Mapping[str, Any]],
+    question: str,
+    training_loss: str,
+    guess: float | None,
+) -> None:
+    """One question from top to bottom: its loss, its accuracy where there are evaluations, and the learning rate."""
+    _draw_training_loss(panels[0], steps, training_loss)
+    _draw_evaluations(panels[0], evaluations, f"{question}_loss", ORANGE)
+    _finish(panels[0], f"{QUESTIONS[question]}: loss (nats)")
+    if evaluations:
+        _draw_evaluations(panels[1], evaluations, f"{question}_accuracy", GREEN)
+        if guess is not None:
+            panels[1].axhline(guess, color=GREY, linestyle="-.", linewidth=1.2, label=f"best guesser: {guess:.3f}")
+        _finish(panels[1], f"{QUESTIONS[question]}: accuracy")
+    _draw_learning_rate(panels[-1], steps)
+    _finish(panels[-1], "learning rate")
+
+
+def _draw_learning_rate(axes: Axes, steps: Sequence[Mapping[str, Any]]) -> None:
+    axes.plot([line["step"] for line in steps], [line["learning_rate"] for line in steps], color=GREY, linewidth=1.5)
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("optimizer step")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def _finish(axes: Axes, label: str) -> None:
@@ -51,8 +101,9 @@ def _finish(axes: Axes, label: str) -> None:
         axes.legend(frameon=False, fontsize=9)
 
 
-def _draw_training_loss(axes: Axes, steps: Sequence[Mapping[str, Any]]) -> None:
-    at, losses = np.array([line["step"] for line in steps]), np.array([line["loss"] for line in steps], dtype=float)
+def _draw_training_loss(axes: Axes, steps: Sequence[Mapping[str, Any]], name: str) -> None:
+    drawn = [(line["step"], line[name]) for line in steps if line.get(name) is not None]
+    at, losses = np.array([step for step, _ in drawn]), np.array([loss for _, loss in drawn], dtype=float)
     axes.plot(at, losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training batches, as logged")
     axes.plot(at, smoothed(losses), color=BLUE, linewidth=1.8, label="training batches, running mean")
 
@@ -63,7 +114,7 @@ def _draw_evaluations(axes: Axes, evaluations: Sequence[Mapping[str, Any]], figu
         points = [(line["step"], line[figure]) for line in evaluations if line["split"] == split and line.get(figure) is not None]
         if not points:
             continue
-        best = min(points, key=lambda point: point[1] if figure == "loss" else -point[1])
+        best = min(points, key=lambda point: point[1] if figure.endswith("loss") else -point[1])
         label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
         axes.plot(*zip(*points, strict=True), color=color, linestyle=style, marker="o", markersize=4, linewidth=1.5, label=label)
 

@@ -58,9 +58,9 @@ def build_report(
         "verdict": _verdict(compared, splits[scored]),
         "throughput": throughput,
         "checkpoint": checkpoint,
-        "notes": [*notes, *_caveats(splits[scored], scored, checkpoint), *_skipped(baselines)],
+        "notes": [*notes, *caveats(splits[scored], scored, checkpoint), *_skipped(baselines)],
     }
-    return _json_safe(report)
+    return json_safe(report)
 
 
 def _baseline(baseline: Baseline, scores: Scores, seed: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: Scores) -> dict
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
 
-def _caveats(scores: Scores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
+def caveats(scores: Scores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
     """What a reader of the scores should know before believing them."""
     found = []
     if scored == "train":
@@ -118,14 +118,14 @@ def _skipped(baselines: Mapping[str, Baseline]) -> list[str]:
     return [f"Baseline {name} was skipped: {baseline.skipped}." for name, baseline in baselines.items() if baseline.skipped]
 
 
-def _json_safe(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """`value` in types that JSON has; numbers that are not finite become null."""
     if isinstance(value, Mapping):
-        return {str(key): _json_safe(inner) for key, inner in value.items()}
+        return {str(key): json_safe(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_safe(inner) for inner in value]
+        return [json_safe(inner) for inner in value]
     if isinstance(value, np.ndarray | np.generic):
-        return _json_safe(value.tolist())
+        return json_safe(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value) if isinstance(value, Path) else value

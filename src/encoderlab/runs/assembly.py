@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.config import OpenRunConfig, RunConfig
+from encoderlab.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config import settings_to_dict
+from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import Scores
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
+from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
 from encoderlab.runs.saved_model import Origin, read_model
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
-from encoderlab.training.config import TrainingConfig
+from encoderlab.training.config import TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
+from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget
+from encoderlab.training.optimizer import freeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +54,41 @@ class Assembly:
 
     def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
         """Every one of `rows` once, on the model's device."""
-        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.task.prepare)
+        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
     def training_batches(self, rows: Rows) -> Iterator[list[Batch]]:
         """The run's batches, step after step, without end."""
-        return training_batches(
-            rows, self.config.training, self.config.seed, self.tokenizer.pad_id, self.compute.device, self.task.prepare
-        )
+        return training_batches(rows, self.config.training, self.config.seed, self.tokenizer.pad_id, self.compute.device)
 
 
-def assemble(config: RunConfig, compute: Compute, corpus: Corpus) -> Assembly:
-    """Build tokenizer, task and model for training. The weights depend on `config.seed` alone.
+def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpus, initial: Initial | None = None) -> Assembly:
+    """Build tokenizer, task and model for training, from `initial` where there is one.
 
-    Raises SettingError and DataError where the parts do not fit.
+    The weights depend on `config.seed` and `initial` alone. The assembly's config says in full what the model is, and nothing of
+    where it came from. Raises SettingError and DataError where the parts do not fit.
     """
-    tokenizer = config.tokenizer.build(corpus.training_texts(), corpus.cache)
-    task = config.task.build(tokenizer, corpus.splits.labels, config.model.max_length)
+    config = run_settings(config, initial)
+    tokenizer = _tokenizer(config, corpus, initial)
+    task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
-    return Assembly(config, compute, tokenizer, task, _build_model(config, tokenizer, task).to(compute.device))
+    model = _build_model(config, tokenizer, task)
+    if initial is not None:
+        _start_from(initial, model)
+    freeze(model, config.training)
+    return Assembly(config, compute, tokenizer, task, model.to(compute.device))
+
+
+def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
+    """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
+
+    Raises SettingError where they do not go together with the encoder that the run starts from.
+    """
+    shared = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
+    return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.config)})
 
 
 def reopen(run: OpenRunConfig) -> Assembly:
-    """Open a finished run: a run folder, or its model/ folder. Raises DataError where it is damaged or not there."""
+    """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
     saved = read_model(model_folder(run.run))
     compute = choose_compute(run.device, run.precision.value, run.threads, setting="device")
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
@@ -81,11 +102,21 @@ def reopen(run: OpenRunConfig) -> Assembly:
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:
-    """Refuse one text where the model was trained on pairs, and a pair where it was not. Raises DataError."""
-    if paired != assembly.origin.paired:
+    """Refuse one text where the model was trained on pairs, and a pair where it was not, if that is known. Raises DataError."""
+    if assembly.origin.paired is not None and paired != assembly.origin.paired:
         wants, found = ("pairs of texts", "one text") if assembly.origin.paired else ("single texts", "a pair")
         remedy = "Add text_pair (or its column)" if assembly.origin.paired else "Leave text_pair out"
         raise DataError(f"This model was trained on {wants}, and {found} is given", remedy=remedy)
+
+
+def own_dataset(assembly: Assembly) -> DatasetConfig:
+    """The dataset the run was trained on. Raises DataError for a Hugging Face folder, which names none."""
+    if assembly.config.dataset is None:
+        raise DataError(
+            f"{assembly.config.task.name} is a Hugging Face folder, which names no dataset, so it has no splits",
+            remedy="Type text=... or input=FILE, or, with eval, dataset=...",
+        )
+    return assembly.config.dataset
 
 
 def cache_folder(setting: str) -> Path:
@@ -93,11 +124,29 @@ def cache_folder(setting: str) -> Path:
     return Path(setting).expanduser()
 
 
-def resolve_steps(training: TrainingConfig, rows: int) -> tuple[TrainingConfig, int]:
-    """The training settings with the number of steps filled in, and how many steps make an epoch of `rows` rows."""
+def horizon_of(training: TrainingConfig, rows: int) -> tuple[Horizon, int]:
+    """Where training on `rows` rows ends, and how many steps make an epoch."""
     per_epoch = math.ceil(rows / training.batch_size)
-    steps = training.steps or max(round(training.epochs * per_epoch), 1)
-    return replace(training, steps=steps), per_epoch
+    if training.budget is not None:
+        return TimeBudget(seconds_of(training.budget)), per_epoch
+    return FixedSteps(training.steps or max(round(training.epochs * per_epoch), 1)), per_epoch
+
+
+def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None) -> Tokenizer:
+    if initial is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
+        return initial.tokenizer
+    tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
+    if initial is not None:
+        check_same_vocabulary(tokenizer, f"tokenizer={settings_to_dict(config.tokenizer)['schema']}", initial)
+    return tokenizer
+
+
+def _start_from(initial: Initial, model: EncoderWithHeads) -> None:
+    """Load the pretrained weights, and say what they are and what is left as drawn."""
+    fresh = load_into(model, initial)
+    drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
+    taken = f"{model.n_parameters - drawn:,} pretrained weights"
+    print(f"From {initial.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
 
 
 def _build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count, islice
 
 import numpy as np
@@ -14,7 +14,6 @@ from encoderlab.training.config import Batching, TrainingConfig
 
 EVALUATION_TOKENS = 8192  # in one batch: enough to keep the matrix products busy, little enough to stay in the cache
 EVALUATION_SEED = 0  # whatever is drawn for an evaluation is the same for every run, so that scores can be compared
-Prepare = Callable[[Batch, torch.Generator], Batch]
 
 
 def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int) -> list[np.ndarray]:
@@ -35,20 +34,19 @@ def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: i
 
 
 def training_batches(
-    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, prepare: Prepare, *, after: int = 0
+    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, *, after: int = 0
 ) -> Iterator[list[Batch]]:
     """The batches of step `after` + 1, + 2, and so on without end, each cut into `config.accumulate` parts."""
     per_epoch = -(-len(rows) // config.batch_size)
     for epoch in count(after // per_epoch):
         drawn = rows.epoch(seed, epoch)
         done = max(after - epoch * per_epoch, 0)
-        for place, chosen in islice(enumerate(epoch_order(drawn.lengths, config, seed, epoch)), done, None):
-            generator = torch.Generator(device).manual_seed(_seed_of(seed, epoch, place))
+        for chosen in islice(epoch_order(drawn.lengths, config, seed, epoch), done, None):
             parts = [part for part in np.array_split(chosen, config.accumulate) if len(part)]
-            yield [prepare(drawn.gather(part, pad_id).to(device), generator) for part in parts]
+            yield [drawn.prepare(drawn.gather(part, pad_id).to(device)) for part in parts]
 
 
-def scoring_batches(rows: Rows, pad_id: int, device: torch.device, prepare: Prepare) -> Iterator[Batch]:
+def scoring_batches(rows: Rows, pad_id: int, device: torch.device) -> Iterator[Batch]:
     """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time."""
     drawn = rows.epoch(EVALUATION_SEED, 0)
     order = np.argsort(drawn.lengths, kind="stable")
@@ -56,10 +54,5 @@ def scoring_batches(rows: Rows, pad_id: int, device: torch.device, prepare: Prep
     while start < len(order):
         size = max(EVALUATION_TOKENS // max(int(drawn.lengths[order[start]]), 1), 1)
         size = max(EVALUATION_TOKENS // max(int(drawn.lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
-        generator = torch.Generator(device).manual_seed(_seed_of(EVALUATION_SEED, 0, start))
-        yield prepare(drawn.gather(order[start : start + size], pad_id).to(device), generator)
+        yield drawn.prepare(drawn.gather(order[start : start + size], pad_id).to(device))
         start += size
-
-
-def _seed_of(seed: int, epoch: int, place: int) -> int:
-    return int(np.random.SeedSequence([seed, epoch, place]).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -16,7 +16,7 @@ from encoderlab.batch import Encoded
 from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.survey import Survey, survey
-from encoderlab.data.token_store import TokenStore, open_store
+from encoderlab.data.token_store import TokenStore, kept_store
 from encoderlab.errors import DataError
 from encoderlab.tasks.rows import ExampleRows, store_encoded
 from encoderlab.tasks.task import Task
@@ -73,6 +73,15 @@ class Corpus:
             )
 
     @property
+    def labels(self) -> list[str]:
+        """The names of the labels, in the order of their ids."""
+        return self.splits.labels
+
+    def description(self) -> dict[str, Any]:
+        """What environment.json says of the data."""
+        return {"origin": self.splits.origin, "labels": self.splits.labels, "splits": self.survey.as_dict()}
+
+    @property
     def paired(self) -> bool:
         """Whether an example is two texts."""
         example = next(iter(next(iter(self.splits.by_name.values()))), None)
@@ -106,23 +115,12 @@ class Corpus:
         """The encoded rows of a split, from a token store: opened where it was made before, else made, under all that made it."""
         fingerprint = self.fingerprints()[name]
         key = hashlib.sha256(f"{STORE_VERSION} {fingerprint} {task.key}".encode()).hexdigest()[:24]
-        folder = self.cache / "tokens" / key
-        if folder.exists() and (kept := _reopened(folder)) is not None:
-            return ExampleRows(kept)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        asked = task.heads.asks_tokens
-        encoded = _encoded(self.split(name), task, f"tokenising {name}")
-        return ExampleRows(store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=asked))
 
+        def make(folder: Path) -> TokenStore:
+            encoded = _encoded(self.split(name), task, f"tokenising {name}")
+            return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
 
-def _reopened(folder: Path) -> TokenStore | None:
-    """The store in `folder`; a damaged one is deleted, to be made again."""
-    try:
-        return open_store(folder)
-    except DataError:
-        print(f"The token store {folder} is damaged. It is made again.", file=sys.stderr)
-        shutil.rmtree(folder)
-        return None
+        return ExampleRows(kept_store(self.cache / "tokens" / key, make))
 
 
 def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:

@@ -14,11 +14,12 @@ import torch
 
 from encoderlab.device import Compute
 from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 
 PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "scipy", "numpy")
 
 
-def environment(compute: Compute, corpus: Corpus | None) -> dict[str, Any]:
+def environment(compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
     """Versions, hardware, git commit, arguments, and what was counted in the data (None: no data set was read)."""
     return {
         "argv": sys.argv,
@@ -34,12 +35,8 @@ def environment(compute: Compute, corpus: Corpus | None) -> dict[str, Any]:
             "threads": compute.threads,
         },
         "git_commit": _git_commit(),
-        "dataset": None if corpus is None else _dataset(corpus),
+        "dataset": None if corpus is None else corpus.description(),
     }
-
-
-def _dataset(corpus: Corpus) -> dict[str, Any]:
-    return {"origin": corpus.splits.origin, "labels": corpus.splits.labels, "splits": corpus.survey.as_dict()}
 
 
 def _version(package: str) -> str | None:

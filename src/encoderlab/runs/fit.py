@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from encoderlab.runs.assembly import Assembly, resolve_steps
+from encoderlab.runs.assembly import Assembly, horizon_of
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.checkpoint import checkpoints, prune, read_weights, save_checkpoint, weights_of
-from encoderlab.training.config import Keep, TrainingConfig
+from encoderlab.training.config import Keep
 from encoderlab.training.loop import Step, optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -52,31 +51,40 @@ def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFol
     `validation` chooses the best checkpoint and stops early; without it the last one is taken. Raises TrainingError where the loss
     is no longer finite.
     """
-    training, per_epoch = resolve_steps(assembly.config.training, len(train))
+    training = assembly.config.training
+    horizon, per_epoch = horizon_of(training, len(train))
     optimizer = build_optimizer(assembly.model, training)
-    batches = islice(assembly.training_batches(train), training.steps)
-    best, last = Best(), 0
-    with Journal(folder.metrics, training.steps, training.log_every, per_epoch) as journal:
-        for step in optimize(assembly.model, batches, optimizer, training, assembly.compute):
+    batches = assembly.training_batches(train)
+    evaluate_every = training.evaluate_every or per_epoch
+    best, judged = Best(), 0
+    with Journal(folder.metrics, training.log_every, per_epoch) as journal:
+        for step in optimize(assembly.model, batches, optimizer, training, assembly.compute, horizon):
             journal.step(step)
-            last = step.number
-            evaluated = validation is not None and _due(last, training.evaluate_every or per_epoch, training.steps)
-            if not evaluated and not _due(last, training.checkpoint_every, training.steps):
-                continue
-            journal.pause()
-            if evaluated:
-                scores = assembly.evaluate(validation)
-                best.offer(last, scores.figures[assembly.task.score])
-                journal.evaluation(last, "validation", scores, assembly.task.score)
-            _save(folder.checkpoints, step, assembly, optimizer, best)
-            journal.resume()
+            evaluated = step.number % evaluate_every == 0
+            if evaluated or _due(step.number, training.checkpoint_every):
+                _pause(assembly, validation if evaluated else None, journal, best, step)
+                _save(folder.checkpoints, step, assembly, optimizer, best)
+                judged = step.number if evaluated else judged
             if training.patience is not None and best.since >= training.patience:
                 break
-    return _choose(assembly, folder, training, best, last, journal)
+        if judged != step.number:
+            _pause(assembly, validation, journal, best, step)
+            _save(folder.checkpoints, step, assembly, optimizer, best)
+    return _choose(assembly, folder, best, step, journal)
 
 
-def _due(step: int, every: int | None, total: int) -> bool:
-    return step == total or (every is not None and step % every == 0)
+def _due(step: int, every: int | None) -> bool:
+    return every is not None and step % every == 0
+
+
+def _pause(assembly: Assembly, validation: Rows | None, journal: Journal, best: Best, step: Step) -> None:
+    """Stop the clock of training to score `validation`, if there is any to be scored."""
+    journal.pause()
+    if validation is not None:
+        scores = assembly.evaluate(validation)
+        best.offer(step.number, scores.figures[assembly.task.score])
+        journal.evaluation(step, "validation", scores, assembly.task.score)
+    journal.resume()
 
 
 def _save(folder: Path, step: Step, assembly: Assembly, optimizer: torch.optim.Optimizer, best: Best) -> None:
@@ -92,16 +100,14 @@ def _save(folder: Path, step: Step, assembly: Assembly, optimizer: torch.optim.O
     prune(folder, newest=CHECKPOINTS_KEPT, keep={best.step})
 
 
-def _choose(assembly: Assembly, folder: RunFolder, training: TrainingConfig, best: Best, last: int, journal: Journal) -> Fitted:
+def _choose(assembly: Assembly, folder: RunFolder, best: Best, last: Step, journal: Journal) -> Fitted:
     """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
-    notes = []
-    if last < (training.steps or last):
-        notes.append(
-            f"Stopped early at step {last:,} of {training.steps:,}: {training.patience} evaluations without a better score"
-        )
+    training, notes = assembly.config.training, []
+    if training.patience is not None and best.since >= training.patience and last.number < last.of:
+        notes.append(f"Stopped early at step {last.number:,} of {last.of:,}: {best.since} evaluations without a better score")
     if training.keep is Keep.last or best.step == 0:
-        return Fitted({"step": last, "chosen_by": "last step", "chosen_on": None}, journal.throughput(), notes)
-    if best.step != last:
+        return Fitted({"step": last.number, "chosen_by": "last step", "chosen_on": None}, journal.throughput(), notes)
+    if best.step != last.number:
         chosen = next(path for path in checkpoints(folder.checkpoints) if path.name == f"step-{best.step}")
         assembly.model.load_state_dict(read_weights(chosen))
     checkpoint = {"step": best.step, "chosen_by": assembly.task.score, "chosen_on": "validation"}

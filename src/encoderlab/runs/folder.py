@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.huggingface_files import read_config
 
+MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
@@ -114,12 +116,26 @@ def check_free(run_dir: str | None) -> None:
 
 
 def model_folder(run: str) -> Path:
-    """The folder of the weights that `run=` means: a run's model/, or that folder itself. Raises DataError where there is none."""
+    """The folder of the weights that `run=` means: a run's model/, that folder itself, or a Hugging Face folder.
+
+    Raises DataError where there is none.
+    """
     given = Path(run)
     for folder in (RunFolder(given).model, given):
         if all((folder / name).is_file() for name in MODEL_FILES):
             return folder
+    if is_huggingface(given):
+        return given
     if not given.exists():
         raise DataError(f"run={run} is not there", remedy="Type run= with the folder a training printed at its end")
     wants = ", ".join(MODEL_FILES)
     raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}")
+
+
+def is_huggingface(folder: Path) -> bool:
+    """Whether the folder has a config.json that names a kind of model other than ours."""
+    try:
+        said = read_config(folder).get("model_type")
+    except DataError:
+        return False
+    return isinstance(said, str) and said != MODEL_TYPE

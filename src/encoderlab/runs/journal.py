@@ -21,10 +21,10 @@ class Journal:
     evaluation. Use it as a context manager.
     """
 
-    def __init__(self, path: Path, steps: int, log_every: int, per_epoch: int) -> None:
+    def __init__(self, path: Path, log_every: int, per_epoch: int) -> None:
         self.log_every, self.per_epoch = log_every, per_epoch
         self._file = path.open("a", encoding="utf-8")
-        self._bar = tqdm(total=steps, desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True)
+        self._bar = tqdm(desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True)
         self._shown: dict[str, str] = {}
         self.seconds, self.examples, self.tokens, self.padded_tokens = 0.0, 0, 0, 0
         self._last = time.perf_counter()
@@ -38,6 +38,7 @@ class Journal:
 
     def step(self, step: Step) -> None:
         """Count a step, and log it if its turn has come."""
+        self._bar.total = step.of
         self.examples += step.examples
         self.tokens += step.tokens
         self.padded_tokens += step.padded_tokens
@@ -52,14 +53,15 @@ class Journal:
         """Stop the clock: what follows is no training."""
         self._tick()
 
-    def evaluation(self, step: int, split: str, scores: Scores, score: str) -> None:
-        """Log an evaluation."""
-        self._write({"kind": "evaluation", "step": step, "epoch": self._epoch(step), "split": split, **scores.figures})
+    def evaluation(self, step: Step, split: str, scores: Scores, score: str) -> None:
+        """Log an evaluation, and say on standard error how it went and how long the rest takes."""
+        epoch = self._epoch(step.number)
+        self._write({"kind": "evaluation", "step": step.number, "epoch": epoch, "split": split, **scores.figures})
         self._show(**{score: f"{scores.figures[score]:.4f}"})
-        line = (
-            f"step {step:,} of {self._bar.total:,}: {split} {score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
-        )
-        tqdm.write(line, file=sys.stderr)
+        figures = f"{score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
+        left = self.seconds / step.number * (step.of - step.number)
+        ending = f"; about {_duration(left)} left" if left else ""
+        tqdm.write(f"step {step.number:,} of {step.of:,}: {split} {figures}{ending}", file=sys.stderr)
 
     def resume(self) -> None:
         """Start the clock again."""
@@ -89,3 +91,10 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in words, to two figures: 40 s, 12 min, 1.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""The model folder of a run: weights, config, tokenizer; all that eval, predict and attention need, in formats that run no code."""
+"""The model folder: weights, config, tokenizer; all that eval, predict and attention need, in formats that run no code."""
 
 from __future__ import annotations
 
@@ -12,31 +12,42 @@ import safetensors.torch
 from torch import Tensor
 
 from encoderlab.aside import written_aside
-from encoderlab.config import RunConfig, settings_from_dict, settings_to_dict
+from encoderlab.command_settings import RunConfig
+from encoderlab.config import settings_from_dict, settings_to_dict
 from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.huggingface import HuggingFaceModel, read_huggingface
+from encoderlab.runs.folder import MODEL_TYPE, is_huggingface
+from encoderlab.settings import REQUIRED
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
+from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from encoderlab.runs.assembly import Assembly
+
+NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
+BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
 
-    `paired` tells whether an example is two texts; `fingerprints` holds one of each split's rows, so that a data set that has
-    changed since is noticed.
+    `paired` tells whether an example is two texts (None: not known); `fingerprints` holds one of each split's rows, so that a data
+    set that has changed since is noticed.
     """
 
     checkpoint: dict[str, Any]
-    paired: bool
+    paired: bool | None
     fingerprints: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a model folder holds."""
+    """What a model folder holds. A Hugging Face folder names no dataset: `config.dataset` is then None."""
 
     config: RunConfig
     labels: list[str]
@@ -49,7 +60,7 @@ def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> N
     """Write the model to a new `folder`, with `card` as its README.md; the folder appears whole or not at all."""
     labels = dict(enumerate(assembly.task.labels))
     config = {
-        "model_type": "encoderlab",
+        "model_type": MODEL_TYPE,
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
         "origin": asdict(origin),
@@ -64,7 +75,9 @@ def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> N
 
 
 def read_model(folder: Path) -> SavedModel:
-    """Read a model folder. Raises DataError where a file is damaged."""
+    """Read a model folder, ours or one of transformers. Raises DataError where it is damaged, or holds what ours cannot."""
+    if is_huggingface(folder):
+        return _of_huggingface(folder)
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         labels = [config["id2label"][str(index)] for index in range(len(config["id2label"]))]
@@ -76,3 +89,45 @@ def read_model(folder: Path) -> SavedModel:
         raise DataError(
             f"{folder} is damaged or not a model of encoderlab: {reason}", remedy="Train it again, or use another run"
         ) from None
+
+
+def _of_huggingface(folder: Path) -> SavedModel:
+    """The model of a Hugging Face folder, as the answer to a task of ours that is named after the folder."""
+    found = read_huggingface(folder)
+    tokenizer = _tokenizer_of(folder)
+    config = RunConfig(
+        cache_dir=REQUIRED,
+        task=_task_of(found, folder.resolve().name),
+        dataset=None,
+        tokenizer=PretrainedConfig(name=str(folder)),
+        model=found.config,
+        training=TrainingConfig(),
+    )
+    if tokenizer.vocabulary_size > found.vocabulary_size:
+        raise DataError(
+            f"{folder} has embeddings of {found.vocabulary_size:,} pieces, and its tokenizer has {tokenizer.vocabulary_size:,}",
+            remedy="Use a checkpoint with its own tokenizer",
+        )
+    spare = () if found.heads.sequence_classes is not None else ("pool.",)
+    weights = {name: weight for name, weight in found.weights.items() if not name.startswith(tuple(spare))}
+    # tables are often filled up to a round number of rows, which no text ever asks for
+    weights |= {name: weights[name][: tokenizer.vocabulary_size].contiguous() for name in BY_PIECE if name in weights}
+    return SavedModel(config, found.labels, tokenizer, weights, Origin(NOT_KNOWN, None, {}))
+
+
+def _tokenizer_of(folder: Path) -> Tokenizer:
+    if (path := folder / "tokenizer.json").is_file():
+        return Tokenizer.load(path)
+    if not (folder / "vocab.txt").is_file():  # transformers would make a tokenizer without a single piece
+        raise DataError(f"{folder} comes without its tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
+    return PretrainedConfig(name=str(folder)).build(list, folder)
+
+
+def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
+    """What the checkpoint's heads were trained to answer."""
+    if found.heads.vocabulary:
+        pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
+        return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
+    if found.heads.token_classes is not None:
+        return TaggingConfig(name=name)
+    return EncodingConfig(name=name) if found.heads.sequence_classes is None else ClassificationConfig(name=name)

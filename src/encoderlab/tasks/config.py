@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
+from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
 
 if TYPE_CHECKING:
@@ -29,6 +30,21 @@ class TaggingScore(Enum):
     token_accuracy = "token_accuracy"
     accuracy = "accuracy"
     f1_macro = "f1_macro"
+
+
+class PretrainingScore(Enum):
+    """Figures that can choose the best checkpoint of a pretraining run."""
+
+    mlm_accuracy = "mlm_accuracy"
+    nsp_accuracy = "nsp_accuracy"
+
+
+class SecondSentence(Enum):
+    """What is asked about a pair: does the second follow (BERT), are the two in order (ALBERT), or nothing and there is no pair."""
+
+    next = "next"
+    swapped = "swapped"
+    none = "none"
 
 
 @dataclass
@@ -72,3 +88,40 @@ class TaggingConfig(TaskConfig):
         from encoderlab.tasks.tagging import Tagging
 
         return Tagging(tokenizer, labels, max_length, self.score.value, special_tokens=self.special_tokens)
+
+
+@dataclass
+class PretrainingConfig(TaskConfig):
+    """Hidden tokens, and whether one text follows another."""
+
+    second_sentence: SecondSentence = setting(
+        SecondSentence.next, "next (does it follow?), swapped (are the two in order?), none (masked tokens alone)."
+    )
+    mask_fraction: float = setting(0.15, "Share of the ordinary tokens that are asked for.", above=0, below=1)
+    mask_share: float = setting(0.8, "Share of the asked tokens that the mask token hides.", least=0, most=1)
+    random_share: float = setting(
+        0.1, "Share of the asked tokens that a random one replaces; the rest stay as they are.", least=0, most=1
+    )
+    whole_words: bool = setting(False, "Ask for all pieces of a word together.")
+    min_characters: int = setting(50, "Shorter paragraphs are left out.", least=0)
+    min_sentences: int = setting(3, "Paragraphs of fewer sentences are left out.", least=1)
+    language: str = setting("english", "Language of the sentence splitter (NLTK's punkt_tab).")
+    score: PretrainingScore = setting(
+        PretrainingScore.mlm_accuracy, "Figure that chooses the best checkpoint, with training.keep=best."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mask_share + self.random_share > 1:
+            raise SettingError(
+                f"task.mask_share={self.mask_share:g} and task.random_share={self.random_share:g} are more than all",
+                allowed="a sum of at most 1",
+            )
+        if self.second_sentence is SecondSentence.none and self.score is PretrainingScore.nsp_accuracy:
+            raise SettingError("task.score=nsp_accuracy needs pairs", remedy="Type task.score=mlm_accuracy")
+
+    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
+        """See `TaskConfig.build`; `labels` are the task's own."""
+        from encoderlab.tasks.pretraining import Pretraining
+
+        return Pretraining(self, tokenizer, max_length)

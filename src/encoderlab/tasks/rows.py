@@ -23,6 +23,9 @@ class Epoch(Protocol):
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """The batch of the given rows. Where all are of one length, there is no padding and no mask."""
 
+    def prepare(self, batch: Batch) -> Batch:
+        """Add to a gathered batch whatever is drawn afresh, on the batch's device."""
+
 
 class Rows(Protocol):
     """What a split has to offer: the same number of rows each epoch, the same rows each time or some drawn afresh."""
@@ -104,6 +107,10 @@ class ExampleRows:
             token_labels=_known(token_labels),
             n_tokens=int(lengths.sum()),
         )
+
+    def prepare(self, batch: Batch) -> Batch:
+        """See `Epoch.prepare`: nothing is drawn."""
+        return batch
 
     def _asked(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
         """The asked places of the rows as indices into their flattened tokens, and the answers."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from encoderlab.batch import Encoded
 from encoderlab.data.tokenizer import Tokenizer
 
@@ -19,6 +21,16 @@ def join(
     a, b = [*cls, *first[:kept_first], *sep], [*second[:kept_second], *sep]
     truncated = kept_first < len(first) or kept_second < len(second)
     return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
+
+
+def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """`longest_first` for many pairs at once: [pairs] each."""
+    half = room // 2
+    conditions = [first + second <= room, second <= half, first <= room - half]
+    return (
+        np.select(conditions, [first, room - second, first], room - half),
+        np.select(conditions, [second, second, room - first], half),
+    )
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:

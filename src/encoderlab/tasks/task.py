@@ -13,8 +13,6 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
 
 if TYPE_CHECKING:
-    import torch
-
     from encoderlab.metrics import Metrics
 
 
@@ -50,10 +48,6 @@ class Task(ABC):
     @abstractmethod
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """The examples as ids with their right answers: deterministic, done once and kept. Raises DataError for the wrong kind."""
-
-    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """Add whatever is drawn afresh each epoch, on the batch's device. Classification and tagging draw nothing."""
-        return batch
 
     @abstractmethod
     def metrics(self) -> Metrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -49,6 +50,7 @@ class TrainingConfig:
 
     epochs: float = setting(3.0, "Passes over the training split; fractions are fine.", above=0)
     steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
+    budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of both.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
     accumulate: int = setting(1, "Parts a batch is computed in, to save memory; the result is the same.", least=1)
     batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
@@ -60,6 +62,10 @@ class TrainingConfig:
     beta2: float = setting(0.999, "AdamW's decay of the squared gradient average.", least=0, below=1)
     epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
     clip_norm: float | None = setting(1.0, "Largest norm of the gradient, longer ones are shortened; null: no clipping.", above=0)
+    layer_decay: float = setting(
+        1.0, "Factor on the learning rate from each layer to the one below it, the heads being the top.", above=0, most=1
+    )
+    freeze_layers: int = setting(0, "Lowest layers that do not learn, the embeddings with them; 0: all learn.", least=0)
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
@@ -71,9 +77,24 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        if self.budget is not None:
+            seconds_of(self.budget)
         if self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
                 allowed="at most one part for each row",
                 remedy=f"Type training.accumulate={self.batch_size}",
             )
+
+
+def seconds_of(budget: str) -> float:
+    """The seconds of a time such as 90s, 30m or 1.5h. Raises SettingError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    if not seconds:
+        raise SettingError(
+            f"training.budget={budget} is no time",
+            allowed="a number above 0 with s, m or h behind it",
+            remedy="Type training.budget=30m",
+        )
+    return seconds

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -14,19 +15,21 @@ from encoderlab.batch import Batch
 from encoderlab.device import Compute
 from encoderlab.errors import TrainingError
 from encoderlab.training.config import TrainingConfig
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import answers, losses
 from encoderlab.training.schedule import learning_rate_at
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one optimizer step did. `number` counts from 1.
+    """What one optimizer step did. `number` counts from 1, `of` how many the run is expected to have.
 
     `losses` are means over the answers of the step, by the name of the question, and `gradient_norm` is measured before clipping.
     Both stay tensors: a step whose figures nobody reads never waits for the device.
     """
 
     number: int
+    of: int
     losses: dict[str, Tensor]
     gradient_norm: Tensor
     learning_rate: float
@@ -53,23 +56,30 @@ def optimize(
     optimizer: torch.optim.Optimizer,
     config: TrainingConfig,
     compute: Compute,
+    horizon: Horizon,
     *,
     after: int = 0,
 ) -> Iterator[Step]:
-    """Take one optimizer step for each item of `batches`, `after` steps having been taken before.
+    """Take one optimizer step for each item of `batches` until the `horizon`, `after` steps having been taken before.
 
     An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
     are counted first, and each summed loss is divided by that total.
     """
-    for number, parts in enumerate(batches, start=after + 1):
+    batches = iter(batches)
+    for number in count(after + 1):
+        steps = horizon.steps(number - 1)
+        parts = next(batches, None) if number <= steps else None
+        if parts is None:
+            return
         model.train()
-        learning_rate = learning_rate_at(number - 1, config)
+        learning_rate = learning_rate_at(number - 1, steps, config)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["scale"]
         step_losses = _backward(model, parts, compute)
         norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
         step = Step(
             number=number,
+            of=steps,
             losses=step_losses,
             gradient_norm=norm,
             learning_rate=learning_rate,

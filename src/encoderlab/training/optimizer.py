@@ -1,18 +1,56 @@
-"""AdamW, with weight decay on matrices only."""
+"""AdamW, with weight decay on matrices only, and less or no learning for the lower layers where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
 
+from encoderlab.errors import SettingError
 from encoderlab.training.config import TrainingConfig
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own optimizer.
 
-    The fused kernel updates all weights in one pass over memory, on CPU too.
+    Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of how far below the heads they lie
+    (the discriminative fine-tuning of Howard and Ruder 2018, section 3.2; by depth as in Clark et al. 2020, appendix A). Frozen
+    weights are in no group. The fused kernel updates all weights in one pass over memory, on CPU too.
     """
-    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-    vectors = [weight for weight in model.parameters() if weight.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    fused = matrices[0].device.type in ("cpu", "cuda")
+    groups = list(_groups(model, config))
+    fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+
+
+def freeze(model: nn.Module, config: TrainingConfig) -> None:
+    """Keep the embeddings and the lowest `freeze_layers` layers as they are; with 0 all learn.
+
+    A decoder that is tied to the token embeddings stays as it is with them. Raises SettingError where there are fewer layers.
+    """
+    if not config.freeze_layers:
+        return
+    embeddings, *layers, _ = model.parameters_by_depth()
+    if config.freeze_layers > len(layers):
+        raise SettingError(
+            f"training.freeze_layers is {config.freeze_layers}, and the encoder has {len(layers)} layers",
+            allowed=f"at most {len(layers)}",
+            remedy=f"Type training.freeze_layers={len(layers)} to train the heads alone",
+        )
+    for parameters in (embeddings, *layers[: config.freeze_layers]):
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+
+
+def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]]:
+    """For each depth, from the embeddings up to the heads, the matrices and then the vectors that learn."""
+    depths = [list(model.parameters())] if config.layer_decay == 1 else model.parameters_by_depth()
+    for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
+        scale = config.layer_decay**below_heads
+        learning = [parameter for parameter in parameters if parameter.requires_grad]
+        matrices = [parameter for parameter in learning if parameter.ndim >= 2]
+        vectors = [parameter for parameter in learning if parameter.ndim < 2]
+        for params, weight_decay in ((matrices, config.weight_decay), (vectors, 0.0)):
+            if params:
+                yield {"params": params, "weight_decay": weight_decay, "scale": scale}

@@ -1,5 +1,6 @@
-"""What every source shares: fewer rows where they are limited, and a cache that can be written to."""
+"""What every source shares: fewer rows where they are limited, documents or a refusal, and a cache that can be written to."""
 
+import json
 import os
 from pathlib import Path
 
@@ -15,6 +16,18 @@ def test_a_limit_takes_rows_spread_evenly_over_each_split(tmp_path):
     whole, cut = (ReverseDataset(**FEW, limit=limit).load(tmp_path).by_name for limit in (None, 5))
     assert list(cut["train"]) == [whole["train"][row] for row in (0, 5, 10, 14, 19)]
     assert list(cut["test"]) == list(whole["test"])
+
+
+def test_a_source_without_documents_says_which_have_some(tmp_path):
+    with pytest.raises(DataError) as caught:
+        ReverseDataset(**FEW).documents(tmp_path)
+    assert str(caught.value) == (
+        "dataset=reverse holds no documents. Allowed: docs, wikipedia, hub, files. Type dataset=docs, which needs no download."
+    )
+
+
+def test_what_a_run_keeps_of_a_source_is_plain(tmp_path):
+    json.dumps(ReverseDataset(**FEW).load(tmp_path).origin)
 
 
 def test_the_cache_folder_is_made_and_nothing_is_left_in_it(tmp_path):

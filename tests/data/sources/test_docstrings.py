@@ -284,3 +284,22 @@ def test_real_documentation_is_read():
     assert {paragraph.module.split(".")[0] for paragraph in paragraphs} == {"networkx"}
     assert not [paragraph for paragraph in paragraphs if ">>>" in paragraph.text]
     assert Path(networkx.root).name == "networkx"
+
+
+def test_a_module_is_a_document_and_stays_in_its_split(installed, tmp_path):
+    splits = DocsDataset().load(tmp_path).by_name
+    corpus = DocsDataset().documents(tmp_path)
+    read = {name: list(split.documents()) for name, split in corpus.by_name.items()}
+    assert {name: len(part) for name, part in read.items()} == {name: split.total for name, split in corpus.by_name.items()}
+    assert sum(map(len, read.values())) == 81  # and beta itself
+    for name, part in read.items():
+        assert [paragraph for document in part for paragraph in document] == [example.text for example in splits[name]]
+        assert {len(document) for document in part} == {1, 2}  # a module of beta has one paragraph, of alpha two
+
+
+def test_documents_are_limited_and_their_fingerprint_says_so(installed, tmp_path):
+    whole, few = (DocsDataset(limit=limit).documents(tmp_path).by_name["train"] for limit in (None, 4))
+    documents = list(whole.documents())
+    step = (len(documents) - 1) / 3
+    assert list(few.documents()) == [documents[round(place * step)] for place in range(4)]
+    assert whole.fingerprint == DocsDataset().documents(tmp_path).by_name["train"].fingerprint != few.fingerprint

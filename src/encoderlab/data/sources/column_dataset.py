@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.errors import SettingError
@@ -44,6 +46,18 @@ class ColumnDataset(DatasetConfig):
         from encoderlab.data.sources.columns import Wanted
 
         return Wanted(self.text, self.text_pair, self.label)
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """Each row as a document, whose paragraphs are the lines of its text, and of its second text where one is chosen.
+
+        A row of words is a document of one paragraph.
+        """
+        unlabelled = replace(self, label=None)
+        return as_documents(unlabelled.limited(unlabelled.read_document_rows(cache_dir)))
+
+    def read_document_rows(self, cache_dir: Path) -> Splits:
+        """All splits whole, a document in each row."""
+        return self.read(cache_dir)
 
     def splits(self, rows: dict[str, Rows], origin: dict[str, Any], class_names: list[str] | None = None) -> Splits:
         """The splits of a dataset from the rows of each, with what is taken from training.

@@ -1,18 +1,31 @@
-"""The dataset settings every source shares, and their one verb: load."""
+"""The dataset settings every source shares, and their verbs: load examples, or documents."""
 
 from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from encoderlab.data.documents import Documents, refuse_lone_document
 from encoderlab.data.examples import Split, Splits
 from encoderlab.errors import DataError
 from encoderlab.settings import check_settings, setting
+
+
+class Pack(Enum):
+    """What a side of a pretraining pair is made of.
+
+    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as BERT had them (Devlin et al. 2019,
+    appendix A.2).
+    """
+
+    sentences = "sentences"
+    segments = "segments"
 
 
 @dataclass
@@ -22,6 +35,10 @@ class DatasetConfig(ABC):
     group: ClassVar[str] = "dataset"
 
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
+    pack: Pack = setting(
+        Pack.sentences,
+        "For pretraining: sentences (pairs of single sentences) or segments (runs of sentences up to the length, as BERT did).",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
@@ -33,17 +50,44 @@ class DatasetConfig(ABC):
         meant or `cache_dir` cannot be written to, SettingError where a setting does not fit the rows.
         """
         _refuse_unwritable(cache_dir)
-        splits = self.read(cache_dir)
-        return replace(splits, by_name={name: self._limited(split) for name, split in splits.by_name.items()})
+        return self.limited(self.read(cache_dir))
+
+    def documents(self, cache_dir: Path) -> Documents:
+        """All splits as documents for pretraining, each cut to `limit` of them; labels are neither needed nor read.
+
+        Raises as `load` does, and DataError where there are no documents, or a single one to train on.
+        """
+        _refuse_unwritable(cache_dir)
+        documents = self.read_documents(cache_dir)
+        total = documents.by_name["train"].total
+        if total is not None:
+            refuse_lone_document(total)
+        return documents
 
     @abstractmethod
     def read(self, cache_dir: Path) -> Splits:
         """Read all splits whole; see `load`."""
 
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """The documents, cut to `limit`; see `documents`."""
+        raise DataError(
+            f"dataset={type(self).__name__.removesuffix('Dataset').lower()} holds no documents",
+            allowed="docs, wikipedia, hub, files",
+            remedy="Type dataset=docs, which needs no download",
+        )
+
+    def limited(self, splits: Splits) -> Splits:
+        """The splits, each cut to `limit` rows."""
+        return replace(splits, by_name={name: self._limited(split) for name, split in splits.by_name.items()})
+
     def _limited(self, split: Split) -> Split:
-        if self.limit is None or len(split) <= self.limit:
-            return split
-        return split.take(np.linspace(0, len(split) - 1, self.limit).round().astype(int).tolist())
+        return split if self.limit is None or len(split) <= self.limit else split.take(self.evenly(len(split)).tolist())
+
+    def evenly(self, total: int) -> np.ndarray:
+        """Which of `total` rows `limit` leaves, spread evenly over them: int64 [at most limit]."""
+        if self.limit is None or total <= self.limit:
+            return np.arange(total)
+        return np.linspace(0, total - 1, self.limit).round().astype(np.int64)
 
 
 def _refuse_unwritable(cache_dir: Path) -> None:

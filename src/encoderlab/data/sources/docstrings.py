@@ -9,12 +9,14 @@ import platform
 import sys
 import sysconfig
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.aside import written_aside
+from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.docstring_reader import (
@@ -80,6 +82,29 @@ class DocsDataset(DatasetConfig):
                 remedy=f"Type pip install {' '.join(PACKAGES)}",
             )
         return Splits({split: _split(table, split, labels) for split in SPLIT_SHARES}, labels, _origin(libraries, table))
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """Each module as a document: its paragraphs in their order."""
+        libraries = installed_libraries()
+        table = _cached(libraries, cache_dir)
+        by_name = {split: self._modules(table, split, _key(libraries)) for split in SPLIT_SHARES}
+        return Documents(by_name, _origin(libraries, table))
+
+    def _modules(self, table: pyarrow.Table, split: str, key: str) -> DocumentSplit:
+        import pyarrow.compute
+
+        rows = table.filter(pyarrow.compute.equal(table["split"], split))
+        names = list(zip(rows["label"].to_pylist(), rows["module"].to_pylist(), strict=True))
+        # Paragraphs of a module stand together, so that it begins where the name changes.
+        starts = [row for row, name in enumerate(names) if row == 0 or names[row - 1] != name]
+        chosen = self.evenly(len(starts))
+        texts = rows["text"].combine_chunks()
+
+        def read() -> Iterator[list[str]]:
+            ends = [*starts[1:], len(texts)]
+            return (texts[starts[module] : ends[module]].to_pylist() for module in chosen)
+
+        return DocumentSplit(read, len(chosen), fingerprint(f"{key} {split} {chosen.tolist()}".encode()))
 
 
 def installed_libraries() -> list[Library]:

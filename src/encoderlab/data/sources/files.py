@@ -1,11 +1,13 @@
-"""A user's own files as a dataset: tables, texts by line, sentences in CoNLL columns, a folder per label."""
+"""A user's own files as a dataset: tables, texts by line, sentences in CoNLL columns, a folder per label; or documents."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from encoderlab.data.documents import refuse_lone_document
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.data.sources.formats import Format, Quoting, format_of
@@ -36,18 +38,41 @@ class FilesDataset(ColumnDataset):
 
     def read(self, cache_dir: Path) -> Splits:
         """Read the files; nothing is kept in `cache_dir`, for reading a copy would take as long."""
-        files = self._files()
-        rows = {name: self._rows(path) for name, path in files.items()}
-        return self.splits(rows, {"source": "files", "files": {name: str(path.absolute()) for name, path in files.items()}})
+        from encoderlab.data.sources.folders import split_folders
 
-    def _files(self) -> dict[str, Path]:
+        files = self._files(split_folders)
+        return self.splits({name: self._rows(path) for name, path in files.items()}, self._origin(files))
+
+    def read_document_rows(self, cache_dir: Path) -> Splits:
+        """See `ColumnDataset.read_document_rows`; .txt files, alone or in folders, hold documents and not a text per line."""
+        from encoderlab.data.sources.document_files import split_folders
+
+        files = self._files(split_folders)
+        rows = {name: self._document_rows(path, cache_dir) for name, path in files.items()}
+        refuse_lone_document(len(rows["train"].columns["text"]))
+        return self.splits(rows, self._origin(files))
+
+    def _document_rows(self, path: Path, cache_dir: Path) -> Rows:
+        from encoderlab.data.sources.document_files import read_document_files, text_files
+
+        found = format_of(path, self.format)
+        if found not in (Format.txt, Format.folder):
+            return self._rows(path)
+        if self.text_pair is not None:
+            raise DataError(
+                f"{path} holds documents, but dataset.text_pair={self.text_pair} is asked for", remedy="Type dataset.text_pair=null"
+            )
+        return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir)
+
+    def _files(self, split_folders: Callable[[Path], dict[str, Path]]) -> dict[str, Path]:
         if self.path is None:
             named = {"train": self.train, "validation": self.validation, "test": self.test}
             return {name: _seen_from_here(path) for name, path in named.items() if path is not None}
-        from encoderlab.data.sources.folders import split_folders
-
         path = _seen_from_here(self.path)
         return split_folders(path) if format_of(path, self.format) is Format.folder else {"train": path}
+
+    def _origin(self, files: dict[str, Path]) -> dict[str, Any]:
+        return {"source": "files", "files": {name: str(path.absolute()) for name, path in files.items()}}
 
     def _rows(self, path: Path) -> Rows:
         from encoderlab.data.sources.columns import refuse_missing_labels

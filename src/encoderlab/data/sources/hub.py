@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.column_dataset import ColumnDataset
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from encoderlab.data.sources.columns import Rows
 
+Result = TypeVar("Result")
+
 logger = logging.getLogger(__name__)
 
 _PAUSES = (1.0, 2.0)  # seconds to wait before trying again, where the hub answers but breaks off
@@ -31,6 +34,8 @@ _HIDDEN = "-1"  # how the hub marks labels it does not tell, such as those of GL
 @dataclass
 class HubDataset(ColumnDataset):
     """A dataset of the Hugging Face hub, kept in the hub's own cache (HF_HOME)."""
+
+    found_by: ClassVar[str] = "dataset.path and dataset.revision"  # the settings a message names where there is no such dataset
 
     path: str = setting(REQUIRED, "The dataset's id, such as nyu-mll/glue.")
     name: str | None = setting(None, "The configuration, where the dataset has several, such as sst2.")
@@ -61,15 +66,23 @@ class HubDataset(ColumnDataset):
 
     def _fetch(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
         import datasets
+
+        reachable = hub_answers(datasets.config.HF_ENDPOINT)
+        with self.said_plainly(reachable=reachable), nullcontext() if reachable else no_requests():
+            return _patiently(self._load, _PAUSES if reachable else ())
+
+    @contextmanager
+    def said_plainly(self, *, reachable: bool = True) -> Iterator[None]:
+        """Read from the hub in here without noise, what goes wrong raised as a DataError."""
+        import datasets
         from datasets.exceptions import DatasetNotFoundError, DatasetsError
         from huggingface_hub.errors import HTTPError
 
-        reachable = hub_answers(datasets.config.HF_ENDPOINT)
         try:
-            with quiet(), nullcontext() if reachable else no_requests():
-                return self._load(_PAUSES if reachable else ())
+            with quiet():
+                yield
         except DatasetNotFoundError as error:
-            remedy = "Check dataset.path and dataset.revision; a private or gated one needs hf auth login"
+            remedy = f"Check {self.found_by}; a private or gated one needs hf auth login"
             raise DataError(_first_line(error), remedy=remedy) from error
         except (ConnectionError, HTTPError) as error:
             raise self._unreachable(datasets.config, error) from error
@@ -79,21 +92,22 @@ class HubDataset(ColumnDataset):
             reason = _first_line(error).rpartition(" Hub either: ")[2]
             raise DataError(f"{self.path} cannot be read from the hub at {datasets.config.HF_ENDPOINT}: {reason}") from error
 
-    def _load(self, pauses: tuple[float, ...]) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
-        """Load all splits, again after each of `pauses` (seconds) where the hub breaks off."""
-        import datasets
-        from huggingface_hub.errors import HTTPError
+    def _load(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
+        builder = self._builder()
+        builder.download_and_prepare()
+        return builder, builder.as_dataset()
 
-        try:
-            builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
-            self._refuse_others(builder)
-            builder.download_and_prepare()
-            return builder, builder.as_dataset()
-        except (ConnectionError, HTTPError):
-            if not pauses:
-                raise
-            time.sleep(pauses[0])
-            return self._load(pauses[1:])
+    def open_builder(self) -> datasets.DatasetBuilder:
+        """What `datasets` reads the rows with, from a hub that can be reached. Raises DataError, SettingError as `load` does."""
+        with self.said_plainly():
+            return _patiently(self._builder, _PAUSES)
+
+    def _builder(self) -> datasets.DatasetBuilder:
+        import datasets
+
+        builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
+        self._refuse_others(builder)
+        return builder
 
     def _refuse_others(self, builder: datasets.DatasetBuilder) -> None:
         if builder.repo_id is None:  # `datasets` also takes a folder here, or the name of a file format
@@ -128,13 +142,19 @@ class HubDataset(ColumnDataset):
 
     def _wrong_configuration(self, error: ValueError) -> DataError:
         """`datasets` tells a wrong configuration by its message alone; the names in it are in brackets."""
+        from encoderlab.data.sources.columns import listed
+
         bracketed = re.search(r"\[([^\]]*)\]", str(error))
         existing = re.findall(r"'([^']+)'", bracketed.group(1)) if bracketed else []
         if not existing or self.name in existing:
             return DataError(f"{self.path} cannot be read: {_first_line(error)}")
         near = closest(self.name or "", existing) or existing[0]
         what = f"has no configuration {self.name!r}" if self.name else "has several configurations"
-        return DataError(f"{self.path} {what}", allowed=", ".join(existing), remedy=f"Type dataset.name={near}")
+        return DataError(f"{self.path} {what}", allowed=listed(existing), remedy=f"Type {self.naming(near)}")
+
+    def naming(self, configuration: str) -> str:
+        """What the user types to choose a configuration."""
+        return f"dataset.name={configuration}"
 
     def _split_names(self) -> dict[str, str]:
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split}
@@ -170,6 +190,19 @@ class HubDataset(ColumnDataset):
         columns = {setting: arrow.column(column) for setting, column in self.wanted().settings().items()}
         split = self._split_names()[name]
         return checked(Rows(columns, lambda row: f"{self.path}, split {split}, row {row + 1}"), self.wanted())
+
+
+def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
+    """What `action` gives, tried again after each of `pauses` (seconds) where the hub breaks off."""
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        return action()
+    except (ConnectionError, HTTPError):
+        if not pauses:
+            raise
+        time.sleep(pauses[0])
+        return _patiently(action, pauses[1:])
 
 
 def _class_names(feature: Any) -> list[str] | None:

@@ -1,0 +1,167 @@
+"""The settings of every command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.tokenizer_config import TokenizerConfig
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelChoice
+from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.tasks.config import TaskConfig
+from encoderlab.training.config import Precision, TrainingConfig
+
+
+class PredictionFormat(Enum):
+    """How predictions are written: a table, a JSON object a line, or GLUE's submission form."""
+
+    csv = "csv"
+    jsonl = "jsonl"
+    glue = "glue"
+
+
+RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
+
+
+@dataclass
+class CommandConfig:
+    """What every command shares."""
+
+    cache_dir: str = setting(REQUIRED, "Folder for what can be made again: corpora, tokenizers, token stores.")
+
+    def __post_init__(self) -> None:
+        check_settings(self, "")
+        if not self.cache_dir:
+            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Leave it out to use ~/.cache/encoderlab")
+
+
+@dataclass
+class RunConfig(CommandConfig):
+    """Train an encoder and report how good it is."""
+
+    task: TaskConfig = setting(REQUIRED, "What is asked of the encoder.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
+    training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    run_dir: str | None = setting(None, RUN_DIR)
+    baselines: bool = setting(True, "Fit the linear baselines on the same rows, to be compared with.")
+
+
+@dataclass
+class PretrainConfig(RunConfig):
+    """Pretrain an encoder on documents: masked tokens, and what follows what."""
+
+    init_from: str | None = setting(None, "Go on from this: a run folder, a Hugging Face folder or a hub name; null: from scratch.")
+
+
+@dataclass
+class FinetuneConfig(RunConfig):
+    """Train a task from a pretrained encoder, and report how good it is."""
+
+    init_from: str = setting(REQUIRED, "The pretrained encoder: a run folder, a Hugging Face folder or a hub name.")
+
+
+@dataclass
+class OpenRunConfig(CommandConfig):
+    """What every command that opens a finished run shares."""
+
+    run: str = setting(REQUIRED, "A run folder, its model/ folder, or a Hugging Face folder.")
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+    precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
+    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
+
+
+@dataclass
+class EvalConfig(OpenRunConfig):
+    """Score a finished run on a split of its dataset, or of another one."""
+
+    split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
+    dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+@dataclass
+class PredictConfig(OpenRunConfig):
+    """Answer for new texts: one row out for each row in, in order."""
+
+    text: str | None = setting(None, "One text to answer for.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    input: str | None = setting(None, "File to answer for (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
+    split: str | None = setting(None, "A split of the run's dataset to answer for.")
+    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
+    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
+    output: str | None = setting(None, "File to write; null: standard output.")
+    format: PredictionFormat = setting(PredictionFormat.csv, "csv, jsonl, or glue (index and prediction, for GLUE's server).")
+
+
+@dataclass
+class AttentionConfig(OpenRunConfig):
+    """Draw where each token looks: one figure per layer, and the arrays."""
+
+    text: str | None = setting(None, "One text to look at.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    rows: list[int] | None = setting(None, "Rows of the split to look at, such as [0,7], counted from 0; null: the first.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+class VectorPooling(Enum):
+    """How the vectors of a text's tokens become one."""
+
+    cls = "cls"
+    mean = "mean"
+
+
+@dataclass
+class EmbedConfig(OpenRunConfig):
+    """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
+
+    input: str | None = setting(None, "File of texts (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
+    split: str | None = setting(None, "A split of the run's dataset.")
+    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
+    text_pair_column: str | None = setting(
+        None, "Column of `input` that holds the second text; null: as trained, but none where text_column is given."
+    )
+    output: str = setting(REQUIRED, "The .npy file to write; the index lies beside it, as .index.jsonl.")
+    pooling: VectorPooling = setting(VectorPooling.mean, "What stands for a text: mean of its tokens' vectors, or cls.")
+    tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
+    normalize: bool = setting(False, "Bring each vector to length 1.")
+    precision: Precision = setting(Precision.fp32, "Format of the matrix products: fp32 (exact), bf16 (faster), or auto.")
+
+
+class ExportFormat(Enum):
+    """What a model can be handed on as."""
+
+    huggingface = "huggingface"
+
+
+@dataclass
+class ExportConfig(CommandConfig):
+    """Write a run's model in a form that other tools open with no code of ours."""
+
+    run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
+    format: ExportFormat = setting(ExportFormat.huggingface, "huggingface: a folder for transformers' Auto classes.")
+    path: str = setting(REQUIRED, "The new folder to write.")
+
+
+class TableFormat(Enum):
+    """How a command's figures are printed: for people, or for programs."""
+
+    table = "table"
+    json = "json"
+
+
+@dataclass
+class TokenizerCommandConfig(CommandConfig):
+    """Train a tokenizer, look at how it cuts a text, or compare vocabularies."""
+
+    dataset: DatasetConfig = setting(REQUIRED, "The texts to train on and to compare on.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "The tokenizer.")
+    output: str | None = setting(None, "New folder to write the tokenizer to; null: it is not written.")
+    text: str | None = setting(None, "A text to show the pieces of.")
+    compare: list[str] | None = setting(None, "Other tokenizers to compare with: run folders, folders or hub names, as [a,b].")
+    format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")

@@ -1,0 +1,115 @@
+"""encoderlab embed: the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from encoderlab.batch import Batch, Encoded
+from encoderlab.command_settings import EmbedConfig, VectorPooling
+from encoderlab.data.examples import Example, WordsExample
+from encoderlab.data.sources.formats import Format, format_of
+from encoderlab.errors import SettingError
+from encoderlab.model.pooling import ClsPool, MeanPool
+from encoderlab.reports.vectors import VectorFile, check_output, index_of, vector_file
+from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs.inputs import check_sources, file_examples, in_chunks, split_examples, standard_input_examples
+from encoderlab.tasks.rows import hold_encoded
+
+POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
+
+
+def embed(config: EmbedConfig) -> None:
+    """Write a vector for each text of a file, a split or standard input, or for each of its tokens.
+
+    Raises SettingError, DataError.
+    """
+    check_output(config.output)
+    check_sources(config)
+    if config.tokens and config.pooling is not VectorPooling.mean:
+        raise SettingError(
+            f"pooling={config.pooling.name} makes one vector of a text's tokens, and tokens=true asks for all of them",
+            remedy="Leave one of them out",
+        )
+    assembly = reopen(config)
+    examples, total = _examples(config, assembly)
+    output = Path(config.output)
+    with vector_file(output, assembly.config.model.d_model) as file:
+        n_cut = sum(_write(config, assembly, some, file) for some in in_chunks(examples, total, "embedding"))
+    print(_summary(config, assembly, file, n_cut), file=sys.stderr)
+
+
+def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
+    """The texts, and how many there are, as far as it is known.
+
+    A file is read as the run's own rows are, pairs as pairs, unless it says otherwise; lines are single texts whatever the run was
+    trained on, for a vector of one text is wanted from every encoder.
+    """
+    if config.split is not None:
+        return split_examples(assembly, config.split, config.cache_dir)
+    if config.input is None:
+        return standard_input_examples(assembly, paired=False), None
+    path, dataset = Path(config.input), assembly.config.dataset
+    as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
+    pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)
+    return file_examples(assembly, path, config.text_column or getattr(dataset, "text", "text"), pair_column)
+
+
+def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example], file: VectorFile) -> int:
+    """Write the vectors of some examples; returns how many of them were longer than the model reads."""
+    encoded = assembly.task.encode(examples)
+    lines = [_described(example) for example in examples]
+    if config.tokens:
+        pieces = [{"tokens": assembly.tokenizer.pieces(one.input_ids)} for one in encoded]
+        lines = [tokens | line for tokens, line in zip(pieces, lines, strict=True)]
+    places = file.reserve(lines, [len(one.input_ids) for one in encoded] if config.tokens else None)
+    for row, vectors in _vectors(config, assembly, encoded):
+        file.put(places[row], vectors)
+    return sum(one.truncated for one in encoded)
+
+
+def _described(example: Example) -> dict[str, Any]:
+    if isinstance(example, WordsExample):
+        return {"text": " ".join(example.words)}
+    return {"text": example.text} | ({} if example.text_pair is None else {"text_pair": example.text_pair})
+
+
+@torch.inference_mode()
+def _vectors(config: EmbedConfig, assembly: Assembly, encoded: Sequence[Encoded]) -> Iterator[tuple[int, np.ndarray]]:
+    """Each row with its vectors, [vectors, d_model], in the order of the batches."""
+    first = 1 if config.pooling is VectorPooling.cls else None
+    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, tokens_asked=False)
+    for batch in assembly.scoring_batches(rows):
+        with assembly.compute.autocast():
+            hidden = assembly.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, first)
+        vectors = hidden.float() if config.tokens else _pooled(hidden.float(), batch, config.pooling)
+        vectors = F.normalize(vectors, dim=-1) if config.normalize else vectors
+        lengths = [len(encoded[row].input_ids) if config.tokens else 1 for row in batch.rows.tolist()]
+        for row, length, found in zip(batch.rows.tolist(), lengths, vectors.cpu().numpy(), strict=True):
+            yield row, found[:length]
+
+
+def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
+    """[rows, 1, d_model]: the one vector of each row; zero where a row has no token, as an empty text without special tokens."""
+    vectors = POOLINGS[pooling](hidden, batch.attention_mask)
+    if batch.attention_mask is not None:
+        vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
+    return vectors[:, None]
+
+
+def _summary(config: EmbedConfig, assembly: Assembly, file: VectorFile, n_cut: int) -> str:
+    """What was written, and what of it was cut, in one line."""
+    output, width = Path(config.output), assembly.config.model.d_model
+    of = f" of {file.n_rows:,} texts" if config.tokens else ""
+    line = f"{file.n_vectors:,} vectors of {width} numbers{of}: {output}; what each stands for: {index_of(output)}"
+    if n_cut:
+        cut = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
+        line += f"; {cut} cut to model.max_length={assembly.config.model.max_length} tokens"
+    return line

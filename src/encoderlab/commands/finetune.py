@@ -1,0 +1,15 @@
+"""encoderlab finetune: from a pretrained encoder to one that answers a task, and a report of how good it is."""
+
+from __future__ import annotations
+
+from encoderlab.command_settings import FinetuneConfig
+from encoderlab.commands.train import train_and_report
+from encoderlab.runs.folder import RunFolder
+
+
+def finetune(config: FinetuneConfig) -> RunFolder:
+    """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
+
+    Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
+    """
+    return train_and_report(config, "finetune", config.init_from)

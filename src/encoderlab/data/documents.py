@@ -1,0 +1,78 @@
+"""Corpora as documents: the paragraphs of each, read anew from disk for whoever asks."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from encoderlab.data.examples import Example, Split, Splits, WordsExample
+from encoderlab.data.survey import hashed
+from encoderlab.errors import DataError
+
+PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other paragraphs: it is part of every fingerprint
+
+_LINE_ENDS = re.compile(r"[\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSplit:
+    """The documents of one split.
+
+    `documents` reads the split anew: each document is the list of its paragraphs, none of them blank; one without text is an empty
+    list. `total` is how many there are, None where only reading to the end would tell. `fingerprint` changes whenever the documents
+    do.
+    """
+
+    documents: Callable[[], Iterator[list[str]]]
+    total: int | None
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`."""
+
+    by_name: dict[str, DocumentSplit]
+    origin: dict[str, Any]
+
+
+def as_documents(splits: Splits) -> Documents:
+    """Each row as a document."""
+    return Documents({name: _rows_as_documents(split) for name, split in splits.by_name.items()}, splits.origin)
+
+
+def _rows_as_documents(split: Split) -> DocumentSplit:
+    def read() -> Iterator[list[str]]:
+        return map(paragraphs_of, split)
+
+    return DocumentSplit(read, len(split), fingerprint(hashed(split).texts.tobytes()))
+
+
+def paragraphs_of(example: Example) -> list[str]:
+    """The lines of a text, then those of its pair, without blank ones; a sequence of words is one paragraph."""
+    if isinstance(example, WordsExample):
+        return paragraphs(" ".join(example.words))
+    return paragraphs(example.text) + paragraphs(example.text_pair or "")
+
+
+def paragraphs(text: str) -> list[str]:
+    """The lines of a text without the blanks around them and without blank ones."""
+    return [stripped for line in _LINE_ENDS.split(text) if (stripped := line.strip())]
+
+
+def fingerprint(made_from: bytes) -> str:
+    """A fingerprint of documents from what tells them apart from others."""
+    return hashlib.sha256(b"%d " % PARAGRAPHS_VERSION + made_from).hexdigest()[:16]
+
+
+def refuse_lone_document(total: int) -> None:
+    """Raise DataError where training has fewer than two documents, from one of which the other's negatives come."""
+    if total < 2:
+        raise DataError(
+            f"The training split holds {total} document{'s' * (total != 1)}",
+            allowed="at least 2, for what does not follow a sentence is taken from another document",
+            remedy="In .txt files a blank line ends a document, in tables each row is one; a larger dataset.limit leaves more",
+        )

@@ -1,0 +1,145 @@
+"""Wikipedia's articles from the Hugging Face hub: kept in its cache, or streamed where the disk is too small for them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from encoderlab.data.documents import Documents, DocumentSplit, fingerprint, paragraphs, refuse_lone_document
+from encoderlab.data.examples import Splits
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.sources.hub_access import hub_answers
+from encoderlab.errors import DataError, SettingError
+from encoderlab.settings import setting
+
+if TYPE_CHECKING:
+    import datasets
+
+_ARTICLES_AT_A_TIME = 100
+
+
+class _Articles(HubDataset):
+    """wikimedia/wikipedia as a dataset of the hub, with messages in the settings of `WikipediaDataset`."""
+
+    found_by: ClassVar[str] = "HF_ENDPOINT and dataset.revision"
+
+    def naming(self, configuration: str) -> str:
+        date, _, language = configuration.partition(".")
+        return f"dataset.date={date} dataset.language={language}"
+
+
+@dataclass
+class WikipediaDataset(DatasetConfig):
+    """Articles of Wikipedia as the Wikimedia Foundation cleans them (wikimedia/wikipedia), without labels."""
+
+    date: str = setting("20231101", "Day of the dump, as the hub names it.")
+    language: str = setting("en", "Wikipedia's code of the language, such as en, de or simple.")
+    revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; the newest without it.")
+    streaming: bool = setting(False, "Read dataset.limit articles from the hub's stream, anew in each use; nothing is stored.")
+    validation_fraction: float = setting(0.02, "How many of the articles to take for validation.", least=0, below=1)
+    test_fraction: float = setting(0.0, "How many of the articles to take for testing.", least=0, below=1)
+    split_seed: int = setting(0, "Draws which articles are taken; a stream's are its first.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not re.fullmatch(r"[0-9]{8}", self.date):
+            raise SettingError(
+                f"dataset.date is {self.date!r}", allowed="year, month and day as YYYYMMDD", remedy="Type dataset.date=20231101"
+            )
+        if self.validation_fraction + self.test_fraction >= 1:
+            fractions = f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            raise SettingError(f"dataset.{fractions} leave no training articles", allowed="a sum below 1")
+        if self.streaming and self.limit is None:
+            raise SettingError(
+                "dataset.streaming=true needs to know how many articles to read",
+                allowed="dataset.limit, the articles to train on",
+                remedy="Type dataset.limit=100000",
+            )
+
+    def read(self, cache_dir: Path) -> Splits:
+        """The articles as texts without labels. Raises DataError as `HubDataset.read` does, and where they are streamed."""
+        if self.streaming:
+            raise DataError(
+                "dataset.streaming=true gives documents to pretrain on and no rows", remedy="Type dataset.streaming=false"
+            )
+        return self._of_hub().read(cache_dir)
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """Each article as a document. Of a stream the first articles are held out, the following ones train."""
+        articles = self._of_hub()
+        return self._streamed(articles) if self.streaming else articles.read_documents(cache_dir)
+
+    def _of_hub(self) -> _Articles:
+        return _Articles(
+            limit=self.limit,
+            text="text",
+            label=None,
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            split_seed=self.split_seed,
+            path="wikimedia/wikipedia",
+            name=f"{self.date}.{self.language}",
+            revision=self.revision,
+            validation_split=None,
+            test_split=None,
+        )
+
+    def _streamed(self, articles: _Articles) -> Documents:
+        from datasets import config
+
+        if not hub_answers(config.HF_ENDPOINT):
+            raise DataError(
+                f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
+                remedy="Set HF_ENDPOINT to a hub that can be, or type dataset.streaming=false to use what its cache holds",
+            )
+        builder = articles.open_builder()
+        by_name, skipped = {}, 0
+        for name, count in self._counts().items():
+            made_from = f"{builder.config.name} {builder.hash} {skipped} {count}"
+            read = _Stream(articles, builder, skipped, count, for_training=name == "train")
+            by_name[name] = DocumentSplit(read, None, fingerprint(made_from.encode()))
+            skipped += count
+        origin = {"source": "hub", "path": articles.path, "name": builder.config.name, "revision": builder.hash}
+        return Documents({"train": by_name.pop("train"), **by_name}, origin | {"streamed": self._counts()})
+
+    def _counts(self) -> dict[str, int]:
+        """How many articles of the stream each split gets, in the stream's order."""
+        assert self.limit is not None, "refused when the settings were made"
+        fractions = {"validation": self.validation_fraction, "test": self.test_fraction}
+        held_out = {name: math.ceil(fraction * self.limit) for name, fraction in fractions.items() if fraction}
+        return {**held_out, "train": self.limit}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """`count` articles of the hub's stream after the first `skipped`: called, it reads them anew.
+
+    `for_training` refuses a stream that ends before its second article.
+    """
+
+    articles: _Articles
+    builder: datasets.DatasetBuilder
+    skipped: int
+    count: int
+    for_training: bool
+
+    def __call__(self) -> Iterator[list[str]]:
+        """Raises DataError where the hub breaks off."""
+        with self.articles.said_plainly():
+            stream = self.builder.as_streaming_dataset(split="train").select_columns(["text"]).skip(self.skipped).take(self.count)
+            batches = stream.iter(_ARTICLES_AT_A_TIME)
+        read = 0
+        while True:
+            with self.articles.said_plainly():
+                texts = next(batches, {"text": []})["text"]
+            if not texts:
+                break
+            yield from map(paragraphs, texts)
+            read += len(texts)
+        if self.for_training:
+            refuse_lone_document(read)

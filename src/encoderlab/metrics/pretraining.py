@@ -1,0 +1,155 @@
+"""Scores of pretraining: the hidden tokens, and whether the second text of a pair stands where it belongs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.errors import DataError
+from encoderlab.metrics.intervals import Kinds, bootstrap
+from encoderlab.metrics.scores import refuse_non_finite
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainingScores:
+    """The figures of one split, and what was right in each of its rows.
+
+    `n` counts rows. `rows` are their places in the split, rising. In that order `asked` and `hits` count each row's asked tokens
+    and those answered rightly, [n]; `token_labels` holds the right ids of all asked tokens, [asked]; `pairs_right` is True where
+    the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that `with_intervals`
+    adds.
+    """
+
+    n: int
+    figures: dict[str, float]
+    rows: np.ndarray
+    asked: np.ndarray
+    hits: np.ndarray
+    token_labels: np.ndarray
+    pairs_right: np.ndarray | None
+    intervals: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def main(self) -> str:
+        """The figure a report puts first."""
+        return "mlm_accuracy"
+
+    def with_intervals(self, seed: int) -> PretrainingScores:
+        """The same scores with 95% bootstrap intervals of both accuracies; see `encoderlab.metrics.intervals`.
+
+        Rows are drawn, not tokens: the tokens of a sequence are not independent of one another.
+        """
+        intervals = {"mlm_accuracy": _interval(self.hits, self.asked, seed)}
+        if self.pairs_right is not None:
+            intervals["nsp_accuracy"] = _interval(self.pairs_right.astype(np.int64), np.ones(self.n, dtype=np.int64), seed)
+        return replace(self, intervals=intervals)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scores as report.json holds them."""
+        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
+        return {"n": self.n, **self.figures, **bounds}
+
+
+class _Kept(NamedTuple):
+    """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [asked].
+
+    `pair_hits` and `pair_losses` are [batch], and empty where pairs are not judged.
+    """
+
+    rows: Tensor
+    row: Tensor
+    labels: Tensor
+    hits: Tensor
+    losses: Tensor
+    pair_hits: Tensor
+    pair_losses: Tensor
+
+
+class PretrainingMetrics:
+    """Collects answers for the asked tokens, and for pairs where `pair_question` says what was asked of them (None: nothing)."""
+
+    def __init__(self, pair_question: str | None) -> None:
+        self.pair_question = pair_question
+        self._kept: list[_Kept] = []
+
+    def add(self, prediction: Prediction, batch: Batch) -> None:
+        """See `Metrics.add`. Keeps losses and hits, not logits: those would be as many as tokens times the vocabulary."""
+        assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
+        assert batch.token_labels is not None, "only masked batches can be scored"
+        labels = batch.token_labels.long()
+        hits, losses = _judged(prediction.token_logits, labels)
+        row = batch.rows[batch.asked // batch.input_ids.shape[1]]
+        pair_hits, pair_losses = self._pairs(prediction, batch)
+        self._kept.append(_Kept(batch.rows, row, labels, hits, losses, pair_hits, pair_losses))
+
+    def _pairs(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, Tensor]:
+        if self.pair_question is None:
+            return batch.rows.new_empty(0, dtype=torch.bool), batch.rows.new_empty(0, dtype=torch.float32)
+        assert prediction.sequence_logits is not None, f"only a model with a head for pairs can be asked: {self.pair_question}"
+        assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
+        return _judged(prediction.sequence_logits, batch.labels.long())
+
+    def scores(self) -> PretrainingScores:
+        """See `Metrics.scores`.
+
+        Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
+        `asked_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
+        Raises DataError where no token was asked.
+        """
+        assert self._kept, "nothing was added"
+        kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
+        order = kept.rows.argsort()
+        rows = kept.rows[order].numpy()
+        assert (np.diff(rows) > 0).all(), "a row was added twice"
+        if not len(kept.labels):
+            raise DataError(f"None of the {len(rows):,} rows to be scored holds a token of the vocabulary that could be asked for")
+        place = np.searchsorted(rows, kept.row.numpy())
+        by_row = kept.row.argsort(stable=True)  # places within a row come in rising order already
+        return PretrainingScores(
+            n=len(rows),
+            figures=_figures(kept),
+            rows=rows,
+            asked=np.bincount(place, minlength=len(rows)),
+            hits=np.bincount(place[kept.hits.numpy()], minlength=len(rows)),
+            token_labels=kept.labels[by_row].numpy(),
+            pairs_right=kept.pair_hits[order].numpy() if self.pair_question else None,
+        )
+
+
+def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
+    logits = logits.detach().float()
+    return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
+
+
+def _figures(kept: _Kept) -> dict[str, float]:
+    losses, pair_losses = kept.losses.double().numpy(), kept.pair_losses.double().numpy()
+    refuse_non_finite(np.concatenate([losses, pair_losses]))
+    mlm_loss = float(losses.mean())
+    with np.errstate(over="ignore"):  # beyond 709 nats the perplexity is no finite number, and the report says null
+        perplexity = float(np.exp(mlm_loss))
+    figures = {
+        "loss": mlm_loss,
+        "mlm_loss": mlm_loss,
+        "mlm_accuracy": float(kept.hits.double().mean()),
+        "mlm_perplexity": perplexity,
+        "asked_tokens": len(losses),
+    }
+    if len(pair_losses):
+        nsp_loss = float(pair_losses.mean())
+        figures |= {"loss": mlm_loss + nsp_loss, "nsp_loss": nsp_loss, "nsp_accuracy": float(kept.pair_hits.double().mean())}
+    return figures
+
+
+def _interval(hits: np.ndarray, asked: np.ndarray, seed: int) -> list[float]:
+    """The 95% interval of the share of `hits` among `asked`, counted by row: [n] each. Rows without an asked token are left out."""
+    kinds, counts = np.unique(np.stack([hits, asked], axis=1)[asked > 0], axis=0, return_counts=True)
+    # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
+    hits, asked = kinds[:, :1], kinds[:, 1:]
+    return bootstrap(Kinds(counts, (hits == asked)[:, 0].astype(np.int64), hits, asked, asked), seed)["token_accuracy"]

@@ -1,0 +1,140 @@
+"""The corpus of a pretraining run: documents cut into sentences, tokenised once and kept; pairs are put together from there."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from encoderlab.data.documents import Documents, DocumentSplit
+from encoderlab.data.sentences import SentenceSplitter, splitter_for
+from encoderlab.data.sources.dataset import DatasetConfig, Pack
+from encoderlab.data.token_store import TokenStore, kept_store, write_store
+from encoderlab.errors import DataError
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence
+from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.rows import id_type
+from encoderlab.tasks.sentence_rows import SentenceRows
+
+STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
+TOKENIZER_CHARACTERS = 50_000_000  # what a tokenizer is trained on at most: more changes rare pieces only
+_SENTENCES_AT_A_TIME = 4096
+
+Sentence = tuple[str, int, int]  # a sentence, and the numbers of its document and its paragraph
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCorpus:
+    """Documents, how they are cut into sentences, and `cache`, where their token stores are kept."""
+
+    documents: Documents
+    splitter: SentenceSplitter
+    task: PretrainingConfig
+    pack: Pack
+    cache: Path
+
+    @classmethod
+    def load(cls, dataset: DatasetConfig, task: PretrainingConfig, cache: Path) -> DocumentCorpus:
+        """Find the documents and a sentence splitter for them. Raises DataError, SettingError as `DatasetConfig.documents` does."""
+        documents = dataset.documents(cache)
+
+        def paragraphs() -> Iterator[str]:
+            return (paragraph for document in documents.by_name["train"].documents() for paragraph in document)
+
+        return cls(documents, splitter_for(paragraphs, task.language), task, dataset.pack, cache)
+
+    @property
+    def labels(self) -> list[str]:
+        """None of the corpus's own: the task brings them."""
+        return []
+
+    def fingerprints(self) -> dict[str, str]:
+        """A fingerprint of each split's documents."""
+        return {name: split.fingerprint for name, split in self.documents.by_name.items()}
+
+    def scored_splits(self) -> list[str]:
+        """The splits of held-out documents. Raises DataError where there are none."""
+        scored = [name for name in ("validation", "test") if name in self.documents.by_name]
+        if not scored:
+            raise DataError("No documents are held out to score on", remedy="Type dataset.validation_fraction=0.05")
+        return scored
+
+    def training_texts(self) -> Iterator[str]:
+        """Paragraphs of the training documents, as many as a tokenizer needs to be trained."""
+        characters = 0
+        for document in self.documents.by_name["train"].documents():
+            yield from document
+            characters += sum(map(len, document))
+            if characters > TOKENIZER_CHARACTERS:
+                return
+
+    def description(self) -> dict[str, Any]:
+        """What environment.json says of the data."""
+        splits = {
+            name: {"documents": split.total, "fingerprint": split.fingerprint} for name, split in self.documents.by_name.items()
+        }
+        return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits}
+
+    def rows(self, name: str, task: Pretraining) -> SentenceRows:
+        """The rows of a split, from a store of its sentences: opened where it was made before, else made.
+
+        Raises DataError where no pairs, or no single texts, can be made of it.
+        """
+        split = self.documents.by_name[name]
+        made_from = (STORE_VERSION, split.fingerprint, self.splitter.key, task.tokenizer.fingerprint)
+        kept_if = (self.task.min_characters, self.task.min_sentences)
+        key = hashlib.sha256(repr((made_from, kept_if)).encode()).hexdigest()[:24]
+        store = kept_store(self.cache / "sentences" / key, lambda folder: self._write(folder, name, split, task))
+        rows = SentenceRows(store, task, self.pack)
+        self._check(rows, name)
+        return rows
+
+    def _write(self, folder: Path, name: str, split: DocumentSplit, task: Pretraining) -> TokenStore:
+        columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
+        with tqdm(
+            total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
+        ) as bar:
+            return write_store(folder, columns, _tokenised(self._sentences(split, bar), task))
+
+    def _sentences(self, split: DocumentSplit, bar: tqdm) -> Iterator[Sentence]:
+        """The sentences of all paragraphs that are long enough."""
+        number = 0
+        for document, paragraphs in enumerate(split.documents()):
+            for paragraph in paragraphs:
+                if len(paragraph) < self.task.min_characters:
+                    continue
+                sentences = self.splitter.split(paragraph)
+                if len(sentences) >= self.task.min_sentences:
+                    yield from ((sentence, document, number) for sentence in sentences)
+                    number += 1
+            bar.update()
+
+    def _check(self, rows: SentenceRows, name: str) -> None:
+        settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"
+        if not len(rows):
+            raise DataError(
+                f"The {name} documents have no paragraph that is long enough for {settings}",
+                remedy="Type smaller ones, or use longer documents",
+            )
+        documents = len(np.unique(rows.windows.document))
+        if rows.second is SecondSentence.next and documents < 2:
+            raise DataError(
+                f"Only {documents} of the {name} documents is long enough for {settings}, and pairs need strangers from another",
+                allowed="two documents or more",
+                remedy="Use more documents, or type task.second_sentence=swapped",
+            )
+
+
+def _tokenised(sentences: Iterator[Sentence], task: Pretraining) -> Iterator[Mapping[str, Sequence[int]]]:
+    while some := list(islice(sentences, _SENTENCES_AT_A_TIME)):
+        ids = task.tokenizer.encode([sentence for sentence, _, _ in some])
+        for pieces, (_, document, paragraph) in zip(ids, some, strict=True):
+            if pieces:
+                yield {"input_ids": pieces, "document": (document,), "paragraph": (paragraph,)}

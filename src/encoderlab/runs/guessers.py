@@ -1,0 +1,79 @@
+"""What needs no encoder to pretrain: guesses from counts and lengths, to say what the encoder's answers are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier
+
+DEPTH = 4  # at most 16 answers: enough for a threshold or a band, too few to learn pairs by heart
+LEAF_SHARE = 0.01  # of the pairs a tree is fitted on, at least so many give the same answer
+
+
+@dataclass(frozen=True, slots=True)
+class PairFeatures:
+    """What can be seen of pairs without reading them: `labels` [pairs], `overlap` [pairs], and `lengths` in pieces, [pairs, 2].
+
+    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0 where a text
+    is empty.
+    """
+
+    labels: np.ndarray
+    overlap: np.ndarray
+    lengths: np.ndarray
+
+
+def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> PairFeatures:
+    """The features of pairs whose texts are given as piece ids, without special tokens."""
+    pieces = [(set(a.tolist()), set(b.tolist())) for a, b in zip(first, second, strict=True)]
+    overlap = [len(a & b) / max(min(len(a), len(b)), 1) for a, b in pieces]
+    lengths = [(len(a), len(b)) for a, b in zip(first, second, strict=True)]
+    return PairFeatures(
+        np.asarray(labels, dtype=np.int64),
+        np.asarray(overlap, dtype=np.float64),
+        np.asarray(lengths, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def pair_guessers(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
+    """`nsp_accuracy` on `scored` of three guessers fitted on `train`, by name; neither may be empty.
+
+    `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
+    al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.
+    """
+    assert len(train.labels), "guessers are fitted on pairs"
+    assert len(scored.labels), "guessers are scored on pairs"
+    majority = np.bincount(train.labels).argmax()
+    found = {"majority": majority == scored.labels}
+    for name, columns in (("word_overlap", _overlap), ("length", _lengths)):
+        tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAF_SHARE, random_state=0)
+        found[name] = tree.fit(columns(train), train.labels).predict(columns(scored)) == scored.labels
+    return {name: {"nsp_accuracy": float(right.mean())} for name, right in found.items()}
+
+
+def token_guessers(counts: np.ndarray, asked_labels: np.ndarray) -> dict[str, dict[str, Any]]:
+    """What counting tokens is worth where `asked_labels` [asked] are the right ids; there must be at least one.
+
+    `counts` [vocabulary] says how often each id occurs in training, the special ones not counted. `most_frequent_token` always says
+    the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that
+    none is impossible. Its `mlm_loss` is in nats a token.
+    """
+    assert len(asked_labels), "guessers are scored on asked tokens"
+    most_frequent = int(counts.argmax())
+    chances = (counts + 1) / (counts.sum() + len(counts))
+    loss = float(-np.log(chances[asked_labels]).mean())
+    return {
+        "most_frequent_token": {"mlm_accuracy": float((asked_labels == most_frequent).mean()), "token_id": most_frequent},
+        "unigram": {"mlm_loss": loss, "mlm_perplexity": float(np.exp(loss))},
+    }
+
+
+def _overlap(pairs: PairFeatures) -> np.ndarray:
+    return pairs.overlap[:, None]
+
+
+def _lengths(pairs: PairFeatures) -> np.ndarray:
+    return np.column_stack([pairs.lengths, pairs.lengths[:, 0] - pairs.lengths[:, 1]])

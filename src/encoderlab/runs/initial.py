@@ -1,0 +1,140 @@
+"""What a run starts from: a pretrained encoder with its settings, its weights and its tokenizer, wherever it was pretrained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from encoderlab.batch import HeadSizes
+from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizer_config import PretrainedConfig
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.huggingface import read_huggingface
+from encoderlab.runs.folder import MODEL_FILES, RunFolder, is_huggingface
+from encoderlab.runs.hub_model import fetch_model_folder
+from encoderlab.runs.saved_model import read_model
+
+TOKEN_TABLE = "encoder.embeddings.token.weight"
+TABLES = (  # a row for each position or piece: the first rows of a longer table are what a shorter one would hold
+    TOKEN_TABLE,
+    "encoder.embeddings.position.embedding.weight",
+    "masked_token_head.decoder.weight",
+    "masked_token_head.bias",
+)
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+TASK_HEADS = ("sequence_head", "token_head")
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """What a run starts from. `name` is what the user typed; `weights` has the names of `EncoderWithHeads.state_dict()`."""
+
+    name: str
+    config: ModelConfig
+    heads: HeadSizes
+    weights: dict[str, Tensor]
+    tokenizer: Tokenizer
+    labels: list[str]
+
+
+def open_initial(init_from: str) -> Initial:
+    """Open a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
+
+    Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
+    """
+    folder = _folder_of(init_from)
+    initial = _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
+    rows, pieces = len(initial.weights.get(TOKEN_TABLE, ())), initial.tokenizer.vocabulary_size
+    if 0 < rows < pieces:
+        raise DataError(
+            f"init_from={init_from} has embeddings of {rows:,} pieces, and its tokenizer has {pieces:,}",
+            remedy="Use a checkpoint with its own tokenizer",
+        )
+    return initial
+
+
+def load_into(model: EncoderWithHeads, initial: Initial) -> list[str]:
+    """Copy the weights of `initial` into `model`; the names of the parts that it has nothing for, and that stay as drawn.
+
+    The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
+    pretraining that goes on. Raises DataError where an encoder's weight is missing or has another shape.
+    """
+    goes_on = initial.heads.vocabulary and model.masked_token_head is not None
+    wanted, taken = model.state_dict(), {}
+    for name, weight in wanted.items():
+        if name.startswith(TASK_HEADS) and not goes_on:
+            continue
+        found = _cut(name, initial.weights.get(name), len(weight) if weight.ndim else 0)
+        if found is not None and found.shape == weight.shape:
+            taken[name] = found
+        elif name.startswith("encoder."):
+            has = "none" if found is None else _size(found)
+            raise DataError(
+                f"init_from={initial.name} does not fit its own config: of {name}, {_size(weight)} is needed, and it has {has}",
+                remedy="Use another checkpoint",
+            )
+    model.load_state_dict(taken, strict=False)
+    return sorted({name.rpartition(".")[0] for name in wanted if name not in taken})
+
+
+def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, initial: Initial) -> None:
+    """Refuse a tokenizer, typed as `chosen`, whose ids do not mean what those of `initial` mean. Raises SettingError."""
+    theirs = initial.tokenizer
+    if tokenizer.fingerprint == theirs.fingerprint:
+        return
+    remedy = "Type tokenizer=as_pretrained"
+    if tokenizer.vocabulary_size != theirs.vocabulary_size:
+        raise SettingError(
+            f"{chosen} has {tokenizer.vocabulary_size:,} pieces, and that of init_from={initial.name} {theirs.vocabulary_size:,}",
+            remedy=remedy,
+        )
+    pieces = (part.pieces(range(part.vocabulary_size)) for part in (tokenizer, theirs))
+    for id_, (mine, other) in enumerate(zip(*pieces, strict=True)):
+        if mine != other:
+            raise SettingError(f"{chosen} has {mine!r} for id {id_}, and init_from={initial.name} {other!r}", remedy=remedy)
+
+
+def _folder_of(init_from: str) -> Path:
+    given = Path(init_from).expanduser()
+    if not given.is_dir():
+        return fetch_model_folder(init_from)
+    folder = next((path for path in (RunFolder(given).model, given) if (path / "config.json").is_file()), None)
+    if folder is None:
+        raise DataError(
+            f"init_from={init_from} holds no model",
+            allowed="the folder of a finished run, or a Hugging Face folder with a config.json",
+        )
+    return folder
+
+
+def _of_run(init_from: str, folder: Path) -> Initial:
+    if missing := [name for name in MODEL_FILES if not (folder / name).is_file()]:
+        raise DataError(f"init_from={init_from} lacks {', '.join(missing)}", allowed="the folder of a finished run")
+    saved = read_model(folder)
+    classes = [len(saved.weights[name]) if name in saved.weights else None for name in (f"{head}.weight" for head in TASK_HEADS)]
+    heads = HeadSizes(*classes, vocabulary="masked_token_head.bias" in saved.weights)
+    model = saved.config.model
+    assert isinstance(model, ModelConfig), "a finished run has its model's settings in full"
+    return Initial(init_from, model, heads, saved.weights, saved.tokenizer, saved.labels)
+
+
+def _of_huggingface(init_from: str, folder: Path) -> Initial:
+    found = read_huggingface(folder)
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):  # transformers would make one up, of five pieces
+        raise DataError(
+            f"init_from={init_from} comes without its tokenizer", allowed=f"a folder with {' or '.join(TOKENIZER_FILES)}"
+        )
+    tokenizer = PretrainedConfig(name=str(folder)).build(tuple, folder)
+    return Initial(init_from, found.config, found.heads, found.weights, tokenizer, found.labels)
+
+
+def _cut(name: str, weight: Tensor | None, rows: int) -> Tensor | None:
+    return weight[:rows] if weight is not None and name in TABLES else weight
+
+
+def _size(weight: Tensor) -> str:
+    return " x ".join(map(str, weight.shape)) or "one number"

@@ -1,0 +1,109 @@
+"""The texts a command is given for a finished run: a file, a split of the run's dataset, or the lines of standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from tqdm import tqdm
+
+from encoderlab.command_settings import EmbedConfig, PredictConfig
+from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.sources.files import read_unlabelled
+from encoderlab.data.sources.formats import Format, Quoting, format_of
+from encoderlab.data.sources.text_files import numbered_lines
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
+from encoderlab.runs.corpus import Corpus
+from encoderlab.tasks.config import PretrainingConfig
+
+ROWS_AT_A_TIME = 4096  # sorted by length among themselves, so that little is padded, and memory does not grow with the input
+
+
+def check_sources(config: PredictConfig | EmbedConfig) -> None:
+    """Refuse texts from two sources, or columns of no file, before a model is loaded. Raises SettingError."""
+    names = [name for name in ("text", "input", "split") if hasattr(config, name)]
+    given = [name for name in names if getattr(config, name) is not None]
+    if len(given) > 1:
+        one_of = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise SettingError(f"{' and '.join(given)} are given together", allowed=f"one of {one_of}, or none for standard input")
+    for column in ("text_column", "text_pair_column"):
+        if getattr(config, column) and config.input is None:
+            raise SettingError(f"{column} names a column of input, which is not given", remedy="Type input=FILE")
+
+
+def reads_words(assembly: Assembly) -> bool:
+    """Whether the run's examples are sequences of words and not texts."""
+    return assembly.task.heads.token_classes is not None
+
+
+def example_of(text: str, text_pair: str | None, words: bool) -> Example:
+    """One text or a pair as an example; for `words`, the text split at white space."""
+    return WordsExample(tuple(text.split())) if words else TextExample(text, text_pair)
+
+
+def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
+    """A split of the run's dataset, and how many rows it has, as far as it is known. Raises DataError where there is none.
+
+    It is whole, even if the run was limited to some of its rows. Of a pretraining run, which documents are held out is a matter of
+    how they were read: there it is the run's own documents, a paragraph in each row.
+    """
+    dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
+    if not isinstance(assembly.config.task, PretrainingConfig):
+        split = Corpus.load(replace(dataset, limit=None), cache).split(name)
+        return split, len(split)
+    documents = dataset.documents(cache).by_name
+    if name not in documents:
+        raise DataError(f"split={name} is not in this dataset", allowed=", ".join(documents))
+    return (TextExample(paragraph) for document in documents[name].documents() for paragraph in document), None
+
+
+def file_examples(assembly: Assembly, path: Path, text: str, text_pair: str | None) -> tuple[Iterable[Example], int]:
+    """The texts of a file in its order, `text` and `text_pair` being columns, and how many they are.
+
+    All is read once before the first is handed out. A .txt file is then read again line by line; of any other, the texts are held.
+    Raises DataError for whatever cannot be read.
+    """
+    words = reads_words(assembly)
+    if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
+        quoting = getattr(assembly.config.dataset, "quoting", Quoting.auto)
+        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, quoting=quoting)
+        return split, len(split)
+    total = sum(1 for _ in numbered_lines(path, None))
+    if not total:
+        raise DataError(f"{path} has no rows", remedy="Name a file that has some")
+    return (example_of(line.removesuffix("\n"), None, words) for _, line in numbered_lines(path, None)), total
+
+
+def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:
+    """A line, an example; where `paired`, with a tab between the two texts. Raises DataError at a line that is none."""
+    if sys.stdin.isatty():
+        print("Reading lines from standard input; Ctrl-D ends it.", file=sys.stderr)
+    return _lines(sys.stdin.buffer, paired, reads_words(assembly))
+
+
+def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
+    for number, raw in enumerate(stream, start=1):
+        try:
+            line = raw.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
+        first, tab, second = line.partition("\t") if paired else (line, "", "")
+        if paired and not tab:
+            raise DataError(
+                f"Line {number} of standard input has no tab", allowed="the two texts of a pair with a tab between them"
+            )
+        yield example_of(first, second if paired else None, words)
+
+
+def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
+    """The examples, ROWS_AT_A_TIME of them at a time, with a bar of progress on standard error."""
+    rest = iter(examples)
+    with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        while some := list(islice(rest, ROWS_AT_A_TIME)):
+            yield some
+            bar.update(len(some))

@@ -1,0 +1,57 @@
+"""Nothing is asked: a checkpoint that is an encoder without a head has vectors and attention to show, and no answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.data.examples import Example, TextExample
+from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.metrics import Metrics
+from encoderlab.tasks.config import TaskConfig
+from encoderlab.tasks.sequences import join
+from encoderlab.tasks.task import Answer, Task
+
+
+@dataclass
+class EncodingConfig(TaskConfig):
+    """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.saved_model`."""
+
+    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
+        """See `TaskConfig.build`."""
+        return Encoding(self.name, tokenizer, max_length)
+
+
+class Encoding(Task):
+    """Reads texts and pairs; whoever wants an answer is refused."""
+
+    def __init__(self, name: str, tokenizer: Tokenizer, max_length: int) -> None:
+        super().__init__(tokenizer, [], max_length, "", shortest=5)  # [CLS] a [SEP] b [SEP]
+        self.name = name
+        self.heads = HeadSizes()
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """See `Task.encode`."""
+        return [self._encode_one(example) for example in examples]
+
+    def _encode_one(self, example: Example) -> Encoded:
+        if not isinstance(example, TextExample):
+            raise DataError("An encoder without a head reads texts, and these are sequences of words")
+        first, *second = self.tokenizer.encode([text for text in (example.text, example.text_pair) if text is not None])
+        return join(self.tokenizer, first, second[0] if second else None, self.max_length)
+
+    def metrics(self) -> Metrics:
+        """Raises DataError: there is nothing to score."""
+        raise self._no_answers()
+
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """Raises DataError: there are none."""
+        raise self._no_answers()
+
+    def _no_answers(self) -> DataError:
+        return DataError(
+            f"{self.name} is an encoder without a head: it answers nothing",
+            remedy="Type encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
+        )

@@ -1,0 +1,329 @@
+"""encoderlab export: transformers opens what is written with no code of ours, and we open it again; and Hugging Face folders as run=."""
+
+import csv
+import io
+import json
+import shlex
+
+import pytest
+import torch
+import transformers
+from torch.testing import assert_close
+
+from encoderlab.command_settings import OpenRunConfig, RunConfig
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
+from encoderlab.device import Compute
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig
+from encoderlab.tasks.rows import hold_encoded
+from encoderlab.training.config import Precision, TrainingConfig
+
+TEXTS = [
+    "The quick brown fox",
+    "jumps over",
+    "the lazy dog, and the dog sleeps on; the fox does not.",
+    "fox",
+    "Übung macht den Fox",
+]
+PAIRS = [(first, second) for first in TEXTS for second in TEXTS]
+LABELS = ["sad", "nützlich", "glad"]
+# leaves an even room for pairs: of an odd one BERT's own code, and ours, give the last place to the first text where both are cut and
+# the second is no shorter, and the tokenizers of transformers to the second
+LENGTH = 13
+WORDPIECE = WordPieceConfig(vocabulary_size=120)
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread_and_no_bars():
+    transformers.utils.logging.disable_progress_bar()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """Writes a finished run's model/ folder, every weight drawn, and returns the folder."""
+
+    def write(task, labels=LABELS, *, tokenizer=WORDPIECE, paired=False, **settings):
+        shape = {"n_layers": 2, "d_model": 16, "n_heads": 2, "max_length": LENGTH, "pooling": Pooling.pooler, **settings}
+        model, training = ModelConfig(**shape), TrainingConfig()
+        config = RunConfig(str(tmp_path), task, BracketsDataset(limit=9), tokenizer, model, training, run_dir=None)
+        built = tokenizer.build(lambda: TEXTS * 3, tmp_path / "cache")
+        asked = task.build(built, labels, model.max_length)
+        torch.manual_seed(0)
+        weights = model.build(built.vocabulary_size, built.pad_id, asked.heads).eval()
+        with torch.no_grad():
+            for parameter in weights.parameters():
+                parameter.normal_(std=0.3)
+        origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, paired, {})
+        save_model(Assembly(config, CPU, built, asked, weights), tmp_path / "run" / "model", origin, "# a cärd\n")
+        return tmp_path / "run"
+
+    return write
+
+
+def opened(folder):
+    return reopen(OpenRunConfig(cache_dir="cache", run=str(folder), device="cpu", precision=Precision.fp32, threads=1))
+
+
+def our_logits(folder, examples):
+    """What the run says of each example: of a text [classes], of words [words, classes]."""
+    assembly = opened(folder)
+    rows = hold_encoded(
+        assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, tokens_asked=assembly.task.heads.asks_tokens
+    )
+    said = {}
+    with torch.inference_mode():
+        for batch in assembly.scoring_batches(rows):
+            prediction = assembly.model(batch)
+            places = batch.asked // batch.input_ids.shape[1]
+            for place, row in enumerate(batch.rows.tolist()):
+                words = prediction.token_logits[places == place] if prediction.token_logits is not None else None
+                said[row] = words if prediction.sequence_logits is None else prediction.sequence_logits[place]
+    return [said[row] for row in range(len(examples))]
+
+
+def their_logits(folder, opened_by, *texts):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = getattr(transformers, opened_by).from_pretrained(folder).eval()
+    with torch.inference_mode():
+        return model(**tokenizer(*texts, padding=True, truncation=True, return_tensors="pt"))
+
+
+@pytest.mark.parametrize("shape", [{}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}])
+def test_transformers_answers_for_single_texts_as_the_run_does(command, finished, shape, capsys):
+    run = finished(ClassificationConfig(name="moods"), **shape, positions=Positions.sinusoidal, bias=False)
+    command("export", f"run={run}", "format=huggingface", "path=out/there")
+    theirs = their_logits("out/there", "AutoModelForSequenceClassification", TEXTS).logits
+    assert_close(theirs, torch.stack(our_logits(run, [TextExample(text) for text in TEXTS])), rtol=1e-5, atol=1e-5)
+    assert capsys.readouterr().out.splitlines()[0] == "out/there"
+
+
+def test_transformers_answers_for_pairs_as_the_run_does_the_real_labels_included(command, finished):
+    run = finished(ClassificationConfig(name="moods"), paired=True)
+    command("export", f"run={run / 'model'}", "path=there")
+    theirs = their_logits("there", "AutoModelForSequenceClassification", *map(list, zip(*PAIRS, strict=True))).logits
+    assert_close(theirs, torch.stack(our_logits(run, [TextExample(*pair) for pair in PAIRS])), rtol=1e-5, atol=1e-5)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained("there")
+    assert model.config.id2label == dict(enumerate(LABELS))
+    answers = transformers.pipeline("text-classification", model=model, tokenizer="there")(TEXTS, truncation=True)
+    assert {answer["label"] for answer in answers} <= set(LABELS)
+
+
+@pytest.mark.parametrize("shape", [{}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}])
+def test_the_tokenizer_cuts_and_joins_as_ours_does(command, finished, shape):
+    run = finished(ClassificationConfig(name="moods"), **shape)
+    command("export", f"run={run}", "path=there")
+    assembly, tokenizer = opened(run), transformers.AutoTokenizer.from_pretrained("there")
+    assert tokenizer.model_max_length == LENGTH
+    examples = [*((TextExample(text), (text,)) for text in TEXTS), *((TextExample(*pair), pair) for pair in PAIRS)]
+    for example, texts in examples:
+        ours, theirs = assembly.task.encode([example])[0], tokenizer(*texts, truncation=True)
+        assert theirs["input_ids"] == ours.input_ids
+        if not shape:
+            assert theirs["token_type_ids"] == ours.token_type_ids
+        else:
+            assert "token_type_ids" not in theirs
+
+
+def test_symbols_and_words_are_exported_too(command, finished):
+    run = finished(TaggingConfig(name="digits"), tokenizer=SymbolsConfig(symbols="0123456789"), pooling=Pooling.cls)
+    command("export", f"run={run}", "path=there")
+    tokenizer = transformers.AutoTokenizer.from_pretrained("there")
+    model = transformers.AutoModelForTokenClassification.from_pretrained("there").eval()
+    words = ["3", "1", "4", "1", "5"]
+    with torch.inference_mode():
+        theirs = model(**tokenizer(words, is_split_into_words=True, return_tensors="pt")).logits[0, 1:-1]
+    assert_close(theirs, our_logits(run, [WordsExample(tuple(words))])[0], rtol=1e-5, atol=1e-5)
+    assert model.config.id2label == dict(enumerate(LABELS))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tied):
+    run = finished(PretrainingConfig(name="articles"), [], paired=True, tie_decoder=tied, scale_embeddings=True)
+    command("export", f"run={run}", "path=there")
+    theirs = their_logits("there", "BertForPreTraining", *map(list, zip(*PAIRS, strict=True)))
+    assembly = opened(run)
+    again = opened("there")
+    assert again.task.labels == ["follows", "random"] == assembly.task.labels
+    encoded = assembly.task.encode([TextExample(*PAIRS[0])])
+    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, tokens_asked=True)
+    for one in (assembly, again):
+        batch = next(one.scoring_batches(rows))
+        with torch.inference_mode():
+            said = one.model(batch).sequence_logits
+        assert_close(said, theirs.seq_relationship_logits[:1], rtol=1e-5, atol=1e-5)
+
+
+def test_plain_masked_tokens_are_exported_with_a_mask_token(command, finished):
+    task = PretrainingConfig(name="articles", second_sentence=SecondSentence.none)
+    run = finished(task, [], pooling=Pooling.mean)
+    command("export", f"run={run}", "path=there")
+    fill = transformers.pipeline("fill-mask", model="there", tokenizer="there")
+    assert len(fill("the [MASK] fox")) == 5
+
+
+def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finished, tmp_path, capsys):
+    run = finished(ClassificationConfig(name="moods"))
+    command("export", f"run={run}", "path=a folder")
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
+    assert {path.name for path in (tmp_path / "a folder").iterdir()} == names
+    card = (tmp_path / "a folder" / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# a cärd\n\n## With transformers")
+    code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "a folder")
+    exec(code, {})
+    line = shlex.split(capsys.readouterr().out.splitlines()[1])
+    assert line[:2] == ["python", "-c"]
+    exec(line[2], {})
+    assert "BertForSequenceClassification" in capsys.readouterr().out
+
+
+def test_what_has_no_equivalent_is_refused_with_what_to_choose(command, brackets_run, tmp_path):
+    with pytest.raises(
+        SettingError, match=r"has no equivalent of .*model\.pooling=mean.*To export, train with .*model\.pooling=pooler"
+    ):
+        command("export", f"run={brackets_run}", "path=there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_words_without_special_tokens_are_refused(command, finished):
+    run = finished(TaggingConfig(name="digits", special_tokens=False))
+    with pytest.raises(SettingError, match=r"task\.special_tokens=false.*train with task\.special_tokens=true"):
+        command("export", f"run={run}", "path=there")
+
+
+def test_a_path_that_is_taken_is_refused(command, finished, tmp_path):
+    run = finished(ClassificationConfig(name="moods"))
+    (tmp_path / "taken").mkdir()
+    for path in ("taken", "."):
+        with pytest.raises(SettingError, match=rf"path={path} is already there\. Allowed: a new folder"):
+            command("export", f"run={run}", f"path={path}")
+    with pytest.raises(SettingError, match="path is empty"):
+        command("export", f"run={run}", "path=")
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"path=file/there cannot be written: Not a directory"):
+        command("export", f"run={run}", "path=file/there")
+
+
+def test_an_export_that_fails_leaves_nothing(command, finished, tmp_path, monkeypatch):
+    run = finished(ClassificationConfig(name="moods"))
+    before = sorted(tmp_path.iterdir())
+
+    def full(*arguments, **keywords):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("encoderlab.commands.export._complete", full)
+    with pytest.raises(DataError, match="path=there cannot be written: No space left on device"):
+        command("export", f"run={run}", "path=there")
+    assert [path for path in sorted(tmp_path.iterdir()) if path not in before and path.name != "outputs"] == []
+
+
+# run= may be a folder of transformers
+
+
+@pytest.fixture
+def exported(command, finished):
+    """A classifier of transformers, and the run it comes from."""
+    run = finished(ClassificationConfig(name="moods"))
+    command("export", f"run={run}", "path=there")
+    return run
+
+
+def predicted(command, capsys, *arguments):
+    capsys.readouterr()
+    command("predict", *arguments, "threads=1", "precision=fp32")
+    return list(csv.reader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_predict_answers_from_a_hugging_face_folder_as_from_the_run(command, exported, capsys):
+    ours = predicted(command, capsys, f"run={exported}", "text=The quick fox")
+    theirs = predicted(command, capsys, "run=there", "text=The quick fox")
+    assert theirs[0] == ours[0] and theirs[1][:2] == ours[1][:2]
+    assert [float(p) for p in theirs[1][2:]] == pytest.approx([float(p) for p in ours[1][2:]], abs=1e-5)
+
+
+def test_a_hugging_face_folder_takes_pairs_as_well_as_single_texts(command, exported, capsys):
+    single = predicted(command, capsys, "run=there", "text=The fox")
+    pair = predicted(command, capsys, "run=there", "text=The fox", "text_pair=the dog")
+    assert single[1][-1] != pair[1][-1]
+
+
+def test_a_hugging_face_folder_has_no_splits_of_its_own(command, exported):
+    for line in (["predict", "split=test"], ["attention"], ["eval"], ["eval", "split=test"]):
+        with pytest.raises(DataError, match=r"there is a Hugging Face folder, which names no dataset.*dataset=\.\.\."):
+            command(line[0], "run=there", *line[1:])
+
+
+def test_eval_scores_a_hugging_face_folder_on_a_dataset(command, exported, tmp_path):
+    rows = [f"the fox {number},{LABELS[number % 3]}" for number in range(30)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    command("eval", "run=there", "dataset=files", "dataset.path=rows.csv", "run_dir=scored")
+    report = json.loads((tmp_path / "scored" / "report.json").read_text(encoding="utf-8"))
+    assert report["splits"]["all"]["n"] == 30
+    assert report["checkpoint"]["step"] is None
+
+
+@pytest.mark.parametrize("labels", [["LABEL_0", "LABEL_1"], ["Unbalanced", "BALANCED"]])
+def test_labels_that_differ_in_case_or_are_mere_numbers_are_taken_in_order_and_the_report_says_so(
+    command, exported, tmp_path, labels
+):
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained("there")
+    config = theirs.config
+    config.id2label, config.label2id = dict(enumerate(labels)), {label: number for number, label in enumerate(labels)}
+    transformers.BertForSequenceClassification(config).save_pretrained("other")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "other" / name).write_bytes((tmp_path / "there" / name).read_bytes())
+    command("eval", "run=other", "dataset=brackets", "dataset.limit=20", "run_dir=scored")
+    report = json.loads((tmp_path / "scored" / "report.json").read_text(encoding="utf-8"))
+    assert f"The model's labels {labels} were taken for" in " ".join(report["notes"])
+
+
+def test_attention_is_drawn_from_a_hugging_face_folder(command, exported, tmp_path):
+    command("attention", "run=there", "text=The quick fox", "run_dir=maps")
+    assert (tmp_path / "maps" / "attention" / "text" / "layer-2.png").is_file()
+
+
+def test_an_encoder_without_a_head_answers_nothing_but_shows_its_attention(command, exported, tmp_path):
+    transformers.AutoModel.from_pretrained("there").save_pretrained("bare")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "bare" / name).write_bytes((tmp_path / "there" / name).read_bytes())
+    line = "bare is an encoder without a head: it answers nothing. Type encoderlab finetune init_from="
+    for arguments in (["predict", "text=fox"], ["eval", "dataset=brackets"]):
+        with pytest.raises(DataError, match=line):
+            command(arguments[0], "run=bare", *arguments[1:])
+    command("attention", "run=bare", "text=The fox", "text_pair=the dog", "run_dir=maps")
+    assert (tmp_path / "maps" / "attention" / "text" / "layer-1.png").is_file()
+
+
+def test_a_vocabulary_is_enough_of_a_tokenizer_and_none_is_not(command, exported, tmp_path, capsys):
+    before = predicted(command, capsys, "run=there", "text=The quick fox")
+    pieces = json.loads((tmp_path / "there" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "there" / name).unlink()
+    with pytest.raises(
+        DataError, match=r"there comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"
+    ):
+        command("predict", "run=there", "text=fox")
+    (tmp_path / "there" / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.get)) + "\n", encoding="utf-8")
+    assert predicted(command, capsys, "run=there", "text=The quick fox") == before
+
+
+def test_embeddings_filled_up_to_a_round_number_of_rows_are_fine_and_too_few_are_not(command, exported, capsys):
+    before = predicted(command, capsys, "run=there", "text=The quick fox")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained("there")
+    size = model.config.vocab_size
+    for rows in (size + 7, size - 1):
+        model.resize_token_embeddings(rows)
+        model.save_pretrained("there")
+        if rows > size:
+            assert predicted(command, capsys, "run=there", "text=The quick fox") == before
+    with pytest.raises(DataError, match=rf"has embeddings of {size - 1} pieces, and its tokenizer has {size}\."):
+        command("predict", "run=there", "text=fox")

@@ -1,0 +1,152 @@
+"""encoderlab finetune: from a run, its model/ folder, to another run that says where it came from; and what it refuses."""
+
+import json
+
+import pytest
+import safetensors.torch
+import torch
+import yaml
+
+from encoderlab.command_settings import RunConfig
+from encoderlab.config import settings_from_dict
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.saved_model import read_model
+
+QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def weights_of(folder):
+    return safetensors.torch.load_file(folder / "model" / "model.safetensors")
+
+
+def test_a_run_is_finetuned_and_every_file_says_from_what(command, brackets_run, tmp_path, capsys):
+    command("finetune", *QUICK, f"init_from={brackets_run}", "seed=5")
+    (folder,) = (tmp_path / "outputs" / "finetune" / "brackets").iterdir()
+    report = report_of(folder)
+    assert (report["command"], report["init_from"], report["task"], report["seed"]) == (
+        "finetune",
+        str(brackets_run),
+        "brackets",
+        5,
+    )
+    assert f"finetuned from `{brackets_run}` by `encoderlab finetune`" in (folder / "model" / "README.md").read_text()
+    assert f"From {brackets_run}: " in capsys.readouterr().err
+    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    assert settings["init_from"] == str(brackets_run)
+    assert settings["model"] == yaml.safe_load((brackets_run / "config.yaml").read_text())["model"]
+
+
+def test_a_run_from_scratch_says_so(brackets_run):
+    assert report_of(brackets_run)["init_from"] is None
+    assert "trained from scratch by `encoderlab train`" in (brackets_run / "model" / "README.md").read_text()
+
+
+def test_a_run_folder_and_its_model_folder_are_the_same_start(command, brackets_run, tmp_path):
+    for name, start in (("a", brackets_run), ("b", brackets_run / "model")):
+        command("finetune", *QUICK, f"init_from={start}", f"run_dir={name}")
+    first, second = weights_of(tmp_path / "a"), weights_of(tmp_path / "b")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_finetuned_run_is_opened_like_any_other_and_can_be_finetuned_again(command, brackets_run, tmp_path, capsys):
+    command("finetune", *QUICK, f"init_from={brackets_run}", "run_dir=once", "model.dropout=0.3")
+    assert read_model(tmp_path / "once" / "model").config.model.dropout == 0.3
+    saved = json.loads((tmp_path / "once" / "model" / "config.json").read_text())["encoderlab"]
+    assert type(settings_from_dict(saved, RunConfig)) is RunConfig
+    command("finetune", *QUICK, "init_from=once", "run_dir=twice")
+    command("eval", "run=twice", "split=test")
+    capsys.readouterr()
+    command("predict", "run=twice", "text=(())")
+    assert "balanced" in capsys.readouterr().out
+
+
+def test_frozen_layers_are_those_of_the_pretrained_encoder(command, brackets_run, tmp_path):
+    command("finetune", *QUICK, f"init_from={brackets_run}", "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
+    before, after = weights_of(brackets_run), weights_of(tmp_path / "run")
+    encoder = [name for name in before if name.startswith(("encoder.embeddings", "encoder.layers"))]
+    assert all(torch.equal(before[name], after[name]) for name in encoder)
+    assert not torch.equal(before["sequence_head.weight"], after["sequence_head.weight"])
+    frozen = sum(before[name].numel() for name in encoder)
+    assert (
+        f"{frozen:,} parameters did not learn: training.freeze_layers=1, and the embeddings with them"
+        in report_of(tmp_path / "run")["notes"]
+    )
+
+
+def test_both_settings_work_from_scratch_too(command, tmp_path):
+    command("train", *QUICK, "model=notebook_brackets", "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
+    assert any("did not learn" in note for note in report_of(tmp_path / "run")["notes"])
+
+
+def test_a_classifier_starts_a_tagging_run(command, reverse_run, tmp_path):
+    command(
+        *("finetune", "task=reverse", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=100"),
+        *(f"init_from={reverse_run}", "run_dir=run"),
+    )
+    assert 0 <= report_of(tmp_path / "run")["splits"]["test"]["token_accuracy"] <= 1
+
+
+def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pairs_run, tmp_path):
+    rows = "\n".join(f"{'word ' * 300}{n},{n % 2}" for n in range(60))
+    (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
+    own = ("task=classification", "dataset=files", "dataset.path=long.csv", "training=smoke", "baselines=false", "run_dir=run")
+    command("finetune", *own, f"init_from={pairs_run}")
+    reads = read_model(pairs_run / "model").config.model.max_length
+    note = f"100.0% of the rows of train were cut to model.max_length={reads} tokens"
+    assert any(note in said for said in report_of(tmp_path / "run")["notes"])
+
+
+REFUSED = [
+    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Type model=as_pretrained"),
+    (
+        ["tokenizer.symbols='()'"],
+        r"^tokenizer=symbols has 7 pieces, and that of init_from=\S+ \d+\. Type tokenizer=as_pretrained\.$",
+    ),
+    (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
+    (["task=pretraining"], r"^task=pretraining has no labels to learn\. Type encoderlab pretrain\.$"),
+    (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Type encoderlab pretrain\.$"),
+    (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED)
+def test_what_does_not_fit_the_pretrained_encoder_is_refused_and_nothing_is_left_behind(
+    command, brackets_run, tmp_path, change, message
+):
+    with pytest.raises(SettingError, match=message):
+        command("finetune", *QUICK, f"init_from={brackets_run}", *change)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_positions_than_learnt_are_refused_before_the_data_is_read(command, pairs_run):
+    with pytest.raises(SettingError, match=r"^model\.max_length is 1000, and the pretrained encoder has learnt \d+ positions\."):
+        command(
+            "finetune",
+            "task=classification",
+            "dataset=files",
+            "dataset.path=nowhere.csv",
+            f"init_from={pairs_run}",
+            "model.max_length=1000",
+        )
+
+
+def test_a_run_that_has_not_finished_is_refused(command, tmp_path):
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "config.yaml").write_text("")
+    with pytest.raises(DataError, match=r"^init_from=unfinished holds no model\. Allowed: the folder of a finished run"):
+        command("finetune", *QUICK, "init_from=unfinished")
+
+
+def test_nothing_to_start_from_is_refused(command):
+    with pytest.raises(SettingError, match=r"^init_from is not set\. Type init_from=\.\.\.$"):
+        command("finetune", *QUICK)
+
+
+@pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=docs"), ("task=wikipedia",)])
+def test_train_has_nothing_to_learn_from_text_alone(command, task):
+    with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Type encoderlab pretrain\.$"):
+        command("train", *task)

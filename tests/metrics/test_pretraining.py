@@ -1,0 +1,177 @@
+"""Scores of pretraining: over all asked tokens at once, rows as the clusters, and pairs where there are any."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.device import choose_compute
+from encoderlab.errors import DataError, TrainingError
+from encoderlab.metrics import PretrainingMetrics
+from encoderlab.training.evaluation import evaluate
+
+VOCABULARY = 11
+KEYS = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "asked_tokens", "mlm_accuracy_ci95"}
+
+
+def batch_of(rows, labels, pairs=None):
+    """Rows with the given right ids at their asked tokens, which a place that is not asked stands in front of."""
+    length = max(map(len, labels)) + 1
+    ids = torch.zeros(len(rows), length, dtype=torch.long)
+    asked = [i * length + place + 1 for i, row in enumerate(labels) for place in range(len(row))]
+    answers = torch.tensor([label for row in labels for label in row], dtype=torch.long)
+    pairs = None if pairs is None else torch.tensor(pairs, dtype=torch.int32)
+    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(asked, dtype=torch.long), pairs, answers, ids.numel())
+
+
+def scores_of(labels, logits, pairs=None, pair_logits=None, *, order=None, size=3):
+    """`logits` holds, for each row, [its asked tokens, vocabulary]."""
+    order = list(range(len(labels))) if order is None else order
+    metrics = PretrainingMetrics(None if pairs is None else "next")
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        token_logits = torch.cat([logits[row].reshape(-1, VOCABULARY) for row in rows])
+        sequence_logits = None if pairs is None else pair_logits[rows]
+        batch = batch_of(rows, [labels[row] for row in rows], None if pairs is None else [pairs[row] for row in rows])
+        metrics.add(Prediction(sequence_logits, token_logits), batch)
+    return metrics.scores()
+
+
+def drawn(seed, sizes):
+    random = torch.Generator().manual_seed(seed)
+    labels = [torch.randint(VOCABULARY, (size,), generator=random).tolist() for size in sizes]
+    logits = [torch.randn(size, VOCABULARY, generator=random) for size in sizes]
+    pairs = torch.randint(2, (len(sizes),), generator=random).tolist()
+    return labels, logits, pairs, torch.randn(len(sizes), 2, generator=random)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99), st.integers(1, 5), st.data())
+def test_every_figure_is_that_of_all_answers_at_once_in_whatever_batches_they_came(sizes, seed, size, data):
+    labels, logits, pairs, pair_logits = drawn(seed, sizes)
+    order = data.draw(st.permutations(range(len(sizes))))
+    scores = scores_of(labels, logits, pairs, pair_logits, order=order, size=size)
+    flat, answers = torch.cat(logits), torch.tensor(sum(labels, []))
+    mlm, nsp = cross_entropy(flat, answers).item(), cross_entropy(pair_logits, torch.tensor(pairs)).item()
+    assert scores.figures["mlm_loss"] == pytest.approx(mlm, abs=1e-5)
+    assert scores.figures["mlm_perplexity"] == pytest.approx(math.exp(mlm), rel=1e-4)
+    assert scores.figures["mlm_accuracy"] == pytest.approx((flat.argmax(-1) == answers).float().mean().item())
+    assert scores.figures["nsp_loss"] == pytest.approx(nsp, abs=1e-5)
+    assert scores.figures["nsp_accuracy"] == pytest.approx(np.mean(pair_logits.argmax(-1).numpy() == pairs))
+    assert scores.figures["loss"] == pytest.approx(mlm + nsp, abs=1e-5)
+    assert scores.figures["asked_tokens"] == sum(sizes)
+    assert (scores.n, scores.asked.tolist()) == (len(sizes), sizes)
+    assert scores.hits.tolist() == [int((x.argmax(-1) == torch.tensor(y)).sum()) for x, y in zip(logits, labels, strict=True)]
+    assert scores.token_labels.tolist() == sum(labels, [])
+    assert scores.pairs_right.tolist() == (pair_logits.argmax(-1).numpy() == pairs).tolist()
+
+
+def test_scores_are_json_with_the_keys_of_the_contract():
+    paired = scores_of(*drawn(0, [3, 2, 4])).with_intervals(seed=1)
+    assert json.loads(json.dumps(paired.as_dict())) == paired.as_dict()
+    assert set(paired.as_dict()) == KEYS | {"nsp_loss", "nsp_accuracy", "nsp_accuracy_ci95"}
+    assert paired.main == "mlm_accuracy"
+
+
+def test_without_a_question_about_pairs_nothing_is_said_of_them():
+    scores = scores_of(*drawn(0, [3, 2, 4])[:2]).with_intervals(seed=1)
+    assert set(scores.as_dict()) == KEYS
+    assert scores.figures["loss"] == scores.figures["mlm_loss"]
+    assert scores.pairs_right is None
+
+
+def test_pair_labels_of_a_batch_are_not_scored_where_the_question_was_not_asked():
+    labels, logits, pairs, pair_logits = drawn(0, [2, 2])
+    metrics = PretrainingMetrics(None)
+    metrics.add(Prediction(pair_logits, torch.cat(logits)), batch_of([0, 1], labels, pairs))
+    assert set(metrics.scores().figures) == KEYS - {"n", "mlm_accuracy_ci95"}
+
+
+def sure(labels, right):
+    """Logits that answer `right` of the rows wholly rightly, and the others wholly wrongly."""
+    rows = [torch.tensor(row) if ok else (torch.tensor(row) + 1) % VOCABULARY for row, ok in zip(labels, right, strict=True)]
+    return [torch.eye(VOCABULARY)[row] * 5 for row in rows]
+
+
+def test_the_interval_of_the_tokens_draws_whole_rows():
+    # 200 rows of 20 tokens, right or wrong throughout: 200 facts, not 4,000.
+    right = np.random.default_rng(1).random(200) < 0.7
+    labels = [[1] * 20] * 200
+    pairs = torch.zeros(200, dtype=torch.long)
+    pair_logits = torch.eye(2)[torch.tensor(~right, dtype=torch.long)]
+    intervals = scores_of(labels, sure(labels, right), pairs.tolist(), pair_logits).with_intervals(seed=0).intervals
+    share, half = right.mean(), 1.96 * math.sqrt(0.7 * 0.3 / 200)
+    assert intervals["mlm_accuracy"] == pytest.approx([share - half, share + half], abs=0.015)
+    assert intervals["nsp_accuracy"] == pytest.approx(intervals["mlm_accuracy"], abs=0.015)
+
+
+def test_rows_without_an_asked_token_leave_the_interval_as_it_is():
+    labels, logits, *_ = drawn(3, [4, 5, 6])
+    more = scores_of([*labels, [], []], [*logits, torch.empty(0, VOCABULARY), torch.empty(0, VOCABULARY)])
+    assert more.n == 5
+    assert more.with_intervals(2).intervals == scores_of(labels, logits).with_intervals(2).intervals
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99))
+def test_an_interval_stays_within_0_and_1_and_is_repeatable(sizes, seed):
+    scores = scores_of(*drawn(seed, sizes))
+    intervals = scores.with_intervals(seed).intervals
+    assert intervals == scores.with_intervals(seed).intervals
+    assert all(0 <= low <= high <= 1 for low, high in intervals.values())
+
+
+@pytest.mark.parametrize("where", ["tokens", "pairs"])
+def test_answers_that_are_no_numbers_are_refused(where):
+    labels, logits, pairs, pair_logits = drawn(0, [2, 1])
+    if where == "tokens":
+        logits[1] = torch.full((1, VOCABULARY), float("nan"))
+    else:
+        pair_logits[0] = float("nan")
+    with pytest.raises(TrainingError, match="not finite numbers in 1 of 5 places"):
+        scores_of(labels, logits, pairs, pair_logits)
+
+
+def test_a_loss_beyond_all_measure_has_a_perplexity_without_end():
+    scores = scores_of([[0]], [torch.tensor([[0.0] + [1e4] * (VOCABULARY - 1)])])
+    assert scores.figures["mlm_perplexity"] == math.inf
+
+
+def test_rows_in_which_nothing_can_be_asked_are_refused():
+    with pytest.raises(DataError, match="None of the 2 rows"):
+        scores_of([[], []], [torch.empty(0, VOCABULARY)] * 2)
+
+
+def test_our_own_mistakes_are_assertions():
+    labels, logits, pairs, pair_logits = drawn(0, [1, 1])
+    with pytest.raises(AssertionError, match="nothing was added"):
+        PretrainingMetrics(None).scores()
+    with pytest.raises(AssertionError, match="added twice"):
+        scores_of(labels, logits, order=[1, 1])
+    with pytest.raises(AssertionError, match="head for tokens"):
+        PretrainingMetrics(None).add(Prediction(), batch_of([0], [[0]]))
+    with pytest.raises(AssertionError, match="head for pairs can be asked: next"):
+        PretrainingMetrics("next").add(Prediction(None, logits[0]), batch_of([0], [[0]]))
+    with pytest.raises(AssertionError, match="masked batches"):
+        PretrainingMetrics(None).add(Prediction(None, logits[0]), replace(batch_of([0], [[0]]), token_labels=None))
+
+
+class SaysOne(torch.nn.Module):
+    """Answers 1 to everything."""
+
+    def forward(self, batch):
+        return Prediction(torch.eye(2)[[1] * len(batch)], torch.eye(VOCABULARY)[[1] * len(batch.asked)])
+
+
+def test_evaluation_scores_a_model_with_them():
+    batches = [batch_of([2, 0], [[1, 1], [2]], [1, 0]), batch_of([1], [[1]], [1])]
+    scores = evaluate(SaysOne(), batches, PretrainingMetrics("next"), choose_compute("cpu", "fp32", 1))
+    assert scores.figures["mlm_accuracy"] == pytest.approx(3 / 4)
+    assert scores.pairs_right.tolist() == [False, True, True]

@@ -1,0 +1,155 @@
+"""The optimizer: decay for matrices alone, less learning for lower layers, and none for frozen ones."""
+
+import copy
+from itertools import repeat
+
+import pytest
+import torch
+
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.device import Compute
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, NormPosition
+from encoderlab.training.config import TrainingConfig
+from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.loop import optimize
+from encoderlab.training.loss import losses
+from encoderlab.training.optimizer import build_optimizer, freeze
+
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+LAYERS = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def small(heads=None, **settings):
+    torch.manual_seed(0)
+    config = ModelConfig(**{"n_layers": LAYERS, "d_model": 16, "n_heads": 2, "max_length": 8, "dropout": 0.0, **settings})
+    return config.build(20, 0, heads or HeadSizes(sequence_classes=3))
+
+
+def batch(asked=0):
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, 20, (6, 8), generator=draw)
+    places = torch.arange(asked)
+    labels = torch.randint(3, (6,), generator=draw)
+    return Batch(ids, torch.zeros_like(ids), None, torch.arange(6), places, labels, ids.flatten()[places], ids.numel())
+
+
+def after_steps(model, given, n=3, **settings):
+    """The model after n steps on one batch."""
+    config = TrainingConfig(**{"steps": n, "learning_rate": 0.01, **settings})
+    freeze(model, config)
+    optimizer = build_optimizer(model, config)
+    for _ in optimize(model, repeat([given]), optimizer, config, CPU, FixedSteps(n)):
+        pass
+    return model
+
+
+def same(model, other, prefix):
+    pairs = zip(model.named_parameters(), other.parameters(), strict=True)
+    found = [torch.equal(mine, theirs) for (name, mine), theirs in pairs if name.startswith(prefix)]
+    assert found
+    return all(found)
+
+
+def test_the_defaults_are_two_groups_and_the_weights_of_plain_adamw():
+    model, plain = small(), small()
+    config = TrainingConfig(steps=4, learning_rate=0.01, weight_decay=0.1, warmup=0.0, clip_norm=None)
+    optimizer = build_optimizer(model, config)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(model.parameters()))
+    groups = [
+        {"params": [weight for weight in plain.parameters() if weight.ndim >= 2], "weight_decay": 0.1},
+        {"params": [weight for weight in plain.parameters() if weight.ndim < 2], "weight_decay": 0.0},
+    ]
+    by_hand = torch.optim.AdamW(groups, lr=0.01, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
+    for step in optimize(model, repeat([batch()]), optimizer, config, CPU, FixedSteps(4)):
+        for group in by_hand.param_groups:
+            group["lr"] = step.learning_rate
+        sum(loss / 6 for loss in losses(plain(batch()), batch()).values()).backward()
+        by_hand.step()
+        by_hand.zero_grad()
+    assert same(model, plain, "")
+
+
+@pytest.mark.parametrize("norm_position", NormPosition)
+def test_each_layer_below_the_heads_learns_so_many_times_less(norm_position):
+    model = small(norm_position=norm_position)
+    optimizer = build_optimizer(model, TrainingConfig(layer_decay=0.5))
+    scales = {id(weight): group["scale"] for group in optimizer.param_groups for weight in group["params"]}
+    for name, weight in model.named_parameters():
+        depth = {"encoder.embeddings": 4, "encoder.layers.0": 3, "encoder.layers.1": 2, "encoder.layers.2": 1}
+        below = next((far for prefix, far in depth.items() if name.startswith(prefix)), 0)
+        assert scales[id(weight)] == 0.5**below, name
+    decays = {weight.ndim >= 2: group["weight_decay"] for group in optimizer.param_groups for weight in group["params"]}
+    assert decays == {True: 0.01, False: 0.0}
+
+
+def test_the_schedule_moves_every_group_by_its_own_scale():
+    before = small()
+    settings = {"layer_decay": 0.1, "learning_rate": 1e-2, "weight_decay": 0.0, "warmup": 0.0, "clip_norm": None}
+    model = after_steps(small(), batch(), n=1, **settings)
+    # AdamW's first step moves every weight that has a gradient by the learning rate
+    moved = {
+        name: (mine - theirs).abs().max().item()
+        for (name, mine), theirs in zip(model.named_parameters(), before.parameters(), strict=True)
+    }
+    for name, rate in (
+        ("sequence_head.weight", 1e-2),
+        ("encoder.layers.2.feed_forward.outer.weight", 1e-3),
+        ("encoder.layers.0.feed_forward.outer.weight", 1e-5),
+        ("encoder.embeddings.token.weight", 1e-6),
+    ):
+        assert moved[name] == pytest.approx(rate, rel=0.1), name
+
+
+@pytest.mark.parametrize("frozen", range(LAYERS + 1))
+def test_frozen_layers_stay_bit_for_bit_and_have_no_gradient(frozen):
+    before = small()
+    model = after_steps(small(), batch(), freeze_layers=frozen)
+    lowest = [f"encoder.layers.{layer}" for layer in range(frozen)]
+    assert same(model, before, "encoder.embeddings") == (frozen > 0)
+    for layer in range(LAYERS):
+        assert same(model, before, f"encoder.layers.{layer}") == (layer < frozen)
+    assert not same(model, before, "sequence_head")
+    optimizer = build_optimizer(model, TrainingConfig())
+    losses(model(batch()), batch())["sequence"].backward()
+    in_groups = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    for name, weight in model.named_parameters():
+        still = frozen > 0 and name.startswith(("encoder.embeddings", *lowest))
+        assert (weight.grad is None) == still, name
+        assert (id(weight) in in_groups) == (not still), name
+
+
+def test_freezing_and_decay_go_together():
+    model = small()
+    config = TrainingConfig(freeze_layers=1, layer_decay=0.5)
+    freeze(model, config)
+    optimizer = build_optimizer(model, config)
+    assert sorted({group["scale"] for group in optimizer.param_groups}) == [0.25, 0.5, 1.0]
+
+
+def test_more_frozen_layers_than_there_are_is_refused_with_both_values():
+    with pytest.raises(SettingError) as refused:
+        freeze(small(), TrainingConfig(freeze_layers=4))
+    assert str(refused.value) == (
+        "training.freeze_layers is 4, and the encoder has 3 layers. "
+        "Allowed: at most 3. Type training.freeze_layers=3 to train the heads alone."
+    )
+
+
+def test_a_decoder_tied_to_frozen_embeddings_stays_with_them_and_the_rest_learns():
+    heads = HeadSizes(vocabulary=True)
+    before, given = small(heads), batch(asked=10)
+    model = after_steps(copy.deepcopy(before), given, n=20, freeze_layers=1)
+    assert same(model, before, "encoder.embeddings")
+    assert not same(model, before, "masked_token_head.dense")
+    first, last = (losses(one(given), given)["token"] for one in (before, model))
+    assert last < first
