@@ -48,7 +48,7 @@ class RunConfig(CommandConfig):
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
-    baselines: bool = setting(True, "Fit the linear baselines on the same rows, to be compared with.")
+    baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
 
 
 @dataclass

@@ -31,6 +31,17 @@ def run(*arguments):
         sys.argv = before
 
 
+@pytest.fixture(scope="session")
+def run_in():
+    """Run a command line with a cache folder, for fixtures that outlive a test."""
+
+    def run_with(cache, *arguments):
+        os.environ["ENCODERLAB_CACHE"] = str(cache)
+        run(*arguments)
+
+    return run_with
+
+
 def trained(folder, cache, *arguments):
     """A finished run in `folder`."""
     os.environ["ENCODERLAB_CACHE"] = str(cache)

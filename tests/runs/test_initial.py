@@ -315,9 +315,7 @@ def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
     transformers_folder(tmp_path, "BertModel")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).unlink()
-    with pytest.raises(
-        DataError, match=r"^init_from=\S+ comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab"
-    ):
+    with pytest.raises(DataError, match=r"comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab"):
         open_initial(str(tmp_path))
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from encoderlab.data import documents
 from encoderlab.data.documents import Documents, DocumentSplit
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.errors import DataError
-from encoderlab.runs import vocabularies
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.vocabularies import open_tokenizer, texts_by_split
 
@@ -45,7 +45,7 @@ def test_articles_give_their_paragraphs_as_many_as_a_training_reads(tmp_path, mo
     articles = [["one", "two"], [], ["three"], ["never reached"]]
     split = DocumentSplit(lambda: iter(articles), None, "fingerprint")
     monkeypatch.setattr(WikipediaDataset, "documents", lambda *_: Documents({"train": split}, {}))
-    monkeypatch.setattr(vocabularies, "TOKENIZER_CHARACTERS", 8)
+    monkeypatch.setattr(documents, "TOKENIZER_CHARACTERS", 8)
     texts = texts_by_split(WikipediaDataset(), tmp_path)
     assert list(texts["train"]()) == ["one", "two", "three"]
 

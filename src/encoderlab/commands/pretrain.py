@@ -41,7 +41,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     assembly = assemble(config, compute, corpus, initial)
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
     pairs = pair_facts(rows["train"], corpus)
-    guessed = guessed_pairs(rows["train"], rows[scored[-1]])
+    guessed = guessed_pairs(rows["train"], rows[scored[-1]]) if config.baselines else {}
     show_pairs(pairs, guessed)
     folder = RunFolder.create(config.run_dir, "pretrain", task.name)
     with folder.discarded_if_nothing_came_of_it():
@@ -73,12 +73,13 @@ def _fit_and_report(
     scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
     scores = {name: assembly.evaluate(rows[name]) for name in scored}
+    counted = guessed_tokens(rows["train"], scores[scored[-1]].token_labels) if assembly.config.baselines else {}
     report = build_pretraining_report(
         task=assembly.config.task.name,
         seed=assembly.config.seed,
         parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
         splits=scores,
-        baselines={**guessed_tokens(rows["train"], scores[scored[-1]].token_labels), **guessed},
+        baselines=counted | guessed,
         throughput=fitted.throughput,
         checkpoint=fitted.checkpoint,
         notes=fitted.notes,

@@ -12,6 +12,7 @@ from encoderlab.data.examples import Example, Split, Splits, WordsExample
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError
 
+TOKENIZER_CHARACTERS = 50_000_000  # what a tokenizer is trained on at most: more changes rare pieces only
 PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other paragraphs: it is part of every fingerprint
 
 _LINE_ENDS = re.compile(r"[\r\n]+")
@@ -29,6 +30,15 @@ class DocumentSplit:
     documents: Callable[[], Iterator[list[str]]]
     total: int | None
     fingerprint: str
+
+    def texts(self) -> Iterator[str]:
+        """The paragraphs of the first documents, as many as a tokenizer needs to be trained."""
+        characters = 0
+        for document in self.documents():
+            yield from document
+            characters += sum(map(len, document))
+            if characters > TOKENIZER_CHARACTERS:
+                return
 
 
 @dataclass(frozen=True, slots=True)

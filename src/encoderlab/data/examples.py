@@ -57,6 +57,16 @@ class Split:
         """The split with only `rows`, in that order."""
         return Split(self.table.select(rows))
 
+    def texts(self) -> Iterator[str]:
+        """All texts in their order, pairs one after the other, words with a blank between them."""
+        for example in self:
+            if isinstance(example, WordsExample):
+                yield " ".join(example.words)
+            else:
+                yield example.text
+                if example.text_pair is not None:
+                    yield example.text_pair
+
     @property
     def labelled(self) -> bool:
         """Whether any row has a known answer."""

@@ -2,7 +2,7 @@
 
 from encoderlab.metrics.classification import ClassificationMetrics
 from encoderlab.metrics.pretraining import PretrainingMetrics, PretrainingScores
-from encoderlab.metrics.scores import Metrics, Scores
+from encoderlab.metrics.scores import Metrics, Scores, SplitScores
 from encoderlab.metrics.tagging import TaggingMetrics
 
-__all__ = ["ClassificationMetrics", "Metrics", "PretrainingMetrics", "PretrainingScores", "Scores", "TaggingMetrics"]
+__all__ = ["ClassificationMetrics", "Metrics", "PretrainingMetrics", "PretrainingScores", "Scores", "SplitScores", "TaggingMetrics"]

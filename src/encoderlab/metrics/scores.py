@@ -55,13 +55,27 @@ class Scores:
         return {"n": self.n, **self.figures, **bounds, "per_class": self.per_class, "confusion": self.confusion}
 
 
+class SplitScores(Protocol):
+    """What any kind of scores has: `n` rows, the `figures` by name, and which of them is put first."""
+
+    n: int
+    figures: dict[str, float]
+
+    @property
+    def main(self) -> str:
+        """The figure a report puts first."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scores as report.json holds them."""
+
+
 class Metrics(Protocol):
     """Collects answers batch by batch, in any order, and scores them once."""
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """Keep the answers to one batch, on their device and without waiting for it."""
 
-    def scores(self) -> Scores:
+    def scores(self) -> SplitScores:
         """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from encoderlab.reports.console import chosen, console_on, figure, line, listing, number, speed, table_of, with_interval
 from encoderlab.reports.pretraining_report import GUESSER_NAMES, PAIR_QUESTIONS
-from encoderlab.reports.screen import _chosen, _console, _figure, _line, _listing, _number, _scored, _speed, _table
 
 
 def show_pretraining_report(
@@ -20,7 +20,7 @@ def show_pretraining_report(
 
     `paths` are the run's files by what they are, printed whole so that they can be copied.
     """
-    console = _console(file)
+    console = console_on(file)
     scores = report["splits"][report["scored_split"]]
     _headline(console, report, scores)
     console.print("", _comparison(report, scores), sep="\n")
@@ -28,13 +28,13 @@ def show_pretraining_report(
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     console.print()
     _facts(console, report["pairs"])
-    _line(console, "Speed", _speed(report["throughput"]))
+    line(console, "Speed", speed(report["throughput"]))
     if report["filled_masks"]:
-        _listing(console, "Masks filled in", _filled(report["filled_masks"]))
+        listing(console, "Masks filled in", _filled(report["filled_masks"]))
     for note in report["notes"]:
-        _line(console, "Note", note)
-    _listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
-    _listing(console, "Next", next_commands)
+        line(console, "Note", note)
+    listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
+    listing(console, "Next", next_commands)
 
 
 def show_pairs(facts: Mapping[str, Any], guessers: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
@@ -45,23 +45,23 @@ def show_pairs(facts: Mapping[str, Any], guessers: Mapping[str, Mapping[str, flo
     `sentence_splitter` says how sentences were found. `guessers` are what `runs.guessers.pair_guessers` makes, empty where there
     are no pairs.
     """
-    console = _console(file)
+    console = console_on(file)
     _facts(console, facts)
-    found = [f"{GUESSER_NAMES.get(name, name)} {_figure(figures.get('nsp_accuracy'))}" for name, figures in guessers.items()]
+    found = [f"{GUESSER_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in guessers.items()]
     if found:
-        _line(console, "Pairs told apart without an encoder", ", ".join(found))
+        line(console, "Pairs told apart without an encoder", ", ".join(found))
 
 
 def _facts(console: Console, facts: Mapping[str, Any]) -> None:
     counted = ", ".join(f"{facts[name]:,} {name}" for name in ("documents", "paragraphs", "sentences", "tokens"))
-    _line(console, "Training text", f"{counted}; sentences found by {facts['sentence_splitter']}")
+    line(console, "Training text", f"{counted}; sentences found by {facts['sentence_splitter']}")
     rows = "pairs" if "labels" in facts else "texts"
     epoch = (
         f"{facts['pairs']:,} {rows}, {facts['mean_length']:,.1f} tokens long on average, {_percent(facts['truncated'])} truncated"
     )
     total = max(sum(facts.get("labels", {}).values()), 1)
     labels = [f"{count:,} {label} ({_percent(count / total)})" for label, count in facts.get("labels", {}).items()]
-    _line(console, "An epoch", ", ".join([epoch, *labels]))
+    line(console, "An epoch", ", ".join([epoch, *labels]))
 
 
 def _percent(share: float | None) -> str:
@@ -70,17 +70,17 @@ def _percent(share: float | None) -> str:
 
 def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
     where = f"{report['scored_split']} ({scores['n']:,} rows)"
-    title = f"pretrain {report['task']}, seed {report['seed']}: MLM accuracy {_scored(scores, 'mlm_accuracy')} on {where}"
+    title = f"pretrain {report['task']}, seed {report['seed']}: MLM accuracy {with_interval(scores, 'mlm_accuracy')} on {where}"
     console.print()
     console.print(Text(title, style="bold"), soft_wrap=True)
-    also = [f"MLM perplexity {_number(scores['mlm_perplexity'])}", f"MLM loss {_figure(scores['mlm_loss'])}"]
+    also = [f"MLM perplexity {number(scores['mlm_perplexity'])}", f"MLM loss {figure(scores['mlm_loss'])}"]
     question = PAIR_QUESTIONS.get(report["second_sentence"], "")
     if "nsp_accuracy" in scores:
-        also += [f"{question} accuracy {_scored(scores, 'nsp_accuracy')}", f"{question} loss {_figure(scores['nsp_loss'])}"]
-    _line(console, "Also", ", ".join([*also, f"{scores['asked_tokens']:,} masked tokens"]))
-    _line(console, "Started from", report["init_from"] or "")
-    _line(console, "Checkpoint", _chosen(report["checkpoint"]))
-    _line(console, "Parameters", f"{report['model']['parameters']:,}")
+        also += [f"{question} accuracy {with_interval(scores, 'nsp_accuracy')}", f"{question} loss {figure(scores['nsp_loss'])}"]
+    line(console, "Also", ", ".join([*also, f"{scores['asked_tokens']:,} masked tokens"]))
+    line(console, "Started from", report["init_from"] or "")
+    line(console, "Checkpoint", chosen(report["checkpoint"]))
+    line(console, "Parameters", f"{report['model']['parameters']:,}")
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
@@ -88,11 +88,11 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     columns = {"mlm_accuracy": "MLM accuracy", "mlm_perplexity": "MLM perplexity"}
     if "nsp_accuracy" in scores:
         columns["nsp_accuracy"] = f"{PAIR_QUESTIONS.get(report['second_sentence'], '')} accuracy"
-    table = _table("on the same rows", *columns.values())
+    table = table_of("on the same rows", *columns.values())
 
     def add(title: str, figures: Mapping[str, Any]) -> None:
-        forms = {"mlm_perplexity": _number}
-        table.add_row(title, *(forms.get(name, _figure)(figures[name]) if name in figures else "" for name in columns))
+        forms = {"mlm_perplexity": number}
+        table.add_row(title, *(forms.get(name, figure)(figures[name]) if name in figures else "" for name in columns))
 
     add("this model", scores)
     for name, figures in report["baselines"].items():

@@ -12,7 +12,7 @@ import numpy as np
 from encoderlab.metrics.intervals import difference
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import Scores
+    from encoderlab.metrics import Scores, SplitScores
     from encoderlab.runs.baselines import Baseline
 
 BASELINE_NAMES = {
@@ -99,7 +99,7 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: Scores) -> dict
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
 
-def caveats(scores: Scores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
+def caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
     """What a reader of the scores should know before believing them."""
     found = []
     if scored == "train":

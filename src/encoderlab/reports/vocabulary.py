@@ -5,33 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
 
-WIDTH = 100  # where the output is no terminal
+from encoderlab.reports.console import console_on, table_of
 
 
 def show_cuttings(cuttings: Mapping[str, Mapping[str, Any]], texts: str, file: TextIO) -> None:
     """A row for each tokenizer, its figures by name as in `data.cutting.Cutting`; `texts` says on what they were counted."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("tokenizer", overflow="fold")
     pieces = "pieces in a text: median, p95, max"
-    for name in ("vocabulary", "pieces per word", "whole words", "unknown pieces", pieces):
-        table.add_column(name, justify="right", overflow="fold")
+    table = table_of("tokenizer", "vocabulary", "pieces per word", "whole words", "unknown pieces", pieces)
     for name, figures in cuttings.items():
         lengths = " ".join(f"{figures[f'pieces_{key}']:,.0f}" for key in ("median", "p95", "max"))
         shares = [f"{figures[key]:.2%}" for key in ("whole_words", "unknown_pieces")]
         table.add_row(name, f"{figures['vocabulary_size']:,}", f"{figures['pieces_per_word']:.3f}", *shares, lengths)
-    console = _console(file)
+    console = console_on(file)
     console.print(table)
     console.print(f"Counted on {texts}.", soft_wrap=True)
 
 
 def show_pieces(cuts: Mapping[str, Sequence[tuple[str, int]]], file: TextIO) -> None:
     """For each tokenizer one text's pieces, their ids under them."""
-    console = _console(file)
+    console = console_on(file)
     for name, pieces in cuts.items():
         console.print(f"\n{name}: {len(pieces)} piece{'s' * (len(pieces) != 1)}", soft_wrap=True)
         for line in _two_lines(pieces, console.width):
@@ -50,8 +44,3 @@ def _two_lines(pieces: Sequence[tuple[str, int]], width: int) -> Iterator[str]:
         below += "  " + str(id_).ljust(taken)
     if above:
         yield from (above.rstrip(), below.rstrip())
-
-
-def _console(file: TextIO) -> Console:
-    """A console that takes text as it is (pieces and paths may hold brackets), plain and of one width where it is no terminal."""
-    return Console(file=file, width=None if file.isatty() else WIDTH, markup=False, emoji=False, highlight=False)

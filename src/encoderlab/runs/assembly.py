@@ -18,7 +18,7 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import Scores
+from encoderlab.metrics import SplitScores
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.corpus import Corpus
@@ -48,7 +48,7 @@ class Assembly:
     model: EncoderWithHeads
     origin: Origin | None = None
 
-    def evaluate(self, rows: Rows) -> Scores:
+    def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
         return evaluate(self.model, self.scoring_batches(rows), self.task.metrics(), self.compute)
 

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from encoderlab.batch import Encoded
-from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
+from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.survey import Survey, survey
 from encoderlab.data.token_store import TokenStore, kept_store
@@ -103,13 +103,7 @@ class Corpus:
 
     def training_texts(self) -> Iterator[str]:
         """All texts of the training split, for a tokenizer to be trained on."""
-        for example in self.split("train"):
-            if isinstance(example, WordsExample):
-                yield " ".join(example.words)
-            else:
-                yield example.text
-                if example.text_pair is not None:
-                    yield example.text_pair
+        return self.split("train").texts()
 
     def rows(self, name: str, task: Task) -> ExampleRows:
         """The encoded rows of a split, from a token store: opened where it was made before, else made, under all that made it."""

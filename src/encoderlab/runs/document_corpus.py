@@ -24,7 +24,6 @@ from encoderlab.tasks.rows import id_type
 from encoderlab.tasks.sentence_rows import SentenceRows
 
 STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
-TOKENIZER_CHARACTERS = 50_000_000  # what a tokenizer is trained on at most: more changes rare pieces only
 _SENTENCES_AT_A_TIME = 4096
 
 Sentence = tuple[str, int, int]  # a sentence, and the numbers of its document and its paragraph
@@ -68,12 +67,7 @@ class DocumentCorpus:
 
     def training_texts(self) -> Iterator[str]:
         """Paragraphs of the training documents, as many as a tokenizer needs to be trained."""
-        characters = 0
-        for document in self.documents.by_name["train"].documents():
-            yield from document
-            characters += sum(map(len, document))
-            if characters > TOKENIZER_CHARACTERS:
-                return
+        return self.documents.by_name["train"].texts()
 
     def description(self) -> dict[str, Any]:
         """What environment.json says of the data."""

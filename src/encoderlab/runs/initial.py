@@ -9,14 +9,13 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizer import Tokenizer
-from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.huggingface import read_huggingface
 from encoderlab.runs.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.hub_model import fetch_model_folder
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.saved_model import read_model, tokenizer_of
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
 TABLES = (  # a row for each position or piece: the first rows of a longer table are what a shorter one would hold
@@ -25,7 +24,6 @@ TABLES = (  # a row for each position or piece: the first rows of a longer table
     "masked_token_head.decoder.weight",
     "masked_token_head.bias",
 )
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 TASK_HEADS = ("sequence_head", "token_head")
 
 
@@ -124,11 +122,7 @@ def _of_run(init_from: str, folder: Path) -> Initial:
 
 def _of_huggingface(init_from: str, folder: Path) -> Initial:
     found = read_huggingface(folder)
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):  # transformers would make one up, of five pieces
-        raise DataError(
-            f"init_from={init_from} comes without its tokenizer", allowed=f"a folder with {' or '.join(TOKENIZER_FILES)}"
-        )
-    tokenizer = PretrainedConfig(name=str(folder)).build(tuple, folder)
+    tokenizer = tokenizer_of(folder)
     return Initial(init_from, found.config, found.heads, found.weights, tokenizer, found.labels)
 
 

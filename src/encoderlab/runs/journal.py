@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from encoderlab.metrics import Scores
+from encoderlab.metrics import SplitScores
 from encoderlab.training.loop import Step
 
 
@@ -53,7 +53,7 @@ class Journal:
         """Stop the clock: what follows is no training."""
         self._tick()
 
-    def evaluation(self, step: Step, split: str, scores: Scores, score: str) -> None:
+    def evaluation(self, step: Step, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and say on standard error how it went and how long the rest takes."""
         epoch = self._epoch(step.number)
         self._write({"kind": "evaluation", "step": step.number, "epoch": epoch, "split": split, **scores.figures})

@@ -94,7 +94,7 @@ def read_model(folder: Path) -> SavedModel:
 def _of_huggingface(folder: Path) -> SavedModel:
     """The model of a Hugging Face folder, as the answer to a task of ours that is named after the folder."""
     found = read_huggingface(folder)
-    tokenizer = _tokenizer_of(folder)
+    tokenizer = tokenizer_of(folder)
     config = RunConfig(
         cache_dir=REQUIRED,
         task=_task_of(found, folder.resolve().name),
@@ -115,7 +115,8 @@ def _of_huggingface(folder: Path) -> SavedModel:
     return SavedModel(config, found.labels, tokenizer, weights, Origin(NOT_KNOWN, None, {}))
 
 
-def _tokenizer_of(folder: Path) -> Tokenizer:
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """The tokenizer that lies in a Hugging Face folder. Raises DataError where there is none."""
     if (path := folder / "tokenizer.json").is_file():
         return Tokenizer.load(path)
     if not (folder / "vocab.txt").is_file():  # transformers would make a tokenizer without a single piece

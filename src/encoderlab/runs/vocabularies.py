@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from encoderlab.data.documents import DocumentSplit
-from encoderlab.data.examples import Split, Splits, WordsExample
+from encoderlab.data.examples import Splits
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.document_corpus import TOKENIZER_CHARACTERS
 from encoderlab.runs.folder import RunFolder
 
 
@@ -26,29 +23,8 @@ def texts_by_split(dataset: DatasetConfig, cache: Path) -> dict[str, Callable[[]
     """
     if isinstance(dataset, WikipediaDataset):
         documents = dataset.documents(cache).by_name
-        return {name: partial(texts_of_documents, split) for name, split in documents.items()}
-    return {name: partial(texts_of_split, split) for name, split in _rows(dataset, cache).by_name.items()}
-
-
-def texts_of_split(split: Split) -> Iterator[str]:
-    """All texts of a split in its order, pairs one after the other, words with a blank between them."""
-    for example in split:
-        if isinstance(example, WordsExample):
-            yield " ".join(example.words)
-        else:
-            yield example.text
-            if example.text_pair is not None:
-                yield example.text_pair
-
-
-def texts_of_documents(split: DocumentSplit) -> Iterator[str]:
-    """The paragraphs of the first documents, as many as a tokenizer needs to be trained."""
-    characters = 0
-    for document in split.documents():
-        yield from document
-        characters += sum(map(len, document))
-        if characters > TOKENIZER_CHARACTERS:
-            return
+        return {name: split.texts for name, split in documents.items()}
+    return {name: split.texts for name, split in _rows(dataset, cache).by_name.items()}
 
 
 def open_tokenizer(named: str) -> Tokenizer:

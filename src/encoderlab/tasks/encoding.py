@@ -11,7 +11,7 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import Metrics
 from encoderlab.tasks.config import TaskConfig
-from encoderlab.tasks.sequences import join
+from encoderlab.tasks.sequences import sequence_of
 from encoderlab.tasks.task import Answer, Task
 
 
@@ -34,13 +34,9 @@ class Encoding(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        return [self._encode_one(example) for example in examples]
-
-    def _encode_one(self, example: Example) -> Encoded:
-        if not isinstance(example, TextExample):
+        if not all(isinstance(example, TextExample) for example in examples):
             raise DataError("An encoder without a head reads texts, and these are sequences of words")
-        first, *second = self.tokenizer.encode([text for text in (example.text, example.text_pair) if text is not None])
-        return join(self.tokenizer, first, second[0] if second else None, self.max_length)
+        return [sequence_of(self.tokenizer, example, self.max_length) for example in examples]
 
     def metrics(self) -> Metrics:
         """Raises DataError: there is nothing to score."""

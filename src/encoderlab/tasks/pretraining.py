@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, TextExample
@@ -11,7 +12,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.masking import Masking
-from encoderlab.tasks.sequences import join
+from encoderlab.tasks.sequences import sequence_of
 from encoderlab.tasks.task import Answer, Task
 
 PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swapped: ["in_order", "swapped"], SecondSentence.none: []}
@@ -36,12 +37,7 @@ class Pretraining(Task):
         """
         if not all(isinstance(example, TextExample) for example in examples):
             raise DataError("A pretrained encoder reads texts, and these are sequences of words")
-        return [self._encode_one(example) for example in examples]
-
-    def _encode_one(self, example: TextExample) -> Encoded:
-        first, *second = self.tokenizer.encode([text for text in (example.text, example.text_pair) if text is not None])
-        joined = join(self.tokenizer, first, second[0] if second else None, self.max_length)
-        return Encoded(joined.input_ids, joined.token_type_ids, token_labels={}, truncated=joined.truncated)
+        return [replace(sequence_of(self.tokenizer, example, self.max_length), token_labels={}) for example in examples]
 
     def metrics(self) -> PretrainingMetrics:
         """See `Task.metrics`."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from encoderlab.batch import Encoded
+from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizer import Tokenizer
 
 
@@ -21,6 +22,12 @@ def join(
     a, b = [*cls, *first[:kept_first], *sep], [*second[:kept_second], *sep]
     truncated = kept_first < len(first) or kept_second < len(second)
     return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
+
+
+def sequence_of(tokenizer: Tokenizer, example: TextExample, max_length: int) -> Encoded:
+    """A text or a pair of which nothing is asked."""
+    first, *second = tokenizer.encode([text for text in (example.text, example.text_pair) if text is not None])
+    return join(tokenizer, first, second[0] if second else None, max_length)
 
 
 def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

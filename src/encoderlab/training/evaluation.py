@@ -10,10 +10,10 @@ from encoderlab.batch import Batch
 from encoderlab.device import Compute
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import Metrics, Scores
+    from encoderlab.metrics import Metrics, SplitScores
 
 
-def evaluate(model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute) -> "Scores":
+def evaluate(model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute) -> "SplitScores":
     """Score `model` on `batches`, which hold each example of a split once, in any order."""
     model.eval()
     with torch.inference_mode():

@@ -1,0 +1,185 @@
+"""encoderlab pretrain: from documents to a report and a model, and on to a task that only pretraining can solve."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import load_file
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.training.checkpoint import checkpoints, verified
+
+SMALL = (
+    "model.n_layers=1",
+    "model.d_model=32",
+    "model.n_heads=2",
+    "model.max_length=24",
+    "training.threads=1",
+    "training.batch_size=32",
+)
+
+
+def words_of(topic, draw):
+    """Fifty words of four letters; no letter tells the topic."""
+    return ["".join(draw.choice(list("bdfgklmnprstaeiou"), 4)) for _ in range(50)]
+
+
+@pytest.fixture(scope="session")
+def topics():
+    draw = np.random.default_rng(7)
+    return [words_of(topic, draw) for topic in range(2)]
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory, topics):
+    """Documents of one topic each: sentences of its words, three to a paragraph."""
+    draw, path = np.random.default_rng(0), tmp_path_factory.mktemp("corpus") / "articles.txt"
+
+    def sentence(words):
+        return " ".join(draw.choice(words, 6)).capitalize() + "."
+
+    documents = ["\n".join(" ".join(sentence(topics[n % 2]) for _ in range(3)) for _ in range(4)) for n in range(300)]
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory, corpus, cache, run_in):
+    folder = tmp_path_factory.mktemp("runs") / "pretrained"
+    data = ("dataset=files", f"dataset.path={corpus}", "tokenizer.vocabulary_size=500")
+    run_in(cache, "pretrain", *data, *SMALL, "training.steps=300", "training.learning_rate=0.01", f"run_dir={folder}")
+    return folder
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_a_pretraining_run_leaves_what_the_contract_says(pretrained):
+    files = {str(path.relative_to(pretrained)) for path in pretrained.rglob("*") if path.is_file()}
+    assert files >= {"config.yaml", "environment.json", "metrics.jsonl", "report.json", "plots/curves.png", "model/model.safetensors",
+                     "model/config.json", "model/tokenizer.json", "model/README.md"}  # fmt: skip
+    assert all(verified(path) for path in checkpoints(pretrained / "checkpoints"))
+    report = report_of(pretrained)
+    assert (report["command"], report["task"], report["seed"]) == ("pretrain", "pretraining", 0)
+    scores = report["splits"]["validation"]
+    assert {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy", "nsp_loss"} <= scores.keys()
+    assert scores["mlm_perplexity"] == pytest.approx(np.exp(scores["mlm_loss"]))
+    assert {"most_frequent_token", "unigram", "majority", "word_overlap", "length"} <= report["baselines"].keys()
+    assert {"tokens_per_second", "padding_fraction", "train_seconds"} <= report["throughput"].keys()
+    assert report["pairs"]["documents"] == 270  # a tenth is held out
+    assert abs(report["pairs"]["labels"]["follows"] - report["pairs"]["labels"]["random"]) <= 1
+    assert all(len(filled["guesses"]) == 5 and "[MASK]" in filled["text"] for filled in report["filled_masks"])
+
+
+def test_it_learns_more_than_counting_tells(pretrained):
+    report = report_of(pretrained)
+    scores = report["splits"]["validation"]
+    assert scores["mlm_accuracy"] > 2 * report["baselines"]["most_frequent_token"]["mlm_accuracy"]
+    assert scores["mlm_loss"] < report["baselines"]["unigram"]["mlm_loss"] - 0.3
+
+
+def test_tied_weights_are_saved_once_and_come_back_tied(pretrained):
+    weights = load_file(pretrained / "model" / "model.safetensors")
+    assert not [name for name in weights if "decoder" in name]
+    assert len(weights["masked_token_head.bias"]) == len(weights["encoder.embeddings.token.weight"])
+
+
+def labelled_rows(words, n, seed):
+    draw = np.random.default_rng(seed)
+    return [f"{' '.join(draw.choice(words[row % 2], 5))},{('up', 'down')[row % 2]}" for row in range(n)]
+
+
+@pytest.fixture(scope="session")
+def new_words(tmp_path_factory, topics):
+    """Which topic is a text of? Training holds one half of the words, the other splits hold the other half."""
+    folder = tmp_path_factory.mktemp("task")
+    halves = [[words[:25] for words in topics], [words[25:] for words in topics]]
+    for name, half, n in (("train", 0, 120), ("validation", 1, 80), ("test", 1, 200)):
+        rows = labelled_rows(halves[half], n, seed=n)
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    return [f"dataset.{name}={folder / f'{name}.csv'}" for name in ("train", "validation", "test")]
+
+
+def test_pretraining_solves_a_task_that_training_from_scratch_cannot(pretrained, new_words, command, tmp_path):
+    task = ("task=classification", "dataset=files", *new_words, "training.threads=1", "training.epochs=20", "training.keep=last")
+    command("finetune", *task, f"init_from={pretrained}", "training.learning_rate=0.002", "model.pooling=mean", "run_dir=tuned")
+    command(
+        "train",
+        *task,
+        *SMALL,
+        "tokenizer.vocabulary_size=500",
+        "training.learning_rate=0.002",
+        "model.pooling=mean",
+        "run_dir=scratch",
+    )
+    tuned, scratch = (report_of(tmp_path / name)["splits"]["test"]["accuracy"] for name in ("tuned", "scratch"))
+    assert tuned > 0.9
+    assert scratch < 0.75  # it has never seen the words
+
+
+def test_pretraining_goes_on_from_an_earlier_run(pretrained, corpus, command, tmp_path):
+    data = ("dataset=files", f"dataset.path={corpus}", "tokenizer=as_pretrained", "model=as_pretrained", "training.threads=1")
+    command("pretrain", *data, f"init_from={pretrained}", "training.steps=1", "training.learning_rate=1e-9", "run_dir=on")
+    before, after = (report_of(folder)["splits"]["validation"] for folder in (pretrained, tmp_path / "on"))
+    assert after["mlm_loss"] == pytest.approx(before["mlm_loss"], abs=1e-3)
+    assert report_of(tmp_path / "on")["init_from"] == str(pretrained)
+    assert yaml.safe_load((tmp_path / "on" / "config.yaml").read_text())["model"]["d_model"] == 32
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("task.second_sentence=none",),
+        ("task.second_sentence=swapped", "dataset.pack=segments"),
+        ("dataset.pack=segments", "task.whole_words=true", "model.tie_decoder=false"),
+    ],
+    ids=" ".join,
+)
+def test_every_kind_of_pretraining_runs(settings, corpus, command, tmp_path):
+    data = ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40", "tokenizer.vocabulary_size=200")
+    command("pretrain", *data, *SMALL, *settings, "training.steps=2", "run_dir=run")
+    report = report_of(tmp_path / "run")
+    assert ("nsp_accuracy" in report["splits"]["validation"]) == ("task.second_sentence=none" not in settings)
+    assert report["second_sentence"] == next((s.partition("=")[2] for s in settings if "second" in s), "next")
+
+
+def test_a_budget_ends_the_run_by_itself_with_a_rate_near_zero(corpus, command, tmp_path):
+    data = ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40", "tokenizer.vocabulary_size=200", "training.log_every=1")
+    command("pretrain", *data, *SMALL, "training.budget=2s", "run_dir=run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rates = [line["learning_rate"] for line in lines if line["kind"] == "step"]
+    assert len(rates) >= 1
+    assert len(rates) < 5 or rates[-1] < max(rates) / 2
+    assert report_of(tmp_path / "run")["checkpoint"]["step"] == len(rates)
+
+
+REFUSED = {
+    "task=sst2": (SettingError, r"task=sst2 asks for labels.*encoderlab train task=sst2"),
+    "dataset=brackets": (DataError, r"holds no documents"),
+    "training.budget=soon": (SettingError, r"training.budget=soon is no time"),
+    "task.language=klingon": ((SettingError, DataError), r"klingon"),
+    "tokenizer=as_pretrained": (SettingError, r"init_from"),
+    "model=as_pretrained": (SettingError, r"init_from"),
+    "task.min_sentences=500": (DataError, r"task.min_sentences=500"),
+}
+
+
+@pytest.mark.parametrize("setting", REFUSED)
+def test_what_cannot_be_pretrained_is_refused_and_nothing_is_written(setting, corpus, command, tmp_path):
+    error, message = REFUSED[setting]
+    data = () if setting.startswith(("dataset", "task=")) else ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40")
+    with pytest.raises(error) as refused:
+        command(
+            "pretrain", *data, setting, "tokenizer.vocabulary_size=200" if "tokenizer" not in setting else "seed=0", "run_dir=run"
+        )
+    assert re.search(message, str(refused.value))
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_says_which_command_pretrains(command):
+    with pytest.raises(SettingError, match="encoderlab pretrain"):
+        command("train", "task=pretraining", "dataset=docs")
