@@ -51,7 +51,7 @@ def report_of(**changes):
         "second_sentence": "next",
         "init_from": None,
     }
-    return build_pretraining_report(**(given | changes))
+    return build_pretraining_report(**({"command": "pretrain"} | given | changes))
 
 
 def test_the_keys_are_the_contracts():

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 
 import numpy as np
 import torch
 
 from encoderlab.command_settings import AttentionConfig
-from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.examples import Example
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.attention_maps import plot_attention
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.inputs import example_of, reads_words, split_examples
 from encoderlab.runs.records import record_start
+from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import hold_encoded
 
 
@@ -44,13 +47,18 @@ def _check_settings(config: AttentionConfig) -> None:
 
 
 def _examples(config: AttentionConfig, assembly: Assembly) -> dict[str, Example]:
+    pretrained = isinstance(assembly.config.task, PretrainingConfig)  # reads whatever it is given
     if config.text is not None:
-        check_paired(assembly, config.text_pair is not None)
-        words = assembly.task.heads.asks_tokens
-        return {"text": WordsExample(tuple(config.text.split())) if words else TextExample(config.text, config.text_pair)}
+        if not pretrained:
+            check_paired(assembly, config.text_pair is not None)
+        return {"text": example_of(config.text, config.text_pair, reads_words(assembly))}
     name = config.split or "validation"
-    split = Corpus.load(own_dataset(assembly), cache_folder(config.cache_dir)).split(name)
     rows = config.rows or [0]
+    if pretrained:
+        examples, _ = split_examples(assembly, name, config.cache_dir)
+        split = list(islice(examples, max(rows) + 1))
+    else:
+        split = Corpus.load(own_dataset(assembly), cache_folder(config.cache_dir)).split(name)
     for row in rows:
         if not 0 <= row < len(split):
             raise DataError(f"rows={rows}: the split {name} has no row {row}", allowed=f"0 to {len(split) - 1}")

@@ -17,6 +17,7 @@ from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import record_start
 from encoderlab.tasks.rows import ExampleRows
 
@@ -66,7 +67,7 @@ def _score_and_report(
         parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
         splits={split: scores},
         baselines={},
-        throughput=_throughput(rows.lengths.sum(), len(rows), seconds),
+        throughput=evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds),
         checkpoint=_checkpoint(assembly, config),
         notes=notes,
     )
@@ -110,12 +111,3 @@ def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:
     if config.dataset is None or checkpoint["chosen_on"] is None:
         return checkpoint
     return {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
-
-
-def _throughput(tokens: Any, examples: int, seconds: float) -> dict[str, float]:
-    seconds = max(seconds, 1e-9)
-    return {
-        "tokens_per_second": round(float(tokens) / seconds, 1),
-        "examples_per_second": round(examples / seconds, 1),
-        "evaluation_seconds": round(seconds, 2),
-    }

@@ -1,7 +1,9 @@
 """encoderlab export: a run's model as a folder that transformers opens with no code of ours.
 
-Its tokenizer gives the ids that ours gives, also of cut texts; save that of a pair that leaves an odd number of places, both texts
-being cut and the second no shorter, it gives the odd place to the second text, and we, as BERT's own code does, to the first.
+Its tokenizer gives the ids that ours gives, also of cut texts, with two exceptions. It takes [MASK] and the like in a text for
+the special token, as users of transformers expect, where we never let a text hold one. And of a pair that leaves an odd number
+of places, both texts being cut and the second no shorter, it gives the odd place to the second text, and we, as BERT's own code
+does, to the first.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def _write(path: Path, said: dict[str, Any], weights: dict[str, Any], tokenizer:
     """Write all files; the folder appears whole or not at all. Raises DataError where it cannot be written."""
     try:
         with written_aside(path) as aside:
-            aside.mkdir(parents=True)
+            aside.mkdir()
             _write_json(aside / "config.json", said)
             safetensors.torch.save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
             tokenizer.save(aside / "tokenizer.json")

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
-from encoderlab.command_settings import PretrainConfig
+from encoderlab.command_settings import EvalConfig, PretrainConfig
 from encoderlab.device import choose_compute
-from encoderlab.errors import SettingError
+from encoderlab.errors import DataError, SettingError
+from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.filled_masks import readable
 from encoderlab.reports.pretraining_report import build_pretraining_report, pretraining_card, write_pretraining_report
 from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, own_dataset
+from encoderlab.runs.batches import EVALUATION_SEED
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.filling import fill_masks
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.initial import Initial, open_initial
+from encoderlab.runs.initial import open_initial
+from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.records import record_start
 from encoderlab.runs.saved_model import Origin, save_model
@@ -47,7 +51,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
-        _fit_and_report(assembly, corpus, rows, folder, pairs, guessed, initial)
+        _fit_and_report(assembly, corpus, rows, folder, _Facts("pretrain", pairs, guessed, config.init_from))
     return folder
 
 
@@ -61,37 +65,57 @@ def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
     return config.task
 
 
+def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
+    """What `encoderlab eval` does for a pretraining run: score it on a split of its documents, or of others.
+
+    Raises DataError where the split is not there, or the run's own documents have changed.
+    """
+    corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), assembly.config.task, cache_folder(config.cache_dir))
+    split = config.split or corpus.scored_splits()[-1]
+    if split not in corpus.documents.by_name:
+        raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
+    found = corpus.fingerprints()
+    if config.dataset is None and any(found[name] != assembly.origin.fingerprints.get(name) for name in {"train", split}):
+        raise DataError(
+            "The documents have changed since this model was pretrained on them: some may now stand in another split",
+            remedy="To score on new documents, type dataset=files dataset.path=FILE",
+        )
+    rows = {name: corpus.rows(name, assembly.task) for name in ("train", split)}
+    folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
+    with folder.discarded_if_nothing_came_of_it():
+        record_start(folder, config, assembly.compute, corpus)
+        print(f"{assembly.compute}; run folder {folder.root}", file=sys.stderr)
+        started = time.perf_counter()
+        scores = {split: assembly.evaluate(rows[split])}
+        tokens = int(rows[split].epoch(EVALUATION_SEED, 0).lengths.sum())
+        speed = evaluation_throughput(tokens, len(rows[split]), time.perf_counter() - started)
+        facts = _Facts("eval", pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split]), None)
+        report = _report(assembly, rows, scores, facts, Fitted(assembly.origin.checkpoint, speed, []))
+        write_pretraining_report(folder, report)
+        show_pretraining_report(
+            report,
+            {"report": str(folder.report)},
+            [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"],
+        )
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is known beside the scores: the command, the pairs, what guessing gets of them, and where the weights came from."""
+
+    command: str
+    pairs: dict[str, Any]
+    guessed: dict[str, dict[str, float]]
+    init_from: str | None
+
+
 def _fit_and_report(
-    assembly: Assembly,
-    corpus: DocumentCorpus,
-    rows: dict[str, SentenceRows],
-    folder: RunFolder,
-    pairs: dict[str, Any],
-    guessed: dict[str, dict[str, float]],
-    initial: Initial | None,
+    assembly: Assembly, corpus: DocumentCorpus, rows: dict[str, SentenceRows], folder: RunFolder, facts: _Facts
 ) -> None:
-    scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
-    scores = {name: assembly.evaluate(rows[name]) for name in scored}
-    counted = guessed_tokens(rows["train"], scores[scored[-1]].token_labels) if assembly.config.baselines else {}
-    report = build_pretraining_report(
-        task=assembly.config.task.name,
-        seed=assembly.config.seed,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits=scores,
-        baselines=counted | guessed,
-        throughput=fitted.throughput,
-        checkpoint=fitted.checkpoint,
-        notes=fitted.notes,
-        pairs=pairs,
-        filled_masks=[readable(filled) for filled in fill_masks(assembly, rows[scored[-1]])],
-        second_sentence=assembly.config.task.second_sentence.value,
-        init_from=None if initial is None else initial.name,
-    )
-    _write(assembly, corpus, folder, report, fitted)
-
-
-def _write(assembly: Assembly, corpus: DocumentCorpus, folder: RunFolder, report: dict[str, Any], fitted: Fitted) -> None:
+    scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
+    report = _report(assembly, rows, scores, facts, fitted)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
     save_model(assembly, folder.model, origin, pretraining_card(report))
     write_pretraining_report(folder, report)
@@ -99,3 +123,25 @@ def _write(assembly: Assembly, corpus: DocumentCorpus, folder: RunFolder, report
     root = shlex.quote(str(folder.root))
     following = [f"encoderlab finetune task=docs init_from={root}", f"encoderlab export run={root} path=exported"]
     show_pretraining_report(report, paths, following)
+
+
+def _report(
+    assembly: Assembly, rows: dict[str, SentenceRows], scores: dict[str, PretrainingScores], facts: _Facts, fitted: Fitted
+) -> dict[str, Any]:
+    scored = list(scores)[-1]
+    counted = guessed_tokens(rows["train"], scores[scored].token_labels) if assembly.config.baselines else {}
+    return build_pretraining_report(
+        command=facts.command,
+        task=assembly.config.task.name,
+        seed=assembly.config.seed,
+        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
+        splits=scores,
+        baselines=counted | facts.guessed,
+        throughput=fitted.throughput,
+        checkpoint=fitted.checkpoint,
+        notes=fitted.notes,
+        pairs=facts.pairs,
+        filled_masks=[readable(filled) for filled in fill_masks(assembly, rows[scored])],
+        second_sentence=assembly.config.task.second_sentence.value,
+        init_from=facts.init_from,
+    )

@@ -84,5 +84,6 @@ def refuse_lone_document(total: int) -> None:
         raise DataError(
             f"The training split holds {total} document{'s' * (total != 1)}",
             allowed="at least 2, for what does not follow a sentence is taken from another document",
-            remedy="In .txt files a blank line ends a document, in tables each row is one; a larger dataset.limit leaves more",
+            remedy="In .txt files a blank line ends a document, in tables each row is one; some are held out "
+            "(dataset.validation_fraction), and dataset.limit leaves so many",
         )

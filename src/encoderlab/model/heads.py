@@ -84,13 +84,19 @@ class EncoderWithHeads(nn.Module):
         hidden = self.encoder(*inputs, places=torch.cat([firsts, batch.asked]))
         return hidden[:n, None], hidden[n:]
 
+    def parameters_by_depth(self) -> list[list[nn.Parameter]]:
+        """The embeddings' parameters, each layer's from the lowest up, and last those above them: the final norm and the heads."""
+        depths = [list(part.parameters()) for part in (self.encoder.embeddings, *self.encoder.layers)]
+        lower = {id(parameter) for depth in depths for parameter in depth}
+        return [*depths, [parameter for parameter in self.parameters() if id(parameter) not in lower]]
+
     @property
     def n_parameters(self) -> int:
-        """How many numbers training changes."""
+        """How many numbers the model has learnt or may learn, frozen ones among them."""
         return sum(self.parameters_by_part().values())
 
     def parameters_by_part(self) -> dict[str, int]:
-        """How many numbers training changes in the embeddings, the layers (a final norm included) and the heads."""
+        """How many of them there are in the embeddings, the layers (a final norm included) and the heads."""
         counts = {"embeddings": 0, "layers": 0, "heads": 0}
         for name, parameter in self.named_parameters():
             part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"

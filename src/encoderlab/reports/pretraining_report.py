@@ -25,6 +25,7 @@ PAIR_QUESTIONS = {"next": "NSP", "swapped": "sentence order"}  # how the figures
 
 def build_pretraining_report(
     *,
+    command: str,
     task: str,
     seed: int,
     parameters: Mapping[str, int],
@@ -48,7 +49,7 @@ def build_pretraining_report(
     scored = next(name for name in ("test", "validation", *splits) if name in splits)
     scores = {name: part.with_intervals(seed).as_dict() for name, part in splits.items()}
     report = {
-        "command": "pretrain",
+        "command": command,
         "task": task,
         "seed": seed,
         "init_from": init_from,

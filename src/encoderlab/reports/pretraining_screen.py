@@ -69,8 +69,8 @@ def _percent(share: float | None) -> str:
 
 
 def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
-    where = f"{report['scored_split']} ({scores['n']:,} rows)"
-    title = f"pretrain {report['task']}, seed {report['seed']}: MLM accuracy {with_interval(scores, 'mlm_accuracy')} on {where}"
+    found = f"MLM accuracy {with_interval(scores, 'mlm_accuracy')} on {report['scored_split']} ({scores['n']:,} rows)"
+    title = f"{report['command']} {report['task']}, seed {report['seed']}: {found}"
     console.print()
     console.print(Text(title, style="bold"), soft_wrap=True)
     also = [f"MLM perplexity {number(scores['mlm_perplexity'])}", f"MLM loss {figure(scores['mlm_loss'])}"]

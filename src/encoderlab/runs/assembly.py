@@ -73,7 +73,7 @@ def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpu
     torch.manual_seed(config.seed)
     model = _build_model(config, tokenizer, task)
     if initial is not None:
-        _start_from(initial, model)
+        _start_from(initial, model, task)
     freeze(model, config.training)
     return Assembly(config, compute, tokenizer, task, model.to(compute.device))
 
@@ -137,13 +137,14 @@ def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Init
         return initial.tokenizer
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     if initial is not None:
-        check_same_vocabulary(tokenizer, f"tokenizer={settings_to_dict(config.tokenizer)['schema']}", initial)
+        chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
+        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (typed, or brought along by task={config.task.name})", initial)
     return tokenizer
 
 
-def _start_from(initial: Initial, model: EncoderWithHeads) -> None:
+def _start_from(initial: Initial, model: EncoderWithHeads, task: Task) -> None:
     """Load the pretrained weights, and say what they are and what is left as drawn."""
-    fresh = load_into(model, initial)
+    fresh = load_into(model, initial, task.labels)
     drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
     taken = f"{model.n_parameters - drawn:,} pretrained weights"
     print(f"From {initial.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)

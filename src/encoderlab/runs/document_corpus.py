@@ -25,6 +25,7 @@ from encoderlab.tasks.sentence_rows import SentenceRows
 
 STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
 _SENTENCES_AT_A_TIME = 4096
+_LOOKED_AT = 1_000_000  # tokens, to tell whether a tokenizer knows any word
 
 Sentence = tuple[str, int, int]  # a sentence, and the numbers of its document and its paragraph
 
@@ -47,7 +48,7 @@ class DocumentCorpus:
         def paragraphs() -> Iterator[str]:
             return (paragraph for document in documents.by_name["train"].documents() for paragraph in document)
 
-        return cls(documents, splitter_for(paragraphs, task.language), task, dataset.pack, cache)
+        return cls(documents, splitter_for(paragraphs, task.language or dataset.sentence_language), task, dataset.pack, cache)
 
     @property
     def labels(self) -> list[str]:
@@ -117,12 +118,17 @@ class DocumentCorpus:
                 f"The {name} documents have no paragraph that is long enough for {settings}",
                 remedy="Type smaller ones, or use longer documents",
             )
-        documents = len(np.unique(rows.windows.document))
-        if rows.second is SecondSentence.next and documents < 2:
+        if rows.second is SecondSentence.next and len(np.unique(rows.windows.document)) < 2:
             raise DataError(
-                f"Only {documents} of the {name} documents is long enough for {settings}, and pairs need strangers from another",
+                f"Only one of the {name} documents is long enough for {settings}, and what does not follow comes from another",
                 allowed="two documents or more",
-                remedy="Use more documents, or type task.second_sentence=swapped",
+                remedy="Use more documents, hold out more (dataset.validation_fraction), or type task.second_sentence=swapped",
+            )
+        known = rows.task.masking.is_ordinary.numpy()[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
+        if not known.any():
+            raise DataError(
+                f"The tokenizer knows no word of the {name} documents, so that no token can be asked for",
+                remedy="Type tokenizer=wordpiece, which is trained on them",
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ TABLES = (  # a row for each position or piece: the first rows of a longer table
     "masked_token_head.decoder.weight",
     "masked_token_head.bias",
 )
+PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # tells case, accents and marks apart
 TASK_HEADS = ("sequence_head", "token_head")
 
 
@@ -55,16 +57,17 @@ def open_initial(init_from: str) -> Initial:
     return initial
 
 
-def load_into(model: EncoderWithHeads, initial: Initial) -> list[str]:
+def load_into(model: EncoderWithHeads, initial: Initial, labels: Sequence[str] = ()) -> list[str]:
     """Copy the weights of `initial` into `model`; the names of the parts that it has nothing for, and that stay as drawn.
 
     The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
-    pretraining that goes on. Raises DataError where an encoder's weight is missing or has another shape.
+    pretraining that goes on, the head of pairs if it is asked the same `labels`. Raises DataError where an encoder's weight is
+    missing or has another shape.
     """
     goes_on = initial.heads.vocabulary and model.masked_token_head is not None
     wanted, taken = model.state_dict(), {}
     for name, weight in wanted.items():
-        if name.startswith(TASK_HEADS) and not goes_on:
+        if name.startswith(TASK_HEADS) and not (goes_on and list(labels) == initial.labels):
             continue
         found = _cut(name, initial.weights.get(name), len(weight) if weight.ndim else 0)
         if found is not None and found.shape == weight.shape:
@@ -90,6 +93,8 @@ def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, initial: Initial) -
             f"{chosen} has {tokenizer.vocabulary_size:,} pieces, and that of init_from={initial.name} {theirs.vocabulary_size:,}",
             remedy=remedy,
         )
+    if tokenizer.encode([PROBE]) != theirs.encode([PROBE]):
+        raise SettingError(f"{chosen} cuts {PROBE!r} otherwise than that of init_from={initial.name}", remedy=remedy)
     pieces = (part.pieces(range(part.vocabulary_size)) for part in (tokenizer, theirs))
     for id_, (mine, other) in enumerate(zip(*pieces, strict=True)):
         if mine != other:
@@ -97,9 +102,17 @@ def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, initial: Initial) -
 
 
 def _folder_of(init_from: str) -> Path:
+    if not init_from:
+        raise SettingError("init_from is empty", allowed="a run folder, a Hugging Face folder or a hub name")
     given = Path(init_from).expanduser()
+    if given.is_file():
+        raise DataError(f"init_from={init_from} is a file", allowed="a run folder, a Hugging Face folder or a hub name")
     if not given.is_dir():
         return fetch_model_folder(init_from)
+    if given.parent.name == RunFolder(given).checkpoints.name:
+        raise DataError(
+            f"init_from={init_from} is a checkpoint", remedy=f"Type init_from={given.parent.parent}, the run it belongs to"
+        )
     folder = next((path for path in (RunFolder(given).model, given) if (path / "config.json").is_file()), None)
     if folder is None:
         raise DataError(

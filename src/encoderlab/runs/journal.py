@@ -98,3 +98,13 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def evaluation_throughput(tokens: int, examples: int, seconds: float) -> dict[str, float]:
+    """What a report says of the speed of an evaluation."""
+    seconds = max(seconds, 1e-9)
+    return {
+        "tokens_per_second": round(tokens / seconds, 1),
+        "examples_per_second": round(examples / seconds, 1),
+        "evaluation_seconds": round(seconds, 2),
+    }

@@ -105,7 +105,9 @@ class PretrainingConfig(TaskConfig):
     whole_words: bool = setting(False, "Ask for all pieces of a word together.")
     min_characters: int = setting(50, "Shorter paragraphs are left out.", least=0)
     min_sentences: int = setting(3, "Paragraphs of fewer sentences are left out.", least=1)
-    language: str = setting("english", "Language of the sentence splitter (NLTK's punkt_tab).")
+    language: str | None = setting(
+        None, "Language of the sentence splitter, such as german (NLTK's punkt_tab); null: the dataset's."
+    )
     score: PretrainingScore = setting(
         PretrainingScore.mlm_accuracy, "Figure that chooses the best checkpoint, with training.keep=best."
     )

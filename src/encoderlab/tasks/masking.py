@@ -9,7 +9,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.data.tokenizer import Tokenizer
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig
 
 _CHOICE, _KIND, _REPLACEMENT = range(3)  # what a number is drawn for
@@ -21,7 +21,7 @@ class Masking:
     Special tokens, the unknown one among them, are never asked for and never put in. What is drawn for a token is a function of a
     key, its row and its place alone: the same in any batch, on any device, cut into any number of parts.
 
-    Raises DataError where the tokenizer has no mask token, or no ordinary one.
+    Raises DataError where the tokenizer has no mask token, or no ordinary one; SettingError where it knows no words.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
@@ -31,11 +31,15 @@ class Masking:
         ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
         if not ordinary:
             raise DataError("The tokenizer's vocabulary holds nothing but special tokens")
+        self.continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
+        if config.whole_words and not self.continues_word.any():
+            raise SettingError(
+                "task.whole_words=true needs a tokenizer whose words have ## pieces", remedy="Type task.whole_words=false"
+            )
         self.config, self.mask_id = config, tokenizer.mask_id
         self.ordinary_ids = torch.tensor(ordinary)
         self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)
         self.is_ordinary[self.ordinary_ids] = True
-        self.continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
 
     def __call__(self, batch: Batch, key: int) -> Batch:
         """`batch` with its `asked` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`."""

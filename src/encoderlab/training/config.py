@@ -50,7 +50,7 @@ class TrainingConfig:
 
     epochs: float = setting(3.0, "Passes over the training split; fractions are fine.", above=0)
     steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
-    budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of both.")
+    budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
     accumulate: int = setting(1, "Parts a batch is computed in, to save memory; the result is the same.", least=1)
     batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
@@ -79,6 +79,11 @@ class TrainingConfig:
         check_settings(self, self.group)
         if self.budget is not None:
             seconds_of(self.budget)
+        if self.budget is not None and self.steps is not None:
+            raise SettingError(
+                f"training.steps={self.steps} and training.budget={self.budget} both say when to stop",
+                remedy="Type training.steps=null or training.budget=null to leave one of them out",
+            )
         if self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",

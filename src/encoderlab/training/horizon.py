@@ -31,7 +31,7 @@ class TimeBudget(Horizon):
     estimate comes down to zero with the last step, which ends before the time does.
     """
 
-    UNKNOWN = 10**9  # steps, before the first one has been timed
+    GUESS = 1000  # steps, before the first one has been timed: its learning rate is that of a warmup of some length
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds, self.clock = seconds, clock
@@ -43,6 +43,6 @@ class TimeBudget(Horizon):
             self._started, self._before = self.clock(), done
         taken = done - self._before
         if taken == 0:
-            return self.UNKNOWN
+            return done + self.GUESS
         elapsed = self.clock() - self._started
         return done + max(int((self.seconds - elapsed) * taken / max(elapsed, 1e-9)), 0)

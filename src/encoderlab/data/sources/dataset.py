@@ -68,6 +68,11 @@ class DatasetConfig(ABC):
     def read(self, cache_dir: Path) -> Splits:
         """Read all splits whole; see `load`."""
 
+    @property
+    def sentence_language(self) -> str:
+        """The language of the documents, by punkt_tab's name."""
+        return "english"
+
     def read_documents(self, cache_dir: Path) -> Documents:
         """The documents, cut to `limit`; see `documents`."""
         raise DataError(

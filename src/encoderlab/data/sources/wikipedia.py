@@ -21,6 +21,26 @@ if TYPE_CHECKING:
     import datasets
 
 _ARTICLES_AT_A_TIME = 100
+_LANGUAGES = {  # Wikipedia's codes of the languages that punkt_tab has; English for all others
+    "cs": "czech",
+    "da": "danish",
+    "nl": "dutch",
+    "et": "estonian",
+    "fi": "finnish",
+    "fr": "french",
+    "de": "german",
+    "el": "greek",
+    "it": "italian",
+    "ml": "malayalam",
+    "no": "norwegian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ru": "russian",
+    "sl": "slovene",
+    "es": "spanish",
+    "sv": "swedish",
+    "tr": "turkish",
+}
 
 
 class _Articles(HubDataset):
@@ -60,6 +80,11 @@ class WikipediaDataset(DatasetConfig):
                 allowed="dataset.limit, the articles to train on",
                 remedy="Type dataset.limit=100000",
             )
+
+    @property
+    def sentence_language(self) -> str:
+        """See `DatasetConfig.sentence_language`."""
+        return _LANGUAGES.get(self.language, "english")
 
     def read(self, cache_dir: Path) -> Splits:
         """The articles as texts without labels. Raises DataError as `HubDataset.read` does, and where they are streamed."""
