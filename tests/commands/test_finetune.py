@@ -104,7 +104,7 @@ REFUSED = [
     (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Type model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
-        r"^tokenizer=symbols has 7 pieces, and that of init_from=\S+ \d+\. Type tokenizer=as_pretrained\.$",
+        r"^The tokenizer symbols \(typed, or brought along by task=brackets\) has 7 pieces.* Type tokenizer=as_pretrained\.$",
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Type encoderlab pretrain\.$"),

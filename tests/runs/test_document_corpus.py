@@ -6,7 +6,7 @@ import pytest
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
-from encoderlab.data.tokenizer_config import WordPieceConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.pair_facts import guessed_pairs, guessed_tokens, pair_facts
@@ -105,7 +105,7 @@ def test_the_store_is_made_once_for_all_lengths_and_again_for_what_changes_it(co
     ("documents", "settings", "message"),
     [
         ([["short."], ["also short."]], {}, "no paragraph that is long enough for task.min_characters=50 task.min_sentences=3"),
-        ([[LONG], ["short."]], {}, "Only 1 of the train documents.*task.second_sentence=swapped"),
+        ([[LONG], ["short."]], {}, "Only one of the train documents.*task.second_sentence=swapped"),
         ([["a b c d. e f g h."], [LONG]], {"min_sentences": 9}, "task.min_sentences=9"),
     ],
 )
@@ -141,3 +141,10 @@ def test_the_most_frequent_token_is_counted_in_training_and_named(corpus_of):
     full_stop = rows.task.tokenizer.encode(["."])[0][0]
     found = guessed_tokens(rows, np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]]))
     assert found["most_frequent_token"] == {"mlm_accuracy": pytest.approx(2 / 3), "token_id": full_stop, "token": "."}
+
+
+def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):
+    corpus = corpus_of()
+    task = corpus.task.build(SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
+    with pytest.raises(DataError, match="knows no word of the train documents.*Type tokenizer=wordpiece"):
+        corpus.rows("train", task)

@@ -34,5 +34,5 @@ def test_steps_follow_from_epochs_unless_they_are_given(settings, steps):
 
 
 def test_a_budget_decides_instead_of_steps_and_epochs():
-    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, steps=3, budget="1.5h"), rows=100)
+    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, budget="1.5h"), rows=100)
     assert (type(horizon).__name__, horizon.seconds, per_epoch) == ("TimeBudget", 5400, 4)

@@ -233,7 +233,9 @@ def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and
 
 def test_a_tokenizer_trained_anew_on_other_text_is_refused(corpus):
     old = initial_of(drawn(PRETRAINING), PRETRAINING)
-    with pytest.raises(SettingError, match=r"^tokenizer=wordpiece has .* init_from=runs/old.*Type tokenizer=as_pretrained\.$"):
+    with pytest.raises(
+        SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Type tokenizer=as_pretrained\.$"
+    ):
         assemble(finetuning(corpus, tokenizer=WordPieceConfig(vocabulary_size=100)), CPU, corpus, old)
 
 
@@ -323,4 +325,31 @@ def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
     transformers_folder(tmp_path, "BertForPreTraining")
     initial = open_initial(str(tmp_path))
     model = AsPretrained().resolve(initial.config).build(TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING)
-    assert load_into(model, initial) == []
+    assert load_into(model, initial, ["follows", "random"]) == []
+    assert load_into(model, initial, ["in_order", "swapped"]) == ["sequence_head"]  # another question
+
+
+@pytest.mark.parametrize("init_from", ["", "file", "run/checkpoints/step-5"])
+def test_what_is_no_model_is_refused_by_what_it_is(init_from, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no model")
+    (tmp_path / "run" / "checkpoints" / "step-5").mkdir(parents=True)
+    expected = {
+        "": "init_from is empty",
+        "file": "is a file",
+        "run/checkpoints/step-5": r"is a checkpoint\. Type init_from=run, the run",
+    }
+    with pytest.raises((DataError, SettingError), match=expected[init_from]):
+        open_initial(init_from)
+
+
+def test_a_tokenizer_with_the_same_pieces_that_cuts_otherwise_is_refused(tmp_path):
+    texts = ["they say so of it, the us re entered 12 percent deja vu"]
+    mine, theirs = (
+        WordPieceConfig(vocabulary_size=200, min_frequency=1, lowercase=lower).build(lambda: texts, tmp_path)
+        for lower in (False, True)
+    )
+    assert mine.pieces(range(mine.vocabulary_size)) == theirs.pieces(range(theirs.vocabulary_size))
+    initial = replace(initial_of(drawn(PRETRAINING), PRETRAINING), tokenizer=theirs)
+    with pytest.raises(SettingError, match="cuts .* otherwise"):
+        check_same_vocabulary(mine, "The tokenizer", initial)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from encoderlab.command_settings import EvalConfig
+from encoderlab.commands.pretrain import score_pretrained
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.reports.report import build_report
@@ -19,6 +20,7 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import record_start
+from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
 
 
@@ -27,6 +29,8 @@ def eval(config: EvalConfig) -> RunFolder:
     check_free(config.run_dir)
     assembly = reopen(config)
     assembly.task.metrics()  # refuses an encoder without a head before anything is read
+    if isinstance(assembly.config.task, PretrainingConfig):
+        return score_pretrained(config, assembly)
     corpus, split = _what_to_score(config, assembly)
     _check_rows(assembly, corpus, split, own=config.dataset is None)
     rows = corpus.rows(split, assembly.task)

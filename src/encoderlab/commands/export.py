@@ -69,7 +69,7 @@ def _write(path: Path, said: dict[str, Any], weights: dict[str, Any], tokenizer:
     """Write all files; the folder appears whole or not at all. Raises DataError where it cannot be written."""
     try:
         with written_aside(path) as aside:
-            aside.mkdir()
+            aside.mkdir(parents=True)
             _write_json(aside / "config.json", said)
             safetensors.torch.save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
             tokenizer.save(aside / "tokenizer.json")
