@@ -121,7 +121,10 @@ def _fit_and_report(
     write_pretraining_report(folder, report)
     paths = {"report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
     root = shlex.quote(str(folder.root))
-    following = [f"encoderlab finetune task=docs init_from={root}", f"encoderlab export run={root} path=exported"]
+    following = [
+        f"encoderlab finetune task=docs init_from={root}",
+        f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
+    ]
     show_pretraining_report(report, paths, following)
 
 
