@@ -149,7 +149,7 @@ OF_BERT = st.fixed_dictionaries(
     {
         "segments": st.sampled_from([0, 2, 3]),
         "norm_epsilon": st.sampled_from([1e-12, 1e-5, 0.1]),
-        "pooling": st.just(Pooling.pooler),
+        "pooling": st.sampled_from([Pooling.pooler, Pooling.cls]),
     }
 )
 OF_DISTILBERT = st.fixed_dictionaries(
@@ -507,7 +507,6 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(bert, damage, line)
         ({"activation": Activation.geglu}, "model.activation=gelu"),
         ({"embedding_norm": False}, "model.embedding_norm=true"),
         ({"d_head": 6}, "model.d_head=null"),
-        ({"pooling": Pooling.cls}, "model.pooling=pooler"),
         ({"pooling": Pooling.mean}, "model.pooling=pooler"),
         ({"pooling": Pooling.max}, "model.pooling=pooler"),
         ({"pooling": Pooling.relu_pooler, "norm_epsilon": 1e-12}, "model.pooling=pooler"),

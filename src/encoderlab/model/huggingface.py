@@ -19,6 +19,7 @@ from encoderlab.model.positions import SinusoidalPositions
 
 DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 _BUFFERS = ("position_ids", "token_type_ids")  # numbers that older checkpoints carry along and nobody needs
+STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
 _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
@@ -61,6 +62,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     names = their_names(family, wanted, pair_head=pair_head)
     _check_weights(folder, {names[ours]: shape for ours, shape in wanted.items()}, found)
     weights = {ours: found[theirs].float().contiguous() for ours, theirs in names.items()}
+    if heads.sequence_classes is not None and _is_straight(weights):
+        config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
     return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family)
 
 
@@ -76,7 +79,8 @@ def to_huggingface(
     """The content of config.json and the weights under their names, for a model that gives the same logits in transformers.
 
     DistilBERT where the pooling is DistilBERT's, else BERT. Sinusoidal positions become a table, absent segments a table of zeros,
-    absent biases zeros; scaled embeddings are scaled beforehand. Word dropout, which only training knows, is left out. `weights`
+    absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that changes nothing. Word dropout,
+    which only training knows, is left out. `weights`
     may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons, where there is no equivalent.
     """
     family = _family_for(config, heads)
@@ -183,7 +187,7 @@ def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> I
         )
     if heads.vocabulary and config.activation is Activation.relu:
         yield "model.activation=relu with masked tokens", "model.activation=gelu"
-    if heads.sequence_classes is not None and config.pooling in (Pooling.cls, Pooling.mean, Pooling.max):
+    if heads.sequence_classes is not None and config.pooling in (Pooling.mean, Pooling.max):
         yield f"model.pooling={config.pooling.value}", "model.pooling=pooler"
     if family == "distilbert":
         yield from _beyond_distilbert(config, heads)
@@ -210,8 +214,31 @@ def _as_theirs(
         if heads.vocabulary and config.tie_decoder:  # the decoder's are not scaled
             weights[_DECODER], config = weights[_TABLE], replace(config, tie_decoder=False)
         weights[_TABLE] = weights[_TABLE] * math.sqrt(config.d_model)
+    if heads.sequence_classes is not None and config.pooling is Pooling.cls:
+        config, weights = replace(config, pooling=Pooling.pooler), weights | _straight_pooler(config, weights)
     segments = config.segments
     if not segments and family == "bert":  # its tokenizer tells two texts apart: by zeros, which say nothing
         segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)
     theirs = replace(config, positions=Positions.learned, scale_embeddings=False, segments=segments, bias=True, d_head=None)
     return theirs, weights
+
+
+def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A pooler that makes the first token's vector small, where tanh is straight, and the head, which makes up for it."""
+    return {
+        "pool.dense.weight": torch.eye(config.d_model) * STRAIGHT,
+        "pool.dense.bias": torch.zeros(config.d_model),
+        "sequence_head.weight": weights["sequence_head.weight"].detach().cpu() / STRAIGHT,
+    }
+
+
+def _is_straight(weights: Mapping[str, Tensor]) -> bool:
+    """Whether the pooler is the one that `_straight_pooler` makes."""
+    dense, bias = (weights.get(name) for name in _POOL)
+    return dense is not None and bool((bias == 0).all()) and torch.equal(dense, torch.eye(len(dense)) * STRAIGHT)
+
+
+def _without_pooler(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What `_straight_pooler` was made of."""
+    kept = {name: weight for name, weight in weights.items() if name not in _POOL}
+    return kept | {"sequence_head.weight": weights["sequence_head.weight"] * STRAIGHT}
