@@ -55,7 +55,8 @@ def pretrained(tmp_path_factory, corpus, cache, run_in):
         *data,
         *SMALL,
         "model.dropout=0",
-        "training.steps=600",
+        "model.pooling=mean",
+        "training.steps=1200",
         "training.learning_rate=0.003",
         f"run_dir={folder}",
     )
