@@ -18,6 +18,7 @@ def batch(**changes):
         "labels": torch.tensor([1, 0]),
         "token_labels": torch.tensor([2, 2]),
         "n_tokens": 5,
+        "n_asked": 2,
     }
     return Batch(**(given | changes))
 
@@ -31,8 +32,18 @@ def test_a_batch_moves_whole_and_leaves_the_original_where_it_was():
     there = here.to(torch.device("meta"))
     assert [getattr(there, name).device.type for name in TENSORS] == ["meta"] * len(TENSORS)
     assert [getattr(here, name).device.type for name in TENSORS] == ["cpu"] * len(TENSORS)
-    assert there.n_tokens == 5
+    assert (there.n_tokens, there.n_asked) == (5, 2)
     assert len(there) == 2
+
+
+def test_to_a_card_everything_is_copied_from_pinned_memory_and_nobody_waits(monkeypatch):
+    pinned, copied = [], []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device, **how: copied.append((device.type, how)) or tensor)
+    here = batch(labels=None)
+    here.to(torch.device("cuda"))
+    assert [id(tensor) for tensor in pinned] == [id(getattr(here, name)) for name in TENSORS if name != "labels"]
+    assert copied == [("cuda", {"non_blocking": True})] * len(pinned)
 
 
 def test_what_a_batch_does_not_have_it_does_not_get_by_moving():

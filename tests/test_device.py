@@ -1,6 +1,9 @@
 """The device: what is there is taken in order, what is not there is refused, and what was picked is said."""
 
 import os
+import platform
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -22,12 +25,13 @@ def process_settings():
 def machine(monkeypatch):
     """A machine with the given accelerators."""
 
-    def has(*accelerators, bf16=True, amx=False):
+    def has(*accelerators, bf16=True, amx=False, avx512_bf16=False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in accelerators)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "cuda" in accelerators else 0)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
 
     return has
 
@@ -71,8 +75,9 @@ def test_a_card_beyond_the_last_one_is_refused(machine):
         (["cuda"], {"bf16": True}, torch.bfloat16, "the card has bf16 units"),
         (["cuda"], {"bf16": False}, torch.float32, "the card has no bf16 units"),
         ([], {"amx": True}, torch.bfloat16, "the processor has AMX"),
-        ([], {"amx": False}, torch.float32, "bf16 only pays"),
-        (["mps"], {"amx": True}, torch.float32, "bf16 only pays"),
+        ([], {"avx512_bf16": True}, torch.bfloat16, "the processor has AVX-512 bf16"),
+        ([], {}, torch.float32, "neither AMX nor AVX-512 bf16"),
+        (["mps"], {"amx": True}, torch.float32, "CUDA cards and some processors only"),
     ],
 )
 def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerators, units, precision, reason):
@@ -80,6 +85,13 @@ def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerat
     compute = choose_compute(threads=1)
     assert compute.precision is precision
     assert reason in compute.reason
+
+
+def test_a_narrow_model_computes_in_fp32_where_a_wider_one_computes_in_bf16(machine):
+    machine(amx=True)
+    assert choose_compute("cpu", threads=1, width=127).precision is torch.float32
+    assert "bf16 pays from model.d_model=128 on" in choose_compute("cpu", threads=1, width=64).reason
+    assert choose_compute("cpu", threads=1, width=128).precision is torch.bfloat16
 
 
 def test_the_precision_that_is_set_is_taken(machine):
@@ -110,6 +122,28 @@ def test_denormal_numbers_no_longer_slow_the_processor_down():
     torch.set_flush_denormal(False)
     choose_compute("cpu", threads=1)
     assert (torch.full((3,), 1e-40) * 1.0).eq(0).all()
+
+
+FREED_MEMORY = """
+import resource, torch
+from encoderlab.device import choose_compute
+choose_compute("cpu", threads=1)
+
+def step():
+    return [torch.empty(millions * 1_000_000).fill_(1.0) for millions in (12, 9, 3)]
+
+for _ in range(3):
+    step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told to keep what is freed")
+def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_system_again():
+    faults = subprocess.run([sys.executable, "-c", FREED_MEMORY], capture_output=True, text=True, check=True).stdout
+    assert int(faults) < 100  # 96 MB would be 23,000 pages
 
 
 def test_what_was_picked_is_said_in_one_line():

@@ -1,10 +1,13 @@
 """What is typed arrives as it was typed."""
 
+import pytest
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from encoderlab import cli
 from encoderlab.overrides import quoted_arguments
 
 
@@ -49,3 +52,13 @@ def test_everything_hydra_understands_is_left_to_hydra():
         "run_dir='a b'",
     ]
     assert quoted_arguments(arguments) == arguments
+
+
+@pytest.mark.parametrize("typed", ["training.batch_size=auto", "training.accumulate=auto"])
+@pytest.mark.parametrize(("recipe", "batch_size"), [("task=docs", 32), ("training=pretraining", 64)])
+def test_auto_keeps_the_recipes_batch_and_leaves_its_parts_to_the_machine(typed, recipe, batch_size, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["encoderlab"])
+    cli.run(["train", recipe, "training.accumulate=2", typed, "--cfg", "job"])
+    training = yaml.safe_load(capsys.readouterr().out)["training"]
+    assert (training["batch_size"], training["accumulate"]) == (batch_size, None)

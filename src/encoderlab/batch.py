@@ -31,7 +31,8 @@ class Batch:
 
     `attention_mask` is True at real tokens; None says that nothing is padding. `asked` lists the places the token head answers for,
     as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their answers. `rows` says where in
-    its split each example stands. `n_tokens` counts real tokens and is a plain number, so that reading it never waits for a device.
+    its split each example stands. `n_tokens` counts real tokens, and `n_asked` the places that will be asked for where they are
+    still to be drawn (None: not known). Both are plain numbers, so that reading them never waits for a device.
     """
 
     input_ids: Int[Tensor, "batch length"]
@@ -42,15 +43,22 @@ class Batch:
     labels: Int[Tensor, " batch"] | None
     token_labels: Int[Tensor, " asked"] | None
     n_tokens: int
+    n_asked: int | None = None
 
     def __len__(self) -> int:
         return self.input_ids.shape[0]
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on `device`."""
+        """The same batch on `device`. To a CUDA card it is copied from pinned memory, which the host does not wait for."""
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "asked", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in names}
-        return replace(self, **{k: v if v is None else v.to(device) for k, v in moved.items()})
+        return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
+
+
+def _on(device: torch.device, tensor: Tensor) -> Tensor:
+    """PyTorch keeps pinned memory until the copy from it is done, so that nobody has to hold on to it."""
+    from_host_to_card = device.type == "cuda" and tensor.device.type == "cpu"
+    return tensor.pin_memory().to(device, non_blocking=True) if from_host_to_card else tensor.to(device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -11,6 +13,8 @@ import torch
 from encoderlab.errors import SettingError
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+BF16_FROM_WIDTH = 128  # d_model; below, a CPU spends longer on converting numbers than on multiplying them
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +42,37 @@ class Compute:
 
 
 def choose_compute(
-    device: str = "auto", precision: str = "auto", threads: int | None = None, *, setting: str = "training.device"
+    device: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+    *,
+    width: int = BF16_FROM_WIDTH,
+    setting: str = "training.device",
 ) -> Compute:
-    """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise.
+    """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise; `width` is the model's d_model.
 
-    Sets the number of CPU threads of this process, and makes it flush denormal numbers to zero: they slow some CPU kernels down up
-    to elevenfold. Raises SettingError for a device this machine lacks, naming the `setting` it came from.
+    Sets the number of CPU threads of this process, has it keep the memory it frees, and makes it flush denormal numbers to zero:
+    they slow some CPU kernels down up to elevenfold. Raises SettingError for a device this machine lacks, naming the `setting` it
+    came from.
     """
     torch.set_num_threads(threads or _available_cores())
     torch.set_flush_denormal(True)
+    _keep_freed_memory()
     chosen = _choose_device(device, setting)
-    dtype, reason = _choose_precision(precision, chosen)
+    dtype, reason = _choose_precision(precision, chosen, width)
     return Compute(chosen, dtype, torch.get_num_threads(), reason)
+
+
+def _keep_freed_memory() -> None:
+    """Have this process use freed memory again, and ask for huge pages, where the system knows how.
+
+    What a training step frees the next one needs. Given back to the system in between, every page would be cleared and mapped anew
+    in each step, which can take longer than the matrix products (mallopt(3); Linux's Documentation/admin-guide/mm/transhuge.rst).
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it at its first large allocation
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _available_cores() -> int:
@@ -77,13 +100,25 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
     return device
 
 
-def _choose_precision(wanted: str, device: torch.device) -> tuple[torch.dtype, str]:
+def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
     if wanted != "auto":
         return PRECISIONS[wanted], "as set"
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported():
             return torch.bfloat16, "the card has bf16 units"
         return torch.float32, "the card has no bf16 units"
-    if device.type == "cpu" and torch.cpu._is_amx_tile_supported():
-        return torch.bfloat16, "the processor has AMX"
-    return torch.float32, "bf16 only pays with AMX or on a CUDA card"
+    if device.type != "cpu":
+        return torch.float32, "bf16 is picked on CUDA cards and some processors only"
+    units = _bf16_units()
+    if units is None:
+        return torch.float32, "the processor has no bf16 units: neither AMX nor AVX-512 bf16"
+    if width < BF16_FROM_WIDTH:
+        return torch.float32, f"bf16 pays from model.d_model={BF16_FROM_WIDTH} on"
+    return torch.bfloat16, f"the processor has {units}"
+
+
+def _bf16_units() -> str | None:
+    """What multiplies bf16 numbers in this processor."""
+    if torch.cpu._is_amx_tile_supported():
+        return "AMX"
+    return "AVX-512 bf16" if torch.cpu._is_avx512_bf16_supported() else None

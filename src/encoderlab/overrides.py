@@ -1,4 +1,4 @@
-"""Makes the arguments of the command line safe for Hydra's grammar: a text or a path is taken as it was typed."""
+"""Makes the arguments of the command line fit for Hydra: a text or a path is taken as it was typed."""
 
 import re
 
@@ -6,15 +6,20 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 FREE_TEXT = ("text", "text_pair")
+# The recipe's batch stays as it is, and with it the result: what is left to the machine is in how many parts it is computed. (The
+# setting is no union of number and text: OmegaConf 2.3 cannot merge one, see its issue 1087.)
+_AUTO_PARTS = "training.accumulate=null"
+MEANT = {"training.batch_size=auto": _AUTO_PARTS, "training.accumulate=auto": _AUTO_PARTS}
 
 
 def quoted_arguments(arguments: list[str]) -> list[str]:
     """The arguments, with the value quoted wherever Hydra's grammar would misread it or cannot read it.
 
-    `text="Dull, dull, dull."` is a sentence and no list of three values; a path with brackets or blanks is a path.
+    `text="Dull, dull, dull."` is a sentence and no list of three values; a path with brackets or blanks is a path. What has
+    another name among the settings is given it: `training.batch_size=auto` is `training.accumulate=null`.
     """
     parser = OverridesParser.create()
-    return [_quoted(argument, parser) for argument in arguments]
+    return [_quoted(MEANT.get(argument, argument), parser) for argument in arguments]
 
 
 def _quoted(argument: str, parser: OverridesParser) -> str:

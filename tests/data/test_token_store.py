@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data import token_store
-from encoderlab.data.token_store import memory_store, open_store, write_store
+from encoderlab.data.token_store import memory_store, open_store, write_blocks, write_store
 from encoderlab.errors import DataError
 
 ragged = st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=6), min_size=1, max_size=30)
@@ -34,6 +34,34 @@ def test_a_store_is_written_in_several_goes_and_opened_again(tmp_path, monkeypat
     assert store["label"].gather(np.arange(10))[0].tolist() == list(range(10))
     assert "ids" in store
     assert "other" not in store
+
+
+@given(blocks=st.lists(ragged, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_the_files_are_those_that_numpy_writes_of_all_rows_at_once(tmp_path_factory, blocks):
+    folder = tmp_path_factory.mktemp("store")
+    rows = [row for block in blocks for row in block]
+    write_blocks(
+        folder / "s",
+        {"ids": "uint16"},
+        (
+            {"ids": (np.array([n for row in block for n in row], "uint16"), np.array([len(row) for row in block]))}
+            for block in blocks
+        ),
+    )
+    np.save(folder / "offsets.npy", np.cumsum([0, *map(len, rows)], dtype=np.int64))
+    assert (folder / "s" / "ids.offsets.npy").read_bytes() == (folder / "offsets.npy").read_bytes()
+    assert (folder / "s" / "ids.bin").read_bytes() == np.array([n for row in rows for n in row], "uint16").tobytes()
+
+
+def test_a_block_that_cannot_be_made_leaves_no_store_behind(tmp_path):
+    def blocks():
+        yield {"ids": (np.ones(3, "uint16"), np.array([1, 2]))}
+        raise DataError("no more")
+
+    with pytest.raises(DataError):
+        write_blocks(tmp_path / "s", {"ids": "uint16"}, blocks())
+    assert list(tmp_path.iterdir()) == []
 
 
 def cut_off(path):

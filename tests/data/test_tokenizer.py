@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -171,6 +172,24 @@ def test_no_text_becomes_a_special_token_and_texts_do_not_change_each_other(word
         assert together == [tokenizer.encode([text])[0] for text in texts]
         forbidden = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
         assert all(forbidden.isdisjoint(ids) and max(ids, default=0) < tokenizer.vocabulary_size for ids in together)
+
+
+@settings(max_examples=50, deadline=None)
+@given(texts=st.lists(st.one_of(st.text(max_size=30), st.sampled_from(AWKWARD)), max_size=4))
+def test_the_flat_ids_are_the_same_one_text_after_the_other(wordpiece, symbols, texts):
+    for tokenizer in (wordpiece, symbols):
+        flat, lengths = tokenizer.encode_flat(texts)
+        ids = tokenizer.encode(texts)
+        assert flat.tolist() == [id_ for text in ids for id_ in text]
+        assert lengths.tolist() == [len(text) for text in ids]
+        assert flat.dtype == "uint16"
+
+
+def test_a_pickled_tokenizer_still_reads_no_special_token_out_of_a_text(tokenizer):
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.encode(AWKWARD + SPECIALS) == tokenizer.encode(AWKWARD + SPECIALS)
+    assert again.encode_words([SPECIALS]) == tokenizer.encode_words([SPECIALS])
+    assert (again.specials, again.fingerprint) == (tokenizer.specials, tokenizer.fingerprint)
 
 
 @settings(max_examples=50, deadline=None)

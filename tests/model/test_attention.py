@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from encoderlab.model.attention import MultiHeadAttention, attend, attendable, attention_weights
+from encoderlab.model.attention import MultiHeadAttention, attend, attention_weights
 from encoderlab.model.config import Positions
 from encoderlab.model.dropout import Dropout
+from encoderlab.model.packing import Padded
 
 NO_DROPOUT = Dropout(0.0)
 
@@ -42,16 +43,17 @@ def test_explicit_attention_equals_the_fast_path(lengths, d_head, masked):
 def test_the_weights_shown_are_the_weights_used(settings, first, make_config):
     torch.manual_seed(0)
     attention = MultiHeadAttention(make_config(**settings))
-    x, mask = torch.randn(2, 5, 16), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    mixed = attention.weights(x, mask) @ attention.by_head(attention.value(x))
+    x, tokens = torch.randn(2, 5, 16), Padded(2, 5, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
+    mixed = attention.weights(x, tokens) @ attention.by_head(attention.value(x)).transpose(1, 2)
     explicit = attention.output(mixed.transpose(1, 2).flatten(2))
-    assert_close(attention(x, mask, first), explicit[:, :first], rtol=1e-5, atol=1e-5)
+    asked = tokens if first is None else tokens.first(first)
+    assert_close(attention(x, tokens, asked), explicit[:, :first], rtol=1e-5, atol=1e-5)
 
 
 def test_rotary_attention_between_equal_tokens_depends_on_their_distance_alone(make_config):
     torch.manual_seed(0)
     attention = MultiHeadAttention(make_config(positions=Positions.rotary))
-    logarithms = attention.weights(3 * torch.randn(16).expand(1, 6, 16), None).log()[0]
+    logarithms = attention.weights(3 * torch.randn(16).expand(1, 6, 16), Padded(1, 6, None)).log()[0]
     compared = logarithms - logarithms.diagonal(dim1=1, dim2=2)[:, :, None]
     assert_close(compared[:, 1:, 1:], compared[:, :-1, :-1], rtol=1e-3, atol=1e-4)
     assert compared.abs().max() > 0.01
@@ -78,9 +80,3 @@ def test_attention_dropout_drops_whole_weights_in_training_only():
     assert 0.2 < (dropped == 0).double().mean() < 0.8
     assert_close(dropped[dropped != 0], 2 * weights[dropped != 0])
     assert_close(attend(q, k, v, None, Dropout(0.5).eval()), weights, rtol=1e-5, atol=1e-5)
-
-
-def test_a_sequence_of_padding_alone_may_attend_to_all_of_it():
-    mask = torch.tensor([[True, False], [False, False]])
-    assert attendable(mask).tolist() == [[True, False], [True, True]]
-    assert attendable(None) is None

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 from encoderlab.model import attention
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.packing import Padded
 
 CHOICES = {
     "positions": st.sampled_from(Positions),
@@ -107,10 +108,11 @@ def test_word_dropout_zeroes_whole_tokens_in_training_only(make_model):
     settings = {"positions": Positions.rotary, "segments": 0, "embedding_norm": False}
     embeddings = make_model(word_dropout=0.5, **settings).encoder.embeddings
     ids, types = torch.randint(1, 13, (200, 10)), torch.zeros(200, 10, dtype=torch.long)
-    kept = embeddings(ids, types) != 0
+    places = slice(10)
+    kept = embeddings(ids, types, places) != 0
     assert_close(kept.all(-1), kept.any(-1))
     assert 0.4 < kept.double().mean() < 0.6
-    assert_close(embeddings.eval()(ids, types), embeddings.token(ids))
+    assert_close(embeddings.eval()(ids, types, places), embeddings.token(ids))
 
 
 class DropAll(torch.nn.Module):
@@ -123,20 +125,22 @@ def test_dropout_reaches_both_sublayers_and_leaves_the_residual(norm_position, m
     layer, x = make_model(norm_position=norm_position).encoder.layers[0], torch.randn(2, 5, 16)
     layer.dropout = DropAll()
     normed = layer.feed_forward_norm(layer.attention_norm(x))
-    assert_close(layer(x, None), normed if norm_position is NormPosition.post else x)
+    tokens = Padded(2, 5, None)
+    assert_close(layer(x, tokens, tokens), normed if norm_position is NormPosition.post else x)
 
 
 def test_dropout_reaches_the_embeddings(make_model):
     embeddings, ids = make_model().encoder.embeddings, torch.ones(2, 5, dtype=torch.long)
     embeddings.dropout = DropAll()
-    assert not embeddings(ids, ids).any()
+    assert not embeddings(ids, ids, slice(5)).any()
 
 
 def test_scaled_embeddings_are_sqrt_of_the_width_times_as_large_and_positions_are_not(make_model):
     settings = {"embedding_norm": False, "segments": 0}
     plain, scaled = (make_model(scale_embeddings=scale, **settings).eval().encoder.embeddings for scale in (False, True))
     ids = torch.randint(1, 13, (2, 6))
-    assert_close(scaled(ids, ids) - scaled.position(6), 4 * (plain(ids, ids) - plain.position(6)))
+    places = slice(6)
+    assert_close(scaled(ids, ids, places) - scaled.position(places), 4 * (plain(ids, ids, places) - plain.position(places)))
 
 
 @pytest.mark.parametrize("norm", Norm)
@@ -187,6 +191,13 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
     assert compiled(*inputs).shape == (2, 5, 16)
     encoder.eval()
     torch.testing.assert_close(compiled(*inputs), encoder(*inputs))
+    torch._dynamo.reset()
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=True)
+    for length, n_tokens in ((5, 7), (6, 8)):
+        ids, mask = torch.ones(2, length, dtype=torch.long), torch.arange(length) < torch.tensor([[length], [2]])
+        for asked in ({}, {"first": 1}, {"places": torch.tensor([0, length, 1, length + 1]), "most": 2}):
+            inputs = ids, torch.zeros_like(ids), mask
+            torch.testing.assert_close(compiled(*inputs, n_tokens=n_tokens, **asked), encoder(*inputs, n_tokens=n_tokens, **asked))
 """
 
 

@@ -1,13 +1,22 @@
 """The corpus of a pretraining run: sentences kept once, counted by document, and refused where nothing can be paired."""
 
+import os
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
+from encoderlab.data import sentence_blocks
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
+from encoderlab.data.punkt import Punkt
+from encoderlab.data.punkt_rules import PunktModel
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
+from encoderlab.runs import document_corpus
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
@@ -54,6 +63,55 @@ def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_documen
     pieces = rows.task.tokenizer.pieces(rows.store["input_ids"].gather(np.array([1]))[0])
     assert "".join(piece.removeprefix("##") for piece in pieces) == "fourfivesix."
     assert len(rows) == 4 * 3
+
+
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_the_store_is_that_of_one_sentence_after_the_other_whoever_makes_it(corpus_of, monkeypatch, helpers):
+    """Against the plainest way to make it, which reads as the store's description."""
+    monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
+    monkeypatch.setattr(document_corpus, "helpers_at_hand", lambda: helpers)
+    splitter = SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(PunktParameters()))), "Punkt", "Punkt 1")
+    documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
+    corpus = replace(corpus_of(documents=documents), splitter=splitter)
+    task = task_of(corpus)
+    ids, document, paragraph = [], [], []
+    kept = [(number, text) for number, paragraphs in enumerate(documents) for text in paragraphs if len(text) >= 50]
+    for place, (number, text) in enumerate(kept):
+        encoded = [pieces for pieces in task.tokenizer.encode(splitter.split(text)) if pieces]
+        ids, document, paragraph = ids + encoded, document + [number] * len(encoded), paragraph + [place] * len(encoded)
+    store = corpus.rows("train", task).store
+    assert store["input_ids"].values.tolist() == [id_ for pieces in ids for id_ in pieces]
+    assert store["input_ids"].lengths().tolist() == [len(pieces) for pieces in ids]
+    assert store["document"].values.tolist() == document
+    assert store["paragraph"].values.tolist() == paragraph
+    assert store["document"].offsets.tolist() == store["paragraph"].offsets.tolist() == list(range(len(ids) + 1))
+
+
+DEADLY = """
+import os, signal
+
+class Deadly:
+    def __init__(self, spared):
+        self.spared = spared
+    def tokenize(self, paragraph):
+        if os.getpid() != self.spared:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [paragraph]
+"""
+
+
+def test_a_killed_helper_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path):
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 100)
+    monkeypatch.setattr(document_corpus, "helpers_at_hand", lambda: 1)
+    corpus = corpus_of(documents=DOCUMENTS * 20)
+    task = task_of(corpus)
+    deadly = SentenceSplitter(__import__("deadly").Deadly(os.getpid()), "deadly", "deadly 1")
+    with pytest.raises(DataError, match="A process that helped to prepare the data was killed"):
+        replace(corpus, splitter=deadly).rows("train", task)
+    assert list((tmp_path / "sentences").iterdir()) == []
+    del sys.modules["deadly"]
 
 
 @pytest.mark.parametrize("pack", Pack)

@@ -1,13 +1,16 @@
 """The texts a command is given for a finished run: read in order, whole, and no more of them in memory than needed."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.documents import Documents, DocumentSplit
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs import inputs
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig
@@ -61,3 +64,33 @@ def test_chunks_hold_all_examples_in_order(monkeypatch):
     chunks = list(inputs.in_chunks(iter(examples), None, "reading"))
     assert [len(chunk) for chunk in chunks] == [3, 3, 2]
     assert [example for chunk in chunks for example in chunk] == examples
+
+
+@pytest.mark.parametrize(
+    "make", [lambda text: TextExample(text), lambda text: TextExample("", text), lambda text: WordsExample((text, ""))]
+)
+def test_a_chunk_of_long_texts_holds_fewer_of_them_so_that_memory_does_not_grow_with_their_length(monkeypatch, make):
+    monkeypatch.setattr(inputs, "CHARACTERS_AT_A_TIME", 10)
+    examples = [make("x" * length) for length in (4, 4, 4, 30, 9, 1, 0)]
+    chunks = list(inputs.in_chunks(iter(examples), None, "reading"))
+    assert [len(chunk) for chunk in chunks] == [3, 1, 2, 1]
+    assert [example for chunk in chunks for example in chunk] == examples
+
+
+def test_a_chunk_is_handed_out_before_more_is_read_than_it_holds(monkeypatch):
+    monkeypatch.setattr(inputs, "ROWS_AT_A_TIME", 2)
+    lines = iter("abcd")
+    chunks = inputs.in_chunks((TextExample(line) for line in lines), None, "reading")
+    assert len(next(chunks)) == 2
+    assert next(lines) == "c"
+
+
+def test_examples_are_encoded_part_by_part_and_keep_their_order(monkeypatch):
+    monkeypatch.setattr(inputs, "ENCODED_AT_A_TIME", 3)
+    task = ClassificationConfig(name="test").build(SymbolsConfig().build(lambda: [], Path()), ["a", "b"], 16)
+    examples = [TextExample(str(row), "1" * (row % 4) if row % 2 else None) for row in range(8)]
+    rows = inputs.encoded_rows(SimpleNamespace(task=task), examples)
+    assert rows.lengths.tolist() == [len(one.input_ids) for one in task.encode(examples)]
+    batch = rows.gather(np.arange(8), task.tokenizer.pad_id)
+    for one, ids in zip(task.encode(examples), batch.input_ids.tolist(), strict=True):
+        assert ids[: len(one.input_ids)] == one.input_ids

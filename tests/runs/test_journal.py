@@ -9,7 +9,7 @@ import torch
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics import ClassificationMetrics
-from encoderlab.runs.journal import Journal
+from encoderlab.runs.journal import Journal, seconds_since_start
 from encoderlab.training.loop import Step
 
 
@@ -79,7 +79,7 @@ def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(
     with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500) as journal:
         journal.evaluation(step(4), "validation", scores(), "f1_macro")
     line = lines(tmp_path / "metrics.jsonl")[0]
-    assert line == {"kind": "evaluation", "step": 4, "epoch": 0.008, "split": "validation", **scores().figures}
+    assert line == {"kind": "evaluation", "step": 4, "epoch": 0.008, "split": "validation", "seconds": 0.0, **scores().figures}
     figures = scores().figures
     said = capsys.readouterr()
     expected = f"step 4 of 10: validation f1_macro {figures['f1_macro']:.4f}, loss {figures['loss']:.4f}\n"
@@ -115,6 +115,49 @@ def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
         journal.pause()
     assert journal.throughput()["train_seconds"] == 8.0
     assert journal.throughput()["tokens_per_second"] == 60 / 8
+
+
+def test_the_speed_between_any_two_lines_can_be_told(tmp_path, clock):
+    with Journal(tmp_path / "metrics.jsonl", 2, 4) as journal:
+        for number, seconds in ((1, 9), (2, 2), (3, 2), (4, 2)):
+            clock.now += seconds
+            journal.step(step(number))
+    found = [
+        {name: line[name] for name in ("examples", "tokens", "padded_tokens", "seconds")}
+        for line in lines(tmp_path / "metrics.jsonl")
+    ]
+    assert found[0] == {"examples": 4, "tokens": 30, "padded_tokens": 40, "seconds": 9}
+    assert found[-1] == {"examples": 16, "tokens": 120, "padded_tokens": 160, "seconds": 15}
+    assert (found[2]["examples"] - found[1]["examples"]) / (found[2]["seconds"] - found[1]["seconds"]) == 2
+
+
+def test_an_evaluation_says_after_how_many_seconds_of_training_it_came(tmp_path, clock):
+    with Journal(tmp_path / "metrics.jsonl", 10, 2) as journal:
+        for number in (1, 2):
+            clock.now += 3
+            journal.step(step(number))
+            journal.pause()
+            clock.now += 100
+            journal.evaluation(step(number), "validation", scores(), "accuracy")
+            journal.resume()
+    assert [line["seconds"] for line in lines(tmp_path / "metrics.jsonl") if line["kind"] == "evaluation"] == [3, 6]
+
+
+def test_a_step_says_how_long_after_the_start_of_the_process_it_came(tmp_path):
+    with Journal(tmp_path / "metrics.jsonl", 1, 2) as journal:
+        for number in (1, 2):
+            journal.step(step(number))
+    said = [line["since_start"] for line in lines(tmp_path / "metrics.jsonl")]
+    if said[0] is None:
+        pytest.skip("this system does not tell when a process was started")
+    assert 0 < said[0] <= said[1] <= seconds_since_start()
+
+
+def test_where_the_system_does_not_tell_when_a_process_was_started_a_line_says_null(tmp_path, monkeypatch):
+    monkeypatch.delattr("os.sysconf")
+    with Journal(tmp_path / "metrics.jsonl", 1, 1) as journal:
+        journal.step(step(1))
+    assert lines(tmp_path / "metrics.jsonl")[0]["since_start"] is None
 
 
 def test_a_journal_goes_on_below_what_is_there(tmp_path):

@@ -1,5 +1,7 @@
 """Masking: the right share of the right tokens, hidden as the settings say, the same wherever a row stands."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -162,6 +164,53 @@ def test_whole_words_meet_the_share_on_average():
     batch = batch_of(random_rows(500, 102))
     masked = masking(whole_words=True)(batch, key=0)
     assert len(masked.asked) / (500 * 100) == pytest.approx(0.15, abs=0.01)
+
+
+def test_the_places_that_are_asked_are_those_of_every_earlier_version():
+    """A run that goes on after an update, and the scores of an evaluation, depend on it."""
+    expected = {
+        False: ([9, 11, 13, 14, 34, 38, 43, 46], [MASK, MASK, 30, MASK, MASK, MASK, 25, MASK]),
+        True: ([13, 14, 15, 16, 17, 34, 38, 43, 46], [30, MASK, MASK, MASK, MASK, MASK, MASK, 25, MASK]),
+    }
+    batch = batch_of(random_rows(2, 30), first_row=7)
+    for whole_words, (asked, seen) in expected.items():
+        masked = masking(whole_words=whole_words)(batch, key=2**63 + 5)
+        assert masked.asked.tolist() == asked
+        assert masked.input_ids.flatten()[masked.asked].tolist() == seen
+
+
+@given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
+@settings(deadline=None)
+def test_a_batch_that_knows_how_many_are_asked_is_masked_as_one_that_does_not(rows, fraction, key):
+    masks, batch = masking(mask_fraction=fraction), batch_of(rows)
+    known = masks.count(np.concatenate(rows), np.array([len(row) for row in rows]))
+    told, untold = masks(replace(batch, n_asked=known), key), masks(batch, key)
+    assert torch.equal(told.asked, untold.asked) and torch.equal(told.input_ids, untold.input_ids)
+    assert len(told.asked) == known
+
+
+@pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])
+def test_the_host_counts_what_the_device_will_choose_for_rows_of_every_length(fraction):
+    """Where a share ends in a half, both must round to the even number."""
+    masks = masking(mask_fraction=fraction)
+    rows = random_rows(1, 402)[0]
+    for length in range(3, 402):
+        ids = torch.tensor([rows[:length]])
+        assert masks.count(np.array(rows[:length]), np.array([length])) == int(masks.choose(ids, torch.tensor([0]), 1).sum())
+
+
+def test_how_many_pieces_of_whole_words_are_asked_is_not_known_before_they_are_drawn():
+    assert masking(whole_words=True).count(np.array([CLS, 5, SEP]), np.array([3])) is None
+
+
+def test_the_tables_are_moved_to_a_device_once(monkeypatch):
+    moves = []
+    masks, batch = masking(), batch_of(random_rows(2, 10))
+    monkeypatch.setattr("encoderlab.tasks.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces)
+    for _ in range(3):
+        masks._pieces_on(torch.device("meta"))
+        masks(batch, 1)
+    assert moves == [torch.device("meta")]
 
 
 def test_hashed_numbers_are_as_even_as_drawn_ones():

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded
+from encoderlab.tasks import rows
 from encoderlab.tasks.rows import hold_encoded
 
 PAD = 0
@@ -64,3 +65,18 @@ def test_a_batch_with_an_unknown_answer_has_no_answers(tokens_asked):
 
 def test_the_share_of_truncated_rows_is_counted():
     assert held(encoded([3, 9, 10, 4])).truncated_share() == 0.5
+
+
+@pytest.mark.parametrize("n", [0, 1, 6, 7])
+def test_rows_held_part_by_part_are_those_held_at_once_and_no_more_than_a_part_is_waited_for(monkeypatch, n):
+    examples, taken = encoded([row % 5 + 1 for row in range(n)]), []
+    at_once = held(examples)
+    monkeypatch.setattr(rows, "ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr(rows, "memory_store", lambda *args, store=rows.memory_store: taken.append(len(args[1])) or store(*args))
+    in_parts = held(iter(examples))
+    assert max(taken) <= 3
+    assert len(in_parts) == len(at_once) == n
+    for name in ("input_ids", "first_length", "truncated", "label"):
+        assert in_parts.store[name].values.dtype == at_once.store[name].values.dtype
+        assert in_parts.store[name].values.tolist() == at_once.store[name].values.tolist()
+        assert in_parts.store[name].offsets.tolist() == at_once.store[name].offsets.tolist()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoderlab.batch import Batch, Encoded
+from encoderlab.batch import Batch
 from encoderlab.command_settings import EmbedConfig, VectorPooling
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.sources.formats import Format, format_of
@@ -20,8 +20,8 @@ from encoderlab.errors import SettingError
 from encoderlab.model.pooling import ClsPool, MeanPool
 from encoderlab.reports.vectors import VectorFile, check_output, index_of, vector_file
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.inputs import check_sources, file_examples, in_chunks, split_examples, standard_input_examples
-from encoderlab.tasks.rows import hold_encoded
+from encoderlab.runs.inputs import check_sources, encoded_rows, file_examples, in_chunks, split_examples, standard_input_examples
+from encoderlab.tasks.rows import ExampleRows
 
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
@@ -64,15 +64,20 @@ def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example
 
 def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example], file: VectorFile) -> int:
     """Write the vectors of some examples; returns how many of them were longer than the model reads."""
-    encoded = assembly.task.encode(examples)
+    rows = encoded_rows(assembly, examples)
     lines = [_described(example) for example in examples]
     if config.tokens:
-        pieces = [{"tokens": assembly.tokenizer.pieces(one.input_ids)} for one in encoded]
-        lines = [tokens | line for tokens, line in zip(pieces, lines, strict=True)]
-    places = file.reserve(lines, [len(one.input_ids) for one in encoded] if config.tokens else None)
-    for row, vectors in _vectors(config, assembly, encoded):
+        lines = [{"tokens": pieces} | line for pieces, line in zip(_pieces(assembly, rows), lines, strict=True)]
+    places = file.reserve(lines, rows.lengths.tolist() if config.tokens else None)
+    for row, vectors in _vectors(config, assembly, rows):
         file.put(places[row], vectors)
-    return sum(one.truncated for one in encoded)
+    return int(rows.truncated().sum())
+
+
+def _pieces(assembly: Assembly, rows: ExampleRows) -> list[list[str]]:
+    """The tokens of each row as they are written in the vocabulary."""
+    flat, lengths = rows.store["input_ids"].gather(np.arange(len(rows)))
+    return [assembly.tokenizer.pieces(ids) for ids in np.split(flat, np.cumsum(lengths)[:-1])]
 
 
 def _described(example: Example) -> dict[str, Any]:
@@ -82,16 +87,15 @@ def _described(example: Example) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def _vectors(config: EmbedConfig, assembly: Assembly, encoded: Sequence[Encoded]) -> Iterator[tuple[int, np.ndarray]]:
+def _vectors(config: EmbedConfig, assembly: Assembly, rows: ExampleRows) -> Iterator[tuple[int, np.ndarray]]:
     """Each row with its vectors, [vectors, d_model], in the order of the batches."""
     first = 1 if config.pooling is VectorPooling.cls else None
-    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, tokens_asked=False)
     for batch in assembly.scoring_batches(rows):
         with assembly.compute.autocast():
             hidden = assembly.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, first)
         vectors = hidden.float() if config.tokens else _pooled(hidden.float(), batch, config.pooling)
         vectors = F.normalize(vectors, dim=-1) if config.normalize else vectors
-        lengths = [len(encoded[row].input_ids) if config.tokens else 1 for row in batch.rows.tolist()]
+        lengths = rows.lengths[batch.rows.cpu().numpy()].tolist() if config.tokens else [1] * len(batch)
         for row, length, found in zip(batch.rows.tolist(), lengths, vectors.cpu().numpy(), strict=True):
             yield row, found[:length]
 

@@ -18,6 +18,7 @@ from encoderlab.reports.answers import ANSWER_FORMATS, Answered
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.inputs import (
     check_sources,
+    encoded_rows,
     example_of,
     file_examples,
     in_chunks,
@@ -25,7 +26,6 @@ from encoderlab.runs.inputs import (
     split_examples,
     standard_input_examples,
 )
-from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import Answer
 
 
@@ -72,16 +72,13 @@ def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None
 
 
 def _answers(assembly: Assembly, examples: list[Example]) -> list[Answer]:
-    """The model's answers for a handful of examples, in their order."""
-    task = assembly.task
-    asked = task.heads.asks_tokens
-    rows = hold_encoded(task.encode(examples), task.tokenizer.vocabulary_size, tokens_asked=asked)
+    """The model's answers for some examples, in their order."""
     answers: dict[int, Answer] = {}
     with torch.inference_mode():
-        for batch in assembly.scoring_batches(rows):
+        for batch in assembly.scoring_batches(encoded_rows(assembly, examples)):
             with assembly.compute.autocast():
                 prediction = assembly.model(batch)
-            answers.update(zip(batch.rows.tolist(), task.answers(prediction, batch), strict=True))
+            answers.update(zip(batch.rows.tolist(), assembly.task.answers(prediction, batch), strict=True))
     return [answers[row] for row in range(len(examples))]
 
 

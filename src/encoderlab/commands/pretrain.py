@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from encoderlab.command_settings import EvalConfig, PretrainConfig
-from encoderlab.device import choose_compute
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.filled_masks import readable
 from encoderlab.reports.pretraining_report import build_pretraining_report, pretraining_card, write_pretraining_report
 from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, own_dataset
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset
 from encoderlab.runs.batches import EVALUATION_SEED
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.filling import fill_masks
@@ -39,7 +38,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     task = _pretraining_task(config)
     initial = None if config.init_from is None else open_initial(config.init_from)
     config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
-    compute = choose_compute(config.training.device, config.training.precision.value, config.training.threads)
+    compute = compute_for(config)
     corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
     scored = corpus.scored_splits()
     assembly = assemble(config, compute, corpus, initial)
@@ -50,7 +49,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     folder = RunFolder.create(config.run_dir, "pretrain", task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
-        print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
+        picked = assembly.picked(rows["train"])
+        print(f"{assembly.model.n_parameters:,} parameters; {picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, _Facts("pretrain", pairs, guessed, config.init_from))
     return folder
 
@@ -84,7 +84,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, assembly.compute, corpus)
-        print(f"{assembly.compute}; run folder {folder.root}", file=sys.stderr)
+        print(f"{assembly.picked()}; run folder {folder.root}", file=sys.stderr)
         started = time.perf_counter()
         scores = {split: assembly.evaluate(rows[split])}
         tokens = int(rows[split].epoch(EVALUATION_SEED, 0).lengths.sum())

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from encoderlab.command_settings import RunConfig
-from encoderlab.device import choose_compute
 from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
 from encoderlab.reports.model_card import model_card
 from encoderlab.reports.report import build_report
 from encoderlab.reports.screen import show_report, show_survey
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.baselines import Baseline, baselines
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
@@ -41,7 +40,7 @@ def train_and_report(config: RunConfig, command: str, init_from: str | None = No
     _refuse_pretraining(config)
     initial = None if init_from is None else open_initial(init_from)
     config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
-    compute = choose_compute(config.training.device, config.training.precision.value, config.training.threads)
+    compute = compute_for(config)
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
     corpus.check_training_labels()
     scored = corpus.scored_splits()
@@ -51,7 +50,8 @@ def train_and_report(config: RunConfig, command: str, init_from: str | None = No
     folder = RunFolder.create(config.run_dir, command, config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
-        print(f"{assembly.model.n_parameters:,} parameters; {compute}; run folder {folder.root}", file=sys.stderr)
+        picked = assembly.picked(rows["train"])
+        print(f"{assembly.model.n_parameters:,} parameters; {picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, command, init_from)
     return folder
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,6 @@ from encoderlab.errors import DataError
 
 TOKENIZER_CHARACTERS = 50_000_000  # what a tokenizer is trained on at most: more changes rare pieces only
 PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other paragraphs: it is part of every fingerprint
-
-_LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ def paragraphs_of(example: Example) -> list[str]:
 
 def paragraphs(text: str) -> list[str]:
     """The lines of a text without the blanks around them and without blank ones."""
-    return [stripped for line in _LINE_ENDS.split(text) if (stripped := line.strip())]
+    return [stripped for line in text.replace("\r", "\n").split("\n") if (stripped := line.strip())]
 
 
 def fingerprint(made_from: bytes) -> str:

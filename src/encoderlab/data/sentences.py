@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from encoderlab.data.punkt import Punkt
+from encoderlab.data.punkt_rules import PunktModel
 from encoderlab.errors import SettingError, closest
 
 if TYPE_CHECKING:
-    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTokenizer
+    from nltk.tokenize.punkt import PunktParameters, PunktTokenizer
 
 LANGUAGES = (  # of punkt_tab
     "czech",
@@ -50,7 +52,7 @@ class SentenceSplitter:
     `name` says to people which model does it; `key` is a fingerprint of that model, for whatever is kept of its sentences.
     """
 
-    tokenizer: PunktSentenceTokenizer
+    tokenizer: Punkt
     name: str
     key: str
 
@@ -74,7 +76,7 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
         _fetch()
         tokenizer = _installed(language)
     if tokenizer is not None:
-        return SentenceSplitter(tokenizer, f"punkt_tab ({language})", _key(tokenizer._params))
+        return SentenceSplitter(Punkt(PunktModel.of(tokenizer)), f"punkt_tab ({language})", _key(tokenizer._params))
     return _trained(texts(), language)
 
 
@@ -120,7 +122,7 @@ def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
         if characters >= TRAINING_CHARACTERS:
             break
     parameters = trainer.get_params()
-    return SentenceSplitter(PunktSentenceTokenizer(parameters), name, _key(parameters))
+    return SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(parameters))), name, _key(parameters))
 
 
 def _key(parameters: PunktParameters) -> str:

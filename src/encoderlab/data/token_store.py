@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -65,6 +66,7 @@ class TokenStore:
 
 
 Rows = Iterable[Mapping[str, Sequence[int]]]
+Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many of them each row has
 
 
 def open_store(folder: Path) -> TokenStore:
@@ -97,10 +99,15 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
     `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The folder
     appears whole or not at all.
     """
+    return write_blocks(folder, columns, _as_blocks(rows, columns))
+
+
+def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
+    """Write rows that come in blocks, their arrays of the dtypes in `columns`: see `write_store`. One is in memory at once."""
     try:
         with written_aside(folder) as aside:
             aside.mkdir(parents=True)
-            count = _write_columns(aside, columns, rows)
+            count = _write_columns(aside, columns, blocks)
             shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(aside, columns)}
             (aside / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
     except OSError:
@@ -121,23 +128,53 @@ def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
     return make(folder)
 
 
-def _write_columns(folder: Path, columns: Mapping[str, str], rows: Rows) -> int:
-    lengths: dict[str, list[np.ndarray]] = {name: [] for name in columns}
-    files: dict[str, BinaryIO] = {name: _files_of(folder, name)[0].open("wb") for name in columns}
-    count, rows = 0, iter(rows)
-    try:
-        while some := list(islice(rows, ROWS_AT_A_TIME)):
-            count += len(some)
-            for name, dtype in columns.items():
-                flat, some_lengths = _flatten(some, name, dtype)
-                files[name].write(flat.tobytes())
-                lengths[name].append(some_lengths)
-    finally:
-        for file in files.values():
-            file.close()
-    for name in columns:
-        np.save(_files_of(folder, name)[1], np.concatenate([[0], *lengths[name]]).cumsum(dtype=np.int64))
-    return count
+def _as_blocks(rows: Rows, columns: Mapping[str, str]) -> Iterator[Block]:
+    rows = iter(rows)
+    while some := list(islice(rows, ROWS_AT_A_TIME)):
+        yield {name: _flatten(some, name, dtype) for name, dtype in columns.items()}
+
+
+def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> int:
+    with ExitStack() as files:
+        writers = {name: _ColumnWriter(files, *_files_of(folder, name), dtype) for name, dtype in columns.items()}
+        for block in blocks:
+            for name, (values, lengths) in block.items():
+                writers[name].write(values, lengths)
+        counts = {writer.finish() for writer in writers.values()}
+    assert len(counts) == 1, "a row has numbers in every column, if only none of them"
+    return counts.pop()
+
+
+class _ColumnWriter:
+    """Writes a column block by block: its numbers to one file, and to another, in NumPy's format, the places where rows begin."""
+
+    def __init__(self, files: ExitStack, values: Path, offsets: Path, dtype: str) -> None:
+        self._values: BinaryIO = files.enter_context(values.open("wb"))
+        self._offsets: BinaryIO = files.enter_context(offsets.open("wb"))
+        self._dtype, self._rows, self._end = np.dtype(dtype), 0, 0
+        self._head()
+        self._begins = self._offsets.tell()
+        self._offsets.write(np.zeros(1, np.int64).tobytes())
+
+    def write(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        """Write some rows."""
+        assert values.dtype == self._dtype, f"{values.dtype} written as {self._dtype}"
+        ends = np.cumsum(lengths, dtype=np.int64) + self._end
+        self._values.write(values.tobytes())
+        self._offsets.write(ends.tobytes())
+        self._rows, self._end = self._rows + len(lengths), self._end + len(values)
+        assert not len(ends) or ends[-1] == self._end, "the lengths do not add up to the numbers"
+
+    def finish(self) -> int:
+        """Say in the file how many rows there are, and give that number."""
+        self._offsets.seek(0)
+        self._head()
+        assert self._offsets.tell() == self._begins, "NumPy leaves room in its header for any length"
+        return self._rows
+
+    def _head(self) -> None:
+        shape = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int64)), "fortran_order": False, "shape": (self._rows + 1,)}
+        np.lib.format.write_array_header_1_0(self._offsets, shape)
 
 
 def _flatten(rows: Sequence[Mapping[str, Sequence[int]]], name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:

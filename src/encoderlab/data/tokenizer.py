@@ -11,10 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 from tokenizers import processors
 
 from encoderlab.aside import written_aside
+from encoderlab.data.distinct_words import DistinctWords, word_by_word
 from encoderlab.errors import DataError
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
@@ -44,6 +46,12 @@ class Tokenizer:
         self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
         self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
+        # Each id as it may stand in a text: the reserved ones may not.
+        self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
+        self._as_text[[id_ for id_ in self._reserved if id_ is not None]] = self.unk_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (self._backend, self.specials)  # made anew: pickled, the backend forgets how it is used
 
     @property
     def special_ids(self) -> set[int]:
@@ -55,9 +63,28 @@ class Tokenizer:
 
         Raises DataError where a text is not valid Unicode.
         """
+        flat, lengths = self.encode_flat(texts)
+        ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
+        return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """What `encode` gives, one text after the other in a flat array, and how many ids each text has (int64).
+
+        The array's dtype is the smallest of uint16 and uint32 that holds every id. Raises as `encode` does.
+        """
+        texts = list(texts)
         with _valid_unicode(texts):
-            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._allowed(encoding.ids) for encoding in encodings]
+            flat, lengths = self._flat(texts) if self._by_words is None else self._by_words.encode(texts)
+        return self._as_text[flat], lengths
+
+    def _flat(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), self._as_text.dtype, int(lengths.sum())), lengths
+
+    @cached_property
+    def _by_words(self) -> DistinctWords | None:
+        return DistinctWords(self._backend, self._as_text.dtype.name) if word_by_word(self._backend) else None
 
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """For each sequence of words the ids of its pieces, and for each piece the place of its word in the sequence.
@@ -145,7 +172,7 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
     """Tell which of `texts` is to blame where the library refuses them for half characters (lone surrogates)."""
     try:
         yield
-    except TypeError as error:
+    except (TypeError, UnicodeEncodeError) as error:
         broken = next((text for text in texts if any("\ud800" <= character <= "\udfff" for character in text)), None)
         if broken is None:
             raise

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.dropout import Dropout
+from encoderlab.model.packing import Asked, Layout, PackedTokens, Padded
 from encoderlab.model.positions import RotaryPositions
 
 
@@ -22,10 +23,16 @@ def attention_weights(
     `mask` is True at tokens that may be attended to, at least one in each sequence (see `attendable`); None: all of them. (The root
     is of d_head as in the paper, where some notebooks take the sequence's length.)
     """
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # fewer numbers to divide than after the product
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None, None, :], -math.inf)
     return scores.softmax(dim=-1)
+
+
+def formula_is_faster(device: torch.device, dtype: torch.dtype, dropout: float) -> bool:
+    """Whether PyTorch has no fused kernel that is faster than equation 1 itself."""
+    # on a CPU the kernel's backward pass is 4 to 8 times slower in bfloat16, and with dropout there is no kernel
+    return device.type == "cpu" and (dtype == torch.bfloat16 or dropout > 0)
 
 
 def attend(
@@ -37,17 +44,42 @@ def attend(
 ) -> Float[Tensor, "batch heads queries d_head"]:
     """dropout(attention_weights(q, k, mask)) v, equation 1, by PyTorch's fused kernel wherever that is the faster way."""
     p = dropout.p if dropout.training else 0.0
-    # on a CPU the kernel's backward pass is 4 to 8 times slower in bfloat16, and with dropout there is no kernel
-    if q.device.type == "cpu" and (q.dtype == torch.bfloat16 or p > 0):
+    if formula_is_faster(q.device, q.dtype, p):
         return dropout(attention_weights(q, k, mask)) @ v
     return F.scaled_dot_product_attention(q, k, v, None if mask is None else mask[:, None, None, :], dropout_p=p)
 
 
-def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tensor, "batch length"] | None:
-    """The same mask, but with all tokens of a sequence that is nothing but padding: a softmax over no tokens is NaN."""
-    if attention_mask is None:
-        return None
-    return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
+def attend_packed(
+    q: Float[Tensor, "asked heads d_head"],
+    k: Float[Tensor, "tokens heads d_head"],
+    v: Float[Tensor, "tokens heads d_head"],
+    tokens: PackedTokens,
+    asked: PackedTokens | Asked,
+) -> Float[Tensor, "asked heads d_head"]:
+    """The same as `attend` without dropout, each sequence by itself, by PyTorch's kernel for them: FlashAttention-2 (Dao 2023)."""
+    from torch.nn.attention.varlen import varlen_attn  # takes a second to import, which a CPU need not wait for
+
+    return varlen_attn(q, k, v, asked.bounds, tokens.bounds, asked.width, tokens.width)
+
+
+def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
+    """Whether there is a kernel that computes `attend_packed` for these: see the checks of PyTorch's flash_api.cpp."""
+    fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 256
+    return device.type == "cuda" and fits and _card_has_flash_attention()
+
+
+def _card_has_flash_attention() -> bool:
+    """Cards have it from compute capability 8 (Ampere) on. (The compiler can see through these two calls.)"""
+    return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_properties().major >= 8
+
+
+def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int = 64) -> str:
+    """What computes attention in training, in words."""
+    if formula_is_faster(device, dtype, dropout):
+        return "matrix products and softmax"
+    if packed_kernel_takes(device, dtype, dropout, d_head):
+        return "PyTorch's fused kernels, without padding"
+    return "PyTorch's fused kernels" if device.type == "cuda" else "PyTorch's fused kernel"
 
 
 class MultiHeadAttention(nn.Module):
@@ -66,29 +98,33 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(config.d_model, width, bias=config.bias)
         self.output = nn.Linear(width, config.d_model, bias=config.bias)
         rotary = config.positions is Positions.rotary
-        self.rotate = RotaryPositions(config.max_length, self.d_head) if rotary else nn.Identity()
+        self.rotate = RotaryPositions(config.max_length, self.d_head) if rotary else None
         self.dropout = Dropout(config.attention_dropout)
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None, first: int | None = None
-    ) -> Float[Tensor, "batch answers d_model"]:
-        """What each token learns from all of them; only for the `first` tokens of each sequence, where that is given."""
-        q, k = self.queries_and_keys(x, first)
-        answers = attend(q, k, self.by_head(self.value(x)), mask, self.dropout)
-        return self.output(answers.transpose(1, 2).flatten(2))
+    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
+        """What the asked tokens learn from all tokens of their sequences, `x`."""
+        q, k = self.queries_and_keys(x, tokens, asked)
+        v = self.by_head(self.value(x))
+        p = self.dropout.p if self.training else 0.0
+        if isinstance(tokens, PackedTokens) and packed_kernel_takes(q.device, q.dtype, p, self.d_head):
+            answers = attend_packed(q, k, v, tokens, asked)
+        else:
+            q, k, v = (layout.pad(each).transpose(1, 2) for layout, each in ((asked, q), (tokens, k), (tokens, v)))
+            answers = asked.pack(attend(q, k, v, tokens.mask, self.dropout).transpose(1, 2))
+        return self.output(answers.flatten(-2))
 
-    def weights(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-    ) -> Float[Tensor, "batch heads length length"]:
+    def weights(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
         """The attention weights that `forward` uses when it does not train."""
-        return attention_weights(*self.queries_and_keys(x), mask)
+        q, k = self.queries_and_keys(x, tokens, tokens)
+        return attention_weights(q.transpose(1, 2), k.transpose(1, 2), tokens.mask)
 
     def queries_and_keys(
-        self, x: Float[Tensor, "batch length d_model"], first: int | None = None
-    ) -> tuple[Float[Tensor, "batch heads answers d_head"], Float[Tensor, "batch heads length d_head"]]:
-        """Queries of the `first` tokens (None: all) and keys of all tokens, each for every head."""
-        return self.rotate(self.by_head(self.query(x[:, :first]))), self.rotate(self.by_head(self.key(x)))
+        self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout
+    ) -> tuple[Float[Tensor, "*asked heads d_head"], Float[Tensor, "*tokens heads d_head"]]:
+        """Queries of the asked tokens and keys of all tokens, each for every head."""
+        q, k = self.by_head(self.query(asked.pick(x))), self.by_head(self.key(x))
+        return (q, k) if self.rotate is None else (self.rotate(q, asked.places), self.rotate(k, tokens.places))
 
-    def by_head(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch heads length d_head"]:
+    def by_head(self, x: Float[Tensor, "*tokens width"]) -> Float[Tensor, "*tokens heads d_head"]:
         """Cut the features of each token into those of its heads."""
-        return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+        return x.unflatten(-1, (-1, self.d_head))

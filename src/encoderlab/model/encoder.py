@@ -6,11 +6,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoderlab.model.attention import MultiHeadAttention, attendable
+from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.feed_forward import FeedForward
 from encoderlab.model.norm import build_norm
+from encoderlab.model.packing import Layout, Padded, lay_out
 from encoderlab.model.positions import build_positions
 
 
@@ -32,13 +33,17 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, input_ids: Int[Tensor, "batch length"], token_type_ids: Int[Tensor, "batch length"]
-    ) -> Float[Tensor, "batch length d_model"]:
+        self,
+        input_ids: Int[Tensor, "*batch tokens"],
+        token_type_ids: Int[Tensor, "*batch tokens"],
+        places: slice | Int[Tensor, " tokens"],
+    ) -> Float[Tensor, "*batch tokens d_model"]:
+        """`places` are the tokens' places in their sequence."""
         x = self.token(input_ids) * self.scale
         if self.training and self.word_dropout:
             x = F.dropout1d(x, self.word_dropout)
         if self.position is not None:
-            x = x + self.position(input_ids.shape[1])
+            x = x + self.position(places)
         if self.segment is not None:
             x = x + self.segment(token_type_ids)
         return self.dropout(self.norm(x))
@@ -47,8 +52,7 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a residual connection with a norm (paper, section 3.1).
 
-    Where `first` is given, the layer answers only for the first so many tokens of each sequence (they still attend to all). Where
-    `places` are given, indices into the flattened (batch * length) tokens, the feed-forward network and the answer are only theirs.
+    It answers for the `asked` tokens, after they have attended to all `tokens`, whose vectors are `x`.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -63,45 +67,23 @@ class EncoderLayer(nn.Module):
 class PostNormLayer(EncoderLayer):
     """norm(x + sublayer(x)), as in the paper and BERT."""
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Bool[Tensor, "batch length"] | None,
-        first: int | None = None,
-        places: Int[Tensor, " places"] | None = None,
-    ) -> Float[Tensor, "*answers d_model"]:
-        x = at(x[:, :first] + self.dropout(self.attention(x, mask, first)), places)
-        x = self.attention_norm(x)
+    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
+        x = self.attention_norm(asked.pick(x) + self.dropout(self.attention(x, tokens, asked)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
-    def attention_map(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-    ) -> Float[Tensor, "batch heads length length"]:
-        return self.attention.weights(x, mask)
+    def attention_map(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
+        return self.attention.weights(x, tokens)
 
 
 class PreNormLayer(EncoderLayer):
     """x + sublayer(norm(x)): gradients reach every layer undiminished (Xiong et al. 2020, figure 1b)."""
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Bool[Tensor, "batch length"] | None,
-        first: int | None = None,
-        places: Int[Tensor, " places"] | None = None,
-    ) -> Float[Tensor, "*answers d_model"]:
-        x = at(x[:, :first] + self.dropout(self.attention(self.attention_norm(x), mask, first)), places)
+    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
+        x = asked.pick(x) + self.dropout(self.attention(self.attention_norm(x), tokens, asked))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
-    def attention_map(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-    ) -> Float[Tensor, "batch heads length length"]:
-        return self.attention.weights(self.attention_norm(x), mask)
-
-
-def at(x: Float[Tensor, "batch length d_model"], places: Int[Tensor, " places"] | None) -> Float[Tensor, "*answers d_model"]:
-    """The vectors at `places`, indices into the flattened tokens; None: all of them, as they stand."""
-    return x if places is None else x.flatten(0, 1).index_select(0, places)
+    def attention_map(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
+        return self.attention.weights(self.attention_norm(x), tokens)
 
 
 LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
@@ -124,19 +106,29 @@ class Encoder(nn.Module):
         attention_mask: Bool[Tensor, "batch length"] | None,
         first: int | None = None,
         places: Int[Tensor, " places"] | None = None,
+        *,
+        most: int | None = None,
+        n_tokens: int | None = None,
     ) -> Float[Tensor, "*answers d_model"]:
         """The vector of each token: [batch, length, d_model].
 
         Only of the `first` tokens of each sequence, where that is given: [batch, first, d_model]; or only of those at `places`,
-        indices into the flattened tokens: [places, d_model]. The last layer then computes little or nothing for the others, which
-        saves a quarter to a third of the time of two layers. `attention_mask` is True at real tokens; None says that nothing is
-        padding, which is faster.
+        indices into the flattened tokens: [places, d_model], `most` at most in one sequence (None: each place once). The last layer
+        then computes little or nothing for the others, which saves a third of the time of two layers. `attention_mask` is True at
+        real tokens; None says that nothing is padding, which is faster. Where padding remains and `n_tokens` counts the real
+        tokens, padding is left out of all layers, and its vectors are zeros.
         """
-        x, mask = self.embed(input_ids, token_type_ids, attention_mask)
+        assert first is None or places is None
+        tokens = asked = lay_out(*input_ids.shape, attention_mask, n_tokens)
+        if first is not None:
+            asked = tokens.first(first)
+        if places is not None:
+            asked = tokens.at(places, most or input_ids.shape[1])
+        x = self.embed(input_ids, token_type_ids, tokens)
         *lower, last = self.layers
         for layer in lower:
-            x = layer(x, mask)
-        return self.final_norm(last(x, mask, first, places))
+            x = layer(x, tokens, tokens)
+        return asked.unpack(self.final_norm(last(x, tokens, asked)))
 
     def attention_maps(
         self,
@@ -145,20 +137,18 @@ class Encoder(nn.Module):
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> list[Float[Tensor, "batch heads length length"]]:
         """The attention weights of every layer, the lowest first: [sequence, head, token that asks, token that is read]."""
-        x, mask = self.embed(input_ids, token_type_ids, attention_mask)
+        tokens = Padded(*input_ids.shape, attention_mask)
+        x = self.embed(input_ids, token_type_ids, tokens)
         maps = []
         for layer in self.layers:
-            maps.append(layer.attention_map(x, mask))
-            x = layer(x, mask)
+            maps.append(layer.attention_map(x, tokens))
+            x = layer(x, tokens, tokens)
         return maps
 
     def embed(
-        self,
-        input_ids: Int[Tensor, "batch length"],
-        token_type_ids: Int[Tensor, "batch length"],
-        attention_mask: Bool[Tensor, "batch length"] | None,
-    ) -> tuple[Float[Tensor, "batch length d_model"], Bool[Tensor, "batch length"] | None]:
-        """What the lowest layer is given: embeddings, and the mask of the tokens it may attend to."""
+        self, input_ids: Int[Tensor, "batch length"], token_type_ids: Int[Tensor, "batch length"], tokens: Layout
+    ) -> Float[Tensor, "*tokens d_model"]:
+        """What the lowest layer is given."""
         length = input_ids.shape[1]
         assert length <= self.max_length, f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
-        return self.embeddings(input_ids, token_type_ids), attendable(attention_mask)
+        return self.embeddings(tokens.pack(input_ids), tokens.pack(token_type_ids), tokens.places)

@@ -1,17 +1,19 @@
 """The heads: from the encoder's vectors to logits for whole sequences, and for single tokens."""
 
+from functools import partial
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoderlab.batch import Batch, HeadSizes, Prediction
-from encoderlab.model.attention import attendable
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.dropout import Dropout
-from encoderlab.model.encoder import Encoder, at
+from encoderlab.model.encoder import Encoder
 from encoderlab.model.initialization import initialize
 from encoderlab.model.norm import build_norm
+from encoderlab.model.packing import attendable, worth_packing
 from encoderlab.model.pooling import FIRST_TOKEN, build_pooling
 
 
@@ -36,12 +38,23 @@ class MaskedTokenHead(nn.Module):
         return F.linear(self.norm(F.gelu(self.dense(x))), decoder, self.bias)
 
 
+def most_of_one_sequence(batch: Batch) -> int:
+    """How many tokens of one sequence are asked at most. To count those of a card would mean to wait for it: there, all may be."""
+    n, length = batch.input_ids.shape
+    if batch.asked.device.type != "cpu":
+        return length
+    return int(torch.bincount(batch.asked // length, minlength=n).max())
+
+
 class EncoderWithHeads(nn.Module):
     """An encoder, and a head for each question it is asked.
 
     The sequence head is a linear map of the pooled vector; the token head one of each asked token's vector, or a `MaskedTokenHead`
-    where its answers are pieces of the vocabulary. Initial weights come from PyTorch's global generator.
+    where its answers are pieces of the vocabulary. Initial weights come from PyTorch's global generator. `packs` says whether
+    padding is left out of the encoder; None: where that is the faster way.
     """
+
+    packs: bool | None = None
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> None:
         super().__init__()
@@ -73,16 +86,25 @@ class EncoderWithHeads(nn.Module):
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "asked d_model"] | None]:
         """What the pooling reads, and the vectors of the asked tokens (None: no head for them): no others are computed."""
-        inputs = batch.input_ids, batch.token_type_ids, batch.attention_mask
-        if not self.reads_first:
-            hidden = self.encoder(*inputs)
-            return hidden, at(hidden, batch.asked) if self.asks_tokens else None
-        if not self.asks_tokens:
-            return self.encoder(*inputs, first=1), None
         n, length = batch.input_ids.shape
+        encode = partial(
+            self.encoder,
+            batch.input_ids,
+            batch.token_type_ids,
+            batch.attention_mask,
+            n_tokens=batch.n_tokens if self._packs(batch) else None,
+        )
+        if not self.reads_first:
+            hidden = encode()
+            return hidden, hidden.flatten(0, 1).index_select(0, batch.asked) if self.asks_tokens else None
+        if not self.asks_tokens:
+            return encode(first=1), None
         firsts = torch.arange(0, n * length, length, device=batch.asked.device)
-        hidden = self.encoder(*inputs, places=torch.cat([firsts, batch.asked]))
+        hidden = encode(places=torch.cat([firsts, batch.asked]), most=1 + most_of_one_sequence(batch))
         return hidden[:n, None], hidden[n:]
+
+    def _packs(self, batch: Batch) -> bool:
+        return worth_packing(batch.n_tokens, batch.input_ids) if self.packs is None else self.packs
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
         """The embeddings' parameters, each layer's from the lowest up, and last those above them: the final norm and the heads."""

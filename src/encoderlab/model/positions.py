@@ -1,7 +1,7 @@
 """Three ways to tell an encoder, for which a sequence is otherwise a set, the order of its tokens."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from encoderlab.model.config import ModelConfig, Positions
@@ -33,8 +33,8 @@ class SinusoidalPositions(nn.Module):
         table = torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
         self.register_buffer("table", table[:, :d_model], persistent=False)
 
-    def forward(self, length: int) -> Float[Tensor, "{length} d_model"]:
-        return self.table[:length]
+    def forward(self, places: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
+        return self.table[places]
 
 
 class LearnedPositions(nn.Module):
@@ -44,8 +44,8 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(max_length, d_model)
 
-    def forward(self, length: int) -> Float[Tensor, "{length} d_model"]:
-        return self.embedding.weight[:length]
+    def forward(self, places: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
+        return self.embedding.weight[places] if isinstance(places, slice) else self.embedding(places)
 
 
 class RotaryPositions(nn.Module):
@@ -64,7 +64,9 @@ class RotaryPositions(nn.Module):
         self.register_buffer("cosines", turns.cos(), persistent=False)
         self.register_buffer("sines", turns.sin(), persistent=False)
 
-    def forward(self, x: Float[Tensor, "batch heads length d_head"]) -> Float[Tensor, "batch heads length d_head"]:
-        cosines, sines = (table[: x.shape[2]].to(x.dtype) for table in (self.cosines, self.sines))
+    def forward(
+        self, x: Float[Tensor, "*batch tokens heads d_head"], places: slice | Int[Tensor, " tokens"]
+    ) -> Float[Tensor, "*batch tokens heads d_head"]:
+        cosines, sines = (table[places, None].to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)

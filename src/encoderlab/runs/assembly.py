@@ -19,13 +19,17 @@ from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import SplitScores
+from encoderlab.model.attention import attention_kernel
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
+from encoderlab.runs.compilation import compile_encoder
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
+from encoderlab.runs.micro_batches import Parts, choose_parts, step_memory
 from encoderlab.runs.saved_model import Origin, read_model
+from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import TrainingConfig, seconds_of
@@ -38,7 +42,8 @@ from encoderlab.training.optimizer import freeze
 class Assembly:
     """The parts of a run, put together, the model on its device.
 
-    `origin` says, for a run that was opened again, where its weights come from.
+    `origin` says, for a run that was opened again, where its weights come from; `compiled`, for a new one, whether
+    its encoder is compiled, and why not.
     """
 
     config: RunConfig
@@ -47,6 +52,14 @@ class Assembly:
     task: Task
     model: EncoderWithHeads
     origin: Origin | None = None
+    compiled: str = ""
+
+    def picked(self, train: Rows | None = None) -> str:
+        """What was picked for speed, in one line; with the rows to train on, also in how many parts a batch is computed."""
+        compute, model = self.compute, self.config.model
+        attention = attention_kernel(compute.device, compute.precision, model.attention_dropout, model.head_width)
+        said = [str(compute), f"attention by {attention}"]
+        return ", ".join(said if train is None else [*said, self.compiled, str(self.parts(train))])
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
@@ -58,7 +71,23 @@ class Assembly:
 
     def training_batches(self, rows: Rows) -> Iterator[list[Batch]]:
         """The run's batches, step after step, without end."""
-        return training_batches(rows, self.config.training, self.config.seed, self.tokenizer.pad_id, self.compute.device)
+        training, parts = self.config.training, self.parts(rows).number
+        return training_batches(rows, training, self.config.seed, self.tokenizer.pad_id, self.compute.device, parts=parts)
+
+    def parts(self, rows: Rows) -> Parts:
+        """In how many parts a batch of `rows` is computed."""
+        task, config = self.task, self.config
+        asked = config.task.mask_fraction if isinstance(config.task, PretrainingConfig) else 1.0
+        longest = int(rows.epoch(config.seed, 0).lengths.max())
+        vocabulary = self.tokenizer.vocabulary_size
+        memory = step_memory(config.model, self.model.n_parameters, task.heads, vocabulary, asked, longest, self.compute)
+        return choose_parts(config.training, memory, self.compute.device)
+
+
+def compute_for(config: RunConfig) -> Compute:
+    """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
+    training = config.training
+    return choose_compute(training.device, training.precision.value, training.threads, width=config.model.d_model)
 
 
 def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpus, initial: Initial | None = None) -> Assembly:
@@ -75,7 +104,9 @@ def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpu
     if initial is not None:
         _start_from(initial, model, task)
     freeze(model, config.training)
-    return Assembly(config, compute, tokenizer, task, model.to(compute.device))
+    model.to(compute.device)
+    compiled = compile_encoder(model.encoder, config.training.compile, compute.device)
+    return Assembly(config, compute, tokenizer, task, model, compiled=compiled)
 
 
 def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
@@ -90,7 +121,8 @@ def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
 def reopen(run: OpenRunConfig) -> Assembly:
     """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
     saved = read_model(model_folder(run.run))
-    compute = choose_compute(run.device, run.precision.value, run.threads, setting="device")
+    width = saved.config.model.d_model
+    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device")
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     model = _build_model(saved.config, saved.tokenizer, task)
     try:

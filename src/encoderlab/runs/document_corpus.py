@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import numpy as np
 from tqdm import tqdm
 
 from encoderlab.data.documents import Documents, DocumentSplit
+from encoderlab.data.processes import helpers_at_hand, shared_out
+from encoderlab.data.sentence_blocks import Preparation, SentenceBlock, by_size
 from encoderlab.data.sentences import SentenceSplitter, splitter_for
 from encoderlab.data.sources.dataset import DatasetConfig, Pack
-from encoderlab.data.token_store import TokenStore, kept_store, write_store
+from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blocks
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.pretraining import Pretraining
@@ -24,10 +26,8 @@ from encoderlab.tasks.rows import id_type
 from encoderlab.tasks.sentence_rows import SentenceRows
 
 STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
-_SENTENCES_AT_A_TIME = 4096
+_FEW_RUNS = 5  # of documents: one process is done with them in the time that it takes others to start
 _LOOKED_AT = 1_000_000  # tokens, to tell whether a tokenizer knows any word
-
-Sentence = tuple[str, int, int]  # a sentence, and the numbers of its document and its paragraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +93,11 @@ class DocumentCorpus:
 
     def _write(self, folder: Path, name: str, split: DocumentSplit, task: Pretraining) -> TokenStore:
         columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
+        prepare = Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
         with tqdm(
             total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
         ) as bar:
-            return write_store(folder, columns, _tokenised(self._sentences(split, bar), task))
-
-    def _sentences(self, split: DocumentSplit, bar: tqdm) -> Iterator[Sentence]:
-        """The sentences of all paragraphs that are long enough."""
-        number = 0
-        for document, paragraphs in enumerate(split.documents()):
-            for paragraph in paragraphs:
-                if len(paragraph) < self.task.min_characters:
-                    continue
-                sentences = self.splitter.split(paragraph)
-                if len(sentences) >= self.task.min_sentences:
-                    yield from ((sentence, document, number) for sentence in sentences)
-                    number += 1
-            bar.update()
+            return write_blocks(folder, columns, _numbered(_prepared(split, prepare), columns, bar))
 
     def _check(self, rows: SentenceRows, name: str) -> None:
         settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"
@@ -118,7 +106,7 @@ class DocumentCorpus:
                 f"The {name} documents have no paragraph that is long enough for {settings}",
                 remedy="Type smaller ones, or use longer documents",
             )
-        if rows.second is SecondSentence.next and len(np.unique(rows.windows.document)) < 2:
+        if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
             raise DataError(
                 f"Only one of the {name} documents is long enough for {settings}, and what does not follow comes from another",
                 allowed="two documents or more",
@@ -132,9 +120,22 @@ class DocumentCorpus:
             )
 
 
-def _tokenised(sentences: Iterator[Sentence], task: Pretraining) -> Iterator[Mapping[str, Sequence[int]]]:
-    while some := list(islice(sentences, _SENTENCES_AT_A_TIME)):
-        ids = task.tokenizer.encode([sentence for sentence, _, _ in some])
-        for pieces, (_, document, paragraph) in zip(ids, some, strict=True):
-            if pieces:
-                yield {"input_ids": pieces, "document": (document,), "paragraph": (paragraph,)}
+def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBlock]:
+    """The blocks of a split, made by several processes where there are many."""
+    runs = by_size(split.documents())
+    first = list(islice(runs, _FEW_RUNS))
+    yield from shared_out(prepare, chain(first, runs), helpers_at_hand() if len(first) == _FEW_RUNS else 0)
+
+
+def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:
+    """The columns of each block, documents and paragraphs numbered through the split."""
+    documents = paragraphs = 0
+    for block in blocks:
+        ones = np.ones(len(block.lengths), np.int64)
+        yield {
+            "input_ids": (block.input_ids.astype(columns["input_ids"], copy=False), block.lengths),
+            "document": ((block.document + documents).astype(columns["document"]), ones),
+            "paragraph": ((block.paragraph + paragraphs).astype(columns["paragraph"]), ones),
+        }
+        documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
+        bar.update(block.documents)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +60,7 @@ def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFol
     batches = assembly.training_batches(train)
     evaluate_every = training.evaluate_every or per_epoch
     best, judged = Best(), 0
-    with Journal(folder.metrics, training.log_every, per_epoch) as journal:
+    with _nothing_old_searched_for_garbage(), Journal(folder.metrics, training.log_every, per_epoch) as journal:
         for step in optimize(assembly.model, batches, optimizer, training, assembly.compute, horizon):
             journal.step(step)
             evaluated = step.number % evaluate_every == 0
@@ -71,6 +74,17 @@ def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFol
             _pause(assembly, validation, journal, best, step)
             _save(folder.checkpoints, step, assembly, optimizer, best)
     return _choose(assembly, folder, best, step, journal)
+
+
+@contextmanager
+def _nothing_old_searched_for_garbage() -> Iterator[None]:
+    """Take all that is there now out of Python's search for garbage, which otherwise goes through it again every few steps."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _due(step: int, every: int | None) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,8 +20,13 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
-ROWS_AT_A_TIME = 4096  # sorted by length among themselves, so that little is padded, and memory does not grow with the input
+# Rows are sorted by length in chunks of so many, or fewer long ones: enough for batches without padding (of 16,384 phrases of film
+# reviews 1% is padding, of 4,096 it is 3%), and memory does not grow with the input.
+ROWS_AT_A_TIME = 16_384
+CHARACTERS_AT_A_TIME = 2**24
+ENCODED_AT_A_TIME = 2048
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
@@ -101,9 +106,34 @@ def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
 
 
 def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
-    """The examples, ROWS_AT_A_TIME of them at a time, with a bar of progress on standard error."""
-    rest = iter(examples)
+    """The examples, up to ROWS_AT_A_TIME of them at a time, with a bar of progress on standard error.
+
+    A chunk also ends with the example that brings it to CHARACTERS_AT_A_TIME.
+    """
     with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        while some := list(islice(rest, ROWS_AT_A_TIME)):
+        some: list[Example] = []
+        characters = 0
+        for example in examples:
+            some.append(example)
+            characters += _characters(example)
+            if len(some) == ROWS_AT_A_TIME or characters >= CHARACTERS_AT_A_TIME:
+                yield some
+                bar.update(len(some))
+                some, characters = [], 0
+        if some:
             yield some
             bar.update(len(some))
+
+
+def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
+    """The examples as rows for the model. They are encoded part by part, so that only a part of them is ever held as lists."""
+    task = assembly.task
+    parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
+    encoded = chain.from_iterable(map(task.encode, parts))
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+
+
+def _characters(example: Example) -> int:
+    if isinstance(example, WordsExample):
+        return sum(map(len, example.words))
+    return len(example.text) + len(example.text_pair or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -17,8 +18,9 @@ from encoderlab.training.loop import Step
 class Journal:
     """Writes a line per logged step and per evaluation, shows the progress, and counts what went by.
 
-    Only every `log_every`-th step's figures are read off the device. On a terminal there is a bar; elsewhere one calm line per
-    evaluation. Use it as a context manager.
+    Only every `log_every`-th step's figures are read off the device. A line holds what was counted up to it, so that the speed
+    between any two lines can be told: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
+    start of the process. On a terminal there is a bar; elsewhere one calm line per evaluation. Use it as a context manager.
     """
 
     def __init__(self, path: Path, log_every: int, per_epoch: int) -> None:
@@ -45,7 +47,7 @@ class Journal:
         if step.number == 1 or step.number % self.log_every == 0:
             figures = step.figures()
             self._tick()
-            self._write({"kind": "step", "step": step.number, "epoch": self._epoch(step.number), **figures, **self._speed()})
+            self._write({"kind": "step", **self._place(step), **figures, **self._speed(), **self._counted()})
             self._show(loss=f"{figures['loss']:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
         self._bar.update()
 
@@ -55,8 +57,8 @@ class Journal:
 
     def evaluation(self, step: Step, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and say on standard error how it went and how long the rest takes."""
-        epoch = self._epoch(step.number)
-        self._write({"kind": "evaluation", "step": step.number, "epoch": epoch, "split": split, **scores.figures})
+        seconds = round(self.seconds, 4)
+        self._write({"kind": "evaluation", **self._place(step), "split": split, "seconds": seconds, **scores.figures})
         self._show(**{score: f"{scores.figures[score]:.4f}"})
         figures = f"{score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
         left = self.seconds / step.number * (step.of - step.number)
@@ -76,13 +78,17 @@ class Journal:
         seconds = max(self.seconds, 1e-9)
         return {"tokens_per_second": round(self.tokens / seconds, 1), "examples_per_second": round(self.examples / seconds, 1)}
 
+    def _counted(self) -> dict[str, float | None]:
+        counts = {"examples": self.examples, "tokens": self.tokens, "padded_tokens": self.padded_tokens}
+        return {**counts, "seconds": round(self.seconds, 4), "since_start": seconds_since_start()}
+
     def _tick(self) -> None:
         now = time.perf_counter()
         self.seconds += now - self._last
         self._last = now
 
-    def _epoch(self, step: int) -> float:
-        return round(step / self.per_epoch, 4)
+    def _place(self, step: Step) -> dict[str, float]:
+        return {"step": step.number, "epoch": round(step.number / self.per_epoch, 4)}
 
     def _show(self, **figures: str) -> None:
         self._shown |= figures
@@ -91,6 +97,20 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
+
+
+def seconds_since_start() -> float | None:
+    """Seconds since this process was started, imports and all; None where the system does not tell (it does on Linux).
+
+    Source: proc_pid_stat(5), field 22, counted in clock ticks since boot.
+    """
+    try:
+        said = Path("/proc/self/stat").read_text(encoding="utf-8")
+        fields = said.rpartition(")")[2].split()  # the command's name, field 2, may hold blanks
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return round(time.clock_gettime(time.CLOCK_BOOTTIME) - started, 3)
 
 
 def _duration(seconds: float) -> str:

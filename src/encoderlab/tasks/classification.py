@@ -9,7 +9,7 @@ from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import ClassificationMetrics
-from encoderlab.tasks.sequences import join
+from encoderlab.tasks.sequences import sequences_of
 from encoderlab.tasks.task import Answer, Task
 
 
@@ -28,12 +28,7 @@ class Classification(Task):
                     "This dataset holds sequences of labelled words, and a classification task asks for labelled texts",
                     remedy="Type task=tagging, or choose a dataset of texts",
                 )
-        firsts = self.tokenizer.encode([example.text for example in examples])
-        seconds = iter(self.tokenizer.encode([example.text_pair for example in examples if example.text_pair is not None]))
-        return [
-            join(self.tokenizer, first, None if example.text_pair is None else next(seconds), self.max_length, example.label)
-            for example, first in zip(examples, firsts, strict=True)
-        ]
+        return sequences_of(self.tokenizer, examples, self.max_length)
 
     def metrics(self) -> ClassificationMetrics:
         """See `Task.metrics`."""

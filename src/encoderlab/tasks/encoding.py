@@ -11,7 +11,7 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import Metrics
 from encoderlab.tasks.config import TaskConfig
-from encoderlab.tasks.sequences import sequence_of
+from encoderlab.tasks.sequences import sequences_of
 from encoderlab.tasks.task import Answer, Task
 
 
@@ -36,7 +36,7 @@ class Encoding(Task):
         """See `Task.encode`."""
         if not all(isinstance(example, TextExample) for example in examples):
             raise DataError("An encoder without a head reads texts, and these are sequences of words")
-        return [sequence_of(self.tokenizer, example, self.max_length) for example in examples]
+        return sequences_of(self.tokenizer, examples, self.max_length)
 
     def metrics(self) -> Metrics:
         """Raises DataError: there is nothing to score."""

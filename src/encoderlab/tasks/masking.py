@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,20 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig
 
 _CHOICE, _KIND, _REPLACEMENT = range(3)  # what a number is drawn for
+_BITS = 24  # of each number that is drawn: all that a float32 holds
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What masking asks about pieces: the ids of the ordinary ones, and by id whether one is ordinary, or continues a word."""
+
+    ordinary_ids: Tensor
+    is_ordinary: Tensor
+    continues_word: Tensor
+
+    def to(self, device: torch.device) -> Pieces:
+        """The same on `device`."""
+        return Pieces(self.ordinary_ids.to(device), self.is_ordinary.to(device), self.continues_word.to(device))
 
 
 class Masking:
@@ -31,29 +46,43 @@ class Masking:
         ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
         if not ordinary:
             raise DataError("The tokenizer's vocabulary holds nothing but special tokens")
-        self.continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
-        if config.whole_words and not self.continues_word.any():
+        continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
+        if config.whole_words and not continues_word.any():
             raise SettingError(
                 "task.whole_words=true needs a tokenizer whose words have ## pieces", remedy="Type task.whole_words=false"
             )
         self.config, self.mask_id = config, tokenizer.mask_id
-        self.ordinary_ids = torch.tensor(ordinary)
         self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)
-        self.is_ordinary[self.ordinary_ids] = True
+        self.is_ordinary[ordinary] = True
+        self._pieces = {torch.device("cpu"): Pieces(torch.tensor(ordinary), self.is_ordinary, continues_word)}
 
     def __call__(self, batch: Batch, key: int) -> Batch:
-        """`batch` with its `asked` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`."""
+        """`batch` with its `asked` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
+
+        A batch that says how many it will be asked for is masked on its device without waiting for it (on MPS, and with
+        `whole_words`, how many there are has to be read back, once a batch).
+        """
         ids, device = batch.input_ids, batch.input_ids.device
-        asked = self.choose(ids, batch.rows, key).flatten().nonzero().flatten()
+        asked = _true_places(self.choose(ids, batch.rows, key).flatten(), batch.n_asked)
         answers = ids.flatten()[asked]
         row, place = batch.rows[asked // ids.shape[1]], asked % ids.shape[1]
         kind = uniform(key, _KIND, row, place)
-        ordinary = self.ordinary_ids.to(device)
+        ordinary = self._pieces_on(device).ordinary_ids
         drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
         masked, random = self.config.mask_share, self.config.mask_share + self.config.random_share
         seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, answers))
         hidden = ids.flatten().index_copy(0, asked, seen).view_as(ids)
         return replace(batch, input_ids=hidden, asked=asked, token_labels=answers)
+
+    def count(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+        """How many tokens will be asked for in the sequences that lie one after the other in `flat`, none of them empty.
+
+        None with `whole_words`: that depends on which words are drawn.
+        """
+        if self.config.whole_words:
+            return None
+        ordinary = np.add.reduceat(self.is_ordinary.numpy()[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
+        return int(self._wanted(torch.from_numpy(ordinary)).sum())
 
     def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
         """True at the tokens to ask for: [batch, length].
@@ -61,20 +90,56 @@ class Masking:
         In each row `mask_fraction` of the ordinary tokens, to the nearest whole number, at least one where there is any. With
         `whole_words` the pieces of a word are asked for together, and the share is met as nearly as words allow.
         """
-        ordinary = self.is_ordinary.to(ids.device)[ids]
-        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        words = self._first_place_of_word(ids, places) if self.config.whole_words else places
-        rank = uniform(key, _CHOICE, rows[:, None].expand_as(ids), words).masked_fill(~ordinary, 2.0)
-        wanted = (self.config.mask_fraction * ordinary.sum(1, keepdim=True)).round().long().clamp(min=1)
-        order = rank.sort(dim=1, stable=True).indices
-        standing = torch.empty_like(order).scatter_(1, order, places)  # how many tokens of the row come before this one
+        ordinary = self._pieces_on(ids.device).is_ordinary[ids]
+        places = torch.arange(ids.shape[1], device=ids.device)
+        wanted = self._wanted(ordinary.sum(1, keepdim=True))
         if self.config.whole_words:
-            standing = _middle_of_word(standing, words)
-        return (standing < wanted) & ordinary
+            words = self._first_place_of_word(ids, places)
+            standing = _middle_of_word(_standing(_order_keys(key, rows, words, ordinary)), words)
+            return (standing < wanted) & ordinary
+        keys = _order_keys(key, rows, places, ordinary)
+        # the most that any row is asked for: finding the first few takes an eighth of the time of sorting all
+        most = int(self._wanted(torch.tensor(ids.shape[1])))
+        first = keys.topk(most, dim=1, largest=False).values
+        last = first.gather(1, (wanted - 1).clamp(min=0))
+        return (keys <= last) & ordinary
+
+    def _wanted(self, ordinary: Tensor) -> Tensor:
+        """How many tokens to ask for, of so many ordinary ones: the host's count must agree with the device's choice."""
+        return (self.config.mask_fraction * ordinary).round().long().clamp(min=1).minimum(ordinary)
 
     def _first_place_of_word(self, ids: Tensor, places: Tensor) -> Tensor:
-        starts = ~self.continues_word.to(ids.device)[ids]
+        starts = ~self._pieces_on(ids.device).continues_word[ids]
         return torch.where(starts, places, 0).cummax(dim=1).values
+
+    def _pieces_on(self, device: torch.device) -> Pieces:
+        """The tables on `device`: moved once, since each move makes the host wait."""
+        if device not in self._pieces:
+            self._pieces[device] = self._pieces[torch.device("cpu")].to(device)
+        return self._pieces[device]
+
+
+def _true_places(flags: Tensor, count: int | None) -> Tensor:
+    """Where the flags are true, `count` of them. Without a count the host waits for the device to say it."""
+    if count is None or flags.device.type == "mps":  # which has no nonzero_static
+        return flags.nonzero().flatten()
+    return torch.nonzero_static(flags, size=count).flatten()
+
+
+def _order_keys(key: int, rows: Tensor, places: Tensor, ordinary: Tensor) -> Tensor:
+    """A number for each token of a batch, all of a row different, in the order in which they are asked for: [batch, length].
+
+    The number drawn for the token's `places` ([length], or [batch, length]) comes first; of equal ones the token that stands first.
+    What is not ordinary comes last.
+    """
+    drawn = _hash(key, _CHOICE, rows[:, None], places).masked_fill_(~ordinary, 2**_BITS)
+    return drawn.mul_(2**32).add_(torch.arange(drawn.shape[1], device=drawn.device))
+
+
+def _standing(keys: Tensor) -> Tensor:
+    """How many tokens of the row come before each: [batch, length]."""
+    order = keys.argsort(dim=1)
+    return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))
 
 
 def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
@@ -87,20 +152,27 @@ def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
 
 
 def uniform(key: int, purpose: int, rows: Tensor, places: Tensor) -> Tensor:
-    """A number in [0, 1) for each row and place: a hash of them, `key` and `purpose` (SplitMix64: Steele et al. 2014, figure 17).
+    """A number in [0, 1) for each row and place: a hash of them, `key` and `purpose`.
 
     A generator would give a token other numbers in another batch.
     """
-    x = rows * _signed(0x9E3779B97F4A7C15) + places * _signed(0xC2B2AE3D27D4EB4F) + _signed(key * 3 + purpose)
+    return _hash(key, purpose, rows, places).float() * 2.0**-_BITS
+
+
+def _hash(key: int, purpose: int, rows: Tensor, places: Tensor) -> Tensor:
+    """A number of 24 bits for each row and place, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
+    seed = _signed(key * 3 + purpose)
+    x = rows * _signed(0x9E3779B97F4A7C15) + (places * _signed(0xC2B2AE3D27D4EB4F) + seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ _shifted(x, shift)) * _signed(factor)
-    x = x ^ _shifted(x, 31)
-    return _shifted(x, 40).float() * 2.0**-24
+        x ^= _shifted(x, shift)
+        x *= _signed(factor)
+    x ^= _shifted(x, 31)
+    return _shifted(x, 64 - _BITS)
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
     """x >> bits as if x had no sign."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def _signed(number: int) -> int:

@@ -13,7 +13,7 @@ from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import TokenStore
 from encoderlab.tasks.config import SecondSentence
 
-Places = np.ndarray  # int64, places of sentences in the store
+Places = np.ndarray  # of sentences in the store: int32 where that is enough, else int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
     else:
         start, stop = _segments(sentences, begins, ends, room, least=1 + paired)
     end = ends[np.searchsorted(ends, start, side="right")]
-    return Windows(start, stop, end, document[start])
+    places = np.int32 if len(document) < 2**31 else np.int64  # a corpus has many more windows than a batch rows: half the memory
+    return Windows(start.astype(places), stop.astype(places), end.astype(places), document[start])
 
 
 def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, least: int) -> tuple[Places, Places]:
@@ -108,9 +109,9 @@ def draw_pairs(found: Windows, sentences: Sentences, second: SecondSentence, pac
     draw = np.random.default_rng(seed)
     start, stop = found.start, found.stop
     if second is SecondSentence.none:
-        return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int64))
-    middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(np.int64)
-    labels = (draw.permutation(len(start)) % 2).astype(np.int64)
+        return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
+    middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
+    labels = (draw.permutation(len(start)) % 2).astype(np.int8)
     pairs = Pairs(start, middle, middle, stop, labels)
     strange = np.flatnonzero(labels)
     if second is SecondSentence.swapped:

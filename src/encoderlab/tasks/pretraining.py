@@ -12,7 +12,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.masking import Masking
-from encoderlab.tasks.sequences import sequence_of
+from encoderlab.tasks.sequences import sequences_of
 from encoderlab.tasks.task import Answer, Task
 
 PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swapped: ["in_order", "swapped"], SecondSentence.none: []}
@@ -37,7 +37,7 @@ class Pretraining(Task):
         """
         if not all(isinstance(example, TextExample) for example in examples):
             raise DataError("A pretrained encoder reads texts, and these are sequences of words")
-        return [replace(sequence_of(self.tokenizer, example, self.max_length), token_labels={}) for example in examples]
+        return [replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)]
 
     def metrics(self) -> PretrainingMetrics:
         """See `Task.metrics`."""

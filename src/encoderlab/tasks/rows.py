@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -10,9 +11,10 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch, Encoded
-from encoderlab.data.token_store import TokenStore, memory_store, write_store
+from encoderlab.data.token_store import Column, TokenStore, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an answer that is not known
+ROWS_AT_A_TIME = 1000
 
 
 class Epoch(Protocol):
@@ -45,8 +47,10 @@ def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int
 
 
 def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_asked: bool) -> ExampleRows:
-    """The rows of a few encoded examples, in memory."""
-    return ExampleRows(memory_store(_column_types(vocabulary_size, tokens_asked), [_columns(example) for example in encoded]))
+    """The rows of some encoded examples, in memory, as arrays: those take a tenth of the lists, which are let go as they come."""
+    types, rows = _column_types(vocabulary_size, tokens_asked), map(_columns, encoded)
+    parts = [memory_store(types, some) for some in iter(lambda: list(islice(rows, ROWS_AT_A_TIME)), [])]
+    return ExampleRows(_one_behind_another(parts, types) if parts else memory_store(types, []))
 
 
 def id_type(vocabulary_size: int) -> str:
@@ -57,6 +61,15 @@ def id_type(vocabulary_size: int) -> str:
 def _column_types(vocabulary_size: int, tokens_asked: bool) -> dict[str, str]:
     columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
     return columns | ({"asked": "uint32", "token_labels": "int32"} if tokens_asked else {"label": "int32"})
+
+
+def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> TokenStore:
+    lengths = {name: [store[name].lengths() for store in stores] for name in names}
+    columns = {
+        name: Column(np.concatenate([store[name].values for store in stores]), np.concatenate([[0], *lengths[name]]).cumsum())
+        for name in lengths
+    }
+    return TokenStore(sum(map(len, stores)), columns)
 
 
 def _columns(example: Encoded) -> Mapping[str, Sequence[int]]:
@@ -88,7 +101,11 @@ class ExampleRows:
 
     def truncated_share(self) -> float:
         """See `Rows.truncated_share`."""
-        return float(self.store["truncated"].gather(np.arange(len(self)))[0].mean()) if len(self) else 0.0
+        return float(self.truncated().mean()) if len(self) else 0.0
+
+    def truncated(self) -> np.ndarray:
+        """[rows]: 1 where the row was longer than the model reads, else 0."""
+        return self.store["truncated"].gather(np.arange(len(self)))[0]
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """See `Epoch.gather`."""

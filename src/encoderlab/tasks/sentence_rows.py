@@ -45,8 +45,8 @@ class SentenceRows:
 
     def truncated_share(self) -> float:
         """See `Rows.truncated_share`: of the rows of one epoch."""
-        drawn = self.epoch(0, 0)
-        return float((drawn.tokens > self.room).mean()) if len(self) else 0.0
+        first, second = self.epoch(0, 0).tokens(slice(None))
+        return float((first + second > self.room).mean()) if len(self) else 0.0
 
 
 class SentenceEpoch:
@@ -54,19 +54,19 @@ class SentenceEpoch:
 
     def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
         self.rows, self.pairs, self.key = rows, pairs, key
-        self.first_lengths = rows.sentences.tokens(pairs.first_start, pairs.first_stop)
-        self.second_lengths = rows.sentences.tokens(pairs.second_start, pairs.second_stop)
         self.paired = rows.paired
 
-    @cached_property
-    def tokens(self) -> np.ndarray:
-        """Tokens of each row before it is cut, special ones not counted."""
-        return self.first_lengths + self.second_lengths
+    def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of both texts of each of `rows` before they are cut, special ones not counted."""
+        sentences, pairs = self.rows.sentences, self.pairs
+        first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
+        return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
 
     @cached_property
     def lengths(self) -> np.ndarray:
         """See `Epoch.lengths`."""
-        return np.minimum(self.tokens, self.rows.room) + (3 if self.paired else 2)
+        first, second = self.tokens(slice(None))
+        return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """See `Epoch.gather`: [CLS] a [SEP] b [SEP], the longer text being cut first, or [CLS] a [SEP]."""
@@ -78,9 +78,10 @@ class SentenceEpoch:
             attention_mask=None if mask is None else torch.from_numpy(mask),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
             asked=torch.empty(0, dtype=torch.int64),
-            labels=torch.from_numpy(self.pairs.labels[rows]) if self.paired else None,
+            labels=torch.from_numpy(self.pairs.labels[rows].astype(np.int64)) if self.paired else None,
             token_labels=None,
             n_tokens=int(lengths.sum()),
+            n_asked=self.rows.task.masking.count(flat, lengths),
         )
 
     def prepare(self, batch: Batch) -> Batch:
@@ -102,7 +103,7 @@ class SentenceEpoch:
         """The sequences of `rows` one after the other, how long each is, and how much of it is the first text's segment."""
         column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
-        first, second = longest_first_of_many(self.first_lengths[rows], self.second_lengths[rows], self.rows.room)
+        first, second = longest_first_of_many(*self.tokens(rows), self.rows.room)
         first_lengths, second_lengths = first + 2, second + self.paired
         lengths = first_lengths + second_lengths
         begins = np.cumsum(lengths) - lengths

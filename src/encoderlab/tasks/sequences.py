@@ -24,10 +24,14 @@ def join(
     return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
 
 
-def sequence_of(tokenizer: Tokenizer, example: TextExample, max_length: int) -> Encoded:
-    """A text or a pair of which nothing is asked."""
-    first, *second = tokenizer.encode([text for text in (example.text, example.text_pair) if text is not None])
-    return join(tokenizer, first, second[0] if second else None, max_length)
+def sequences_of(tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int) -> list[Encoded]:
+    """Texts and pairs with their labels, tokenised all at once: a call for each takes five times as long."""
+    firsts = tokenizer.encode([example.text for example in examples])
+    seconds = iter(tokenizer.encode([example.text_pair for example in examples if example.text_pair is not None]))
+    return [
+        join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
+        for example, first in zip(examples, firsts, strict=True)
+    ]
 
 
 def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

@@ -35,6 +35,15 @@ class Precision(Enum):
     bf16 = "bf16"
 
 
+class Compile(Enum):
+    """Whether PyTorch's compiler makes one kernel of many; see `runs.compilation`."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+    cuda_graphs = "cuda_graphs"
+
+
 class Keep(Enum):
     """Which checkpoint becomes the run's model."""
 
@@ -52,7 +61,9 @@ class TrainingConfig:
     steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
-    accumulate: int = setting(1, "Parts a batch is computed in, to save memory; the result is the same.", least=1)
+    accumulate: int | None = setting(
+        None, "Parts a batch is computed in, with the same result; null or auto: as few as fit into the memory there is.", least=1
+    )
     batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
     learning_rate: float = setting(1e-3, "Peak learning rate of AdamW.", above=0)
     schedule: Schedule = setting(Schedule.linear, "Path of the learning rate: one_cycle, linear, cosine or constant.")
@@ -67,6 +78,9 @@ class TrainingConfig:
     )
     freeze_layers: int = setting(0, "Lowest layers that do not learn, the embeddings with them; 0: all learn.", least=0)
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
+    compile: Compile = setting(
+        Compile.auto, "Compile the encoder: auto (on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
+    )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
     evaluate_every: int | None = setting(None, "Steps between evaluations; null: once an epoch.", least=1)
@@ -84,7 +98,7 @@ class TrainingConfig:
                 f"training.steps={self.steps} and training.budget={self.budget} both say when to stop",
                 remedy="Type training.steps=null or training.budget=null to leave one of them out",
             )
-        if self.accumulate > self.batch_size:
+        if self.accumulate is not None and self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
                 allowed="at most one part for each row",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -17,6 +17,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import answers, losses
+from encoderlab.training.memory import out_of_memory
 from encoderlab.training.schedule import learning_rate_at
 
 
@@ -66,17 +67,18 @@ def optimize(
     are counted first, and each summed loss is divided by that total.
     """
     batches = iter(batches)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number in count(after + 1):
         steps = horizon.steps(number - 1)
         parts = next(batches, None) if number <= steps else None
         if parts is None:
             return
-        model.train()
+        if not model.training:  # whoever iterates may have evaluated; telling every module each step takes longer than asking
+            model.train()
         learning_rate = learning_rate_at(number - 1, steps, config)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * group["scale"]
-        step_losses = _backward(model, parts, compute)
-        norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
+        _set_learning_rate(optimizer, learning_rate)
+        step_losses = _backward(model, parts, compute, number)
+        norm = _clip(parameters, config.clip_norm)
         step = Step(
             number=number,
             of=steps,
@@ -94,17 +96,41 @@ def optimize(
         yield step
 
 
-def _backward(model: nn.Module, parts: Sequence[Batch], compute: Compute) -> dict[str, Tensor]:
-    """Add up the gradients of all parts; the mean losses of the whole."""
+def _set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group["scale"]
+
+
+def _backward(model: nn.Module, parts: Sequence[Batch], compute: Compute, step: int) -> dict[str, Tensor]:
+    """Add up the gradients of all parts; the mean losses of the whole. Raises TrainingError where the memory is too small."""
     totals: Counter[str] = Counter()
     for part in parts:
         totals.update(answers(part))
     sums: dict[str, Tensor] = {}
-    for part in parts:
-        with compute.autocast():
-            prediction = model(part)
-        means = {name: loss / max(totals[name], 1) for name, loss in losses(prediction, part).items()}
-        torch.stack(list(means.values())).sum().backward()
-        for name, loss in means.items():
-            sums[name] = sums.get(name, 0) + loss.detach()
+    try:
+        for part in parts:
+            for name, loss in _backward_of_part(model, part, compute, totals).items():
+                sums[name] = sums.get(name, 0) + loss
+    except RuntimeError as error:
+        raise out_of_memory(error, step, parts) or error from None
     return sums
+
+
+def _backward_of_part(model: nn.Module, part: Batch, compute: Compute, totals: Mapping[str, int]) -> dict[str, Tensor]:
+    """Add the gradients of one part to those there are; its share of the mean losses, of which `totals` counts the answers."""
+    with compute.autocast():
+        prediction = model(part)
+    means = {name: loss / max(totals[name], 1) for name, loss in losses(prediction, part).items()}
+    torch.stack(list(means.values())).sum().backward()
+    return {name: loss.detach() for name, loss in means.items()}
+
+
+def _clip(parameters: Sequence[nn.Parameter], clip_norm: float | None) -> Tensor:
+    """Shorten the gradient to `clip_norm`, if it is longer (None: never); its norm before that."""
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if clip_norm is None:
+        return norm
+    is_short = norm.device.type == "cpu" and norm <= clip_norm  # on another device, asking would be waiting
+    if not is_short:
+        nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
+    return norm

@@ -1,0 +1,1 @@
+"""Measures encoderlab beside what a user would run instead; `python -m benchmarks --help`."""

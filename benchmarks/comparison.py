@@ -1,0 +1,106 @@
+"""Runs a job: all of its sides in turn, round after round (A B A B ...), each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs import Job
+from benchmarks.machine import provenance
+from benchmarks.processes import finished, python
+from benchmarks.roof import probe
+from benchmarks.sides import Figures, Side, filled
+
+Result = dict[str, Any]
+REMEDIES = {
+    "hub": "no hub is named: type HF_ENDPOINT=URL in front, such as that of the stand-in ../shared/hub/serve.py",
+    "shared": "--shared names no folder that holds peers/common.py",
+    "accelerate": 'accelerate is not installed: type pip install -e ".[bench]"',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How jobs are run: `shared` is the folder of the scripts that are compared with; `small` runs only a few steps."""
+
+    rounds: int
+    threads: int
+    shared: Path
+    small: bool = False
+
+    def missing(self, side: Side) -> str:
+        """Why a side cannot be run; nothing where it can."""
+        found = {
+            "hub": bool(os.environ.get("HF_ENDPOINT")),
+            "shared": (self.shared / "peers" / "common.py").is_file(),
+            "accelerate": find_spec("accelerate") is not None,
+        }
+        return "; ".join(REMEDIES[need] for need in side.needs if not found[need])
+
+
+def missing(job: Job, settings: Settings) -> str:
+    """Why the job cannot be run; nothing where ours and one peer can."""
+    ours, *peers = job.sides
+    without = [settings.missing(peer) for peer in peers]
+    return settings.missing(ours) or (without[0] if all(without) else "")
+
+
+def compare(job: Job, settings: Settings) -> Result:
+    """Run all rounds. Raises TrainingError where a side fails."""
+    made = provenance()
+    sides = [side for side in job.sides if not settings.missing(side)]
+    for side in job.sides:
+        if side not in sides:
+            print(f"  {side.name} is left out: {settings.missing(side)}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as work:
+        threads = str(settings.threads)
+        environment = {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads}
+        if not settings.small:  # figures are kept: the first round is to find nothing prepared
+            environment["ENCODERLAB_CACHE"] = f"{work}/cache"
+        places = {"work": work, "threads": threads, "shared": str(settings.shared)}
+        for arguments in job.setup:
+            finished(python(*filled(arguments, places)), environment)
+        roofs = probe(job.shape, job.tokens, threads=settings.threads) if job.shape else {}
+        rounds = [_round(job, sides, places, environment, number, settings.small) for number in range(settings.rounds)]
+    for figures in rounds:
+        _add_shares(job, sides, figures, roofs)
+    commands = {side.name: " ".join(["python", *side.command(small=settings.small)]) for side in sides}
+    ran = {"threads": settings.threads, "roofs": roofs, "commands": commands, "seeds": list(range(settings.rounds))}
+    return {**made, **ran, "rounds": rounds}
+
+
+def _round(
+    job: Job, sides: list[Side], places: dict[str, str], environment: dict[str, str], number: int, small: bool
+) -> dict[str, Figures]:
+    """Each side once; the seed is the round's number."""
+    found = {}
+    with _folder(places["work"]) as shared:
+        for side in sides:
+            with _folder(shared) as folder:
+                here = {**places, "round": shared, "folder": folder, "seed": str(number)}
+                found[side.name] = side.run(here, environment, small=small)
+            print(f"  round {number + 1}, {side.name}: {job.figure} {found[side.name].get(job.figure)}", file=sys.stderr)
+    return found
+
+
+@contextmanager
+def _folder(inside: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(dir=inside) as folder:
+        yield folder
+
+
+def _add_shares(job: Job, sides: list[Side], figures: dict[str, Figures], roofs: dict[str, float]) -> None:
+    """Say of each side what share it is of the roof in the precision of ours."""
+    roof = roofs.get(figures[sides[0].name].get("precision", ""))
+    for side in sides:
+        said = figures[side.name]
+        if roof and said.get("tokens_per_second"):
+            length = said["tokens_per_second"] / said["examples_per_second"]
+            said["mfu"] = round((side.shape or job.shape).share_of(roof, said["tokens_per_second"], length), 4)

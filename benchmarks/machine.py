@@ -1,0 +1,69 @@
+"""What figures depend on beside the code: date, machine, versions, and the commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import ROOT
+
+PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "accelerate", "numpy")
+NOT_CODE = (".", ":!benchmarks/results", ":!benchmarks/RESULTS.md")  # what the benchmarks themselves write
+
+
+def provenance() -> dict[str, Any]:
+    """Where and of what figures are made now."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": {"processor": _processor(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "git": {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(_git("status", "--porcelain", *NOT_CODE))},
+    }
+
+
+def said(made: Mapping[str, Any]) -> str:
+    """The same in a line."""
+    commit = f"commit {made['git']['commit'] or 'unknown'}{' with changes' if made['git']['dirty'] else ''}"
+    versions = ", ".join(f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab")
+    return f"{made['date']}, {made['machine']['processor']}, {made['machine']['cores']} cores, {commit}; {versions}"
+
+
+def on_threads(count: int) -> str:
+    """The number of threads in words."""
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
+def cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    """The processor's name; Linux tells it in /proc only."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says; None where this is no checkout or git is missing."""
+    try:
+        found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None

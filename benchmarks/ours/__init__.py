@@ -1,0 +1,1 @@
+"""Our side, where it is a part of a command and not a whole one."""

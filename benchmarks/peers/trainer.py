@@ -1,0 +1,74 @@
+"""A classifier trained by transformers' Trainer from scratch: BertForSequenceClassification, fp32, random batches."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from datasets import Dataset
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from benchmarks.peers.data import LENGTH, SIZES, arguments, training_data
+from benchmarks.peers.watched import Meter
+
+
+class Count(TrainerCallback):
+    """Tells the meter of each step; the Trainer does not hand out its batches, so that their tokens are the mean's."""
+
+    def __init__(self, batch: int, mean_length: float) -> None:
+        self.meter, self.batch, self.mean_length = Meter(), batch, mean_length
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.meter.step(self.batch, self.batch * self.mean_length)
+
+
+def main() -> None:
+    """Train, and print the speed."""
+    options = arguments(__doc__)
+    data = training_data(options)
+    rows = Dataset.from_dict({"text": data.texts, "labels": data.labels})
+    rows = rows.map(
+        lambda some: data.tokenizer(some["text"], truncation=True, max_length=LENGTH), batched=True, remove_columns=["text"]
+    )
+    n_layers, d_model, n_heads, d_ff = SIZES[options.size]
+    config = BertConfig(
+        vocab_size=len(data.tokenizer),
+        num_hidden_layers=n_layers,
+        hidden_size=d_model,
+        num_attention_heads=n_heads,
+        intermediate_size=d_ff,
+        num_labels=data.n_labels,
+    )
+    count = Count(options.batch, sum(map(len, rows["input_ids"])) / len(rows))
+    with tempfile.TemporaryDirectory() as folder:
+        settings = TrainingArguments(
+            folder,
+            max_steps=options.steps,
+            per_device_train_batch_size=options.batch,
+            learning_rate=1e-3,
+            seed=options.seed,
+            use_cpu=True,
+            logging_steps=500,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        Trainer(
+            model=BertForSequenceClassification(config),
+            args=settings,
+            train_dataset=rows,
+            data_collator=DataCollatorWithPadding(data.tokenizer),
+            callbacks=[count],
+        ).train()
+    count.meter.result(peer="trainer")
+
+
+if __name__ == "__main__":
+    main()

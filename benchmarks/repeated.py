@@ -1,0 +1,64 @@
+"""Writes the built-in corpus to files as many times over as is asked: rows with labels, or documents to pretrain on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from encoderlab.data.sources.docstrings import DocsDataset
+
+VALIDATION = 300  # rows or documents, the same however often the others are repeated
+DOCUMENTS = 1_000
+NAMES = {"rows": "parquet", "documents": "txt"}
+
+
+def main() -> None:
+    """Write the files, and print how encoderlab is to be told of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=NAMES, required=True, help="rows with labels, or documents")
+    parser.add_argument("--times", type=int, default=1, help="how many times over")
+    parser.add_argument("--limit", type=int, help="this many rows, or documents, before they are repeated")
+    parser.add_argument("--output", type=Path, required=True, help="new folder")
+    options = parser.parse_args()
+    options.output.mkdir()
+    cache = Path(os.environ.get("ENCODERLAB_CACHE", "~/.cache/encoderlab")).expanduser()
+    write = _write_rows if options.kind == "rows" else _write_documents
+    count = write(options.output, cache, options.times, options.limit)
+    files = {name: options.output / f"{name}.{NAMES[options.kind]}" for name in ("train", "validation")}
+    task = "classification" if options.kind == "rows" else "pretraining"
+    overrides = [f"task={task}", "dataset=files", *(f"dataset.{name}={path}" for name, path in files.items())]
+    command = "train" if options.kind == "rows" else "pretrain"
+    print(json.dumps({"command": command, "overrides": overrides, "rows": count}))
+
+
+def _write_rows(folder: Path, cache: Path, times: int, limit: int | None) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    splits = DocsDataset(limit=limit).load(cache)
+    for name, repeats in (("train", times), ("validation", 1)):
+        rows = [{"text": row.text, "label": splits.labels[row.label]} for row in splits.by_name[name]]
+        rows = pa.Table.from_pylist(rows if name == "train" else rows[:VALIDATION])
+        with pq.ParquetWriter(folder / f"{name}.parquet", rows.schema) as file:
+            for _ in range(repeats):
+                file.write_table(rows)
+    return times * len(splits.by_name["train"])
+
+
+def _write_documents(folder: Path, cache: Path, times: int, limit: int | None) -> int:
+    documents = DocsDataset(limit=limit or DOCUMENTS).documents(cache).by_name
+    count = 0
+    for name, repeats in (("train", times), ("validation", 1)):
+        texts = ["\n".join(paragraphs) for paragraphs in documents[name].documents() if paragraphs]
+        texts = texts if name == "train" else texts[:VALIDATION]
+        count += repeats * len(texts) if name == "train" else 0
+        with (folder / f"{name}.txt").open("w", encoding="utf-8") as file:
+            for _ in range(repeats):
+                file.writelines(f"{text}\n\n" for text in texts)
+    return count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The roof: how many FLOP/s this machine reaches on the matrix products of a model's training step, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from benchmarks.processes import finished, python
+from benchmarks.shapes import Product, Shape
+
+if TYPE_CHECKING:
+    import torch
+
+SECONDS = 0.3  # for each product: several repetitions even of the largest
+
+
+def probe(shape: Shape, tokens: int, device: str = "cpu", threads: int | None = None) -> dict[str, float]:
+    """FLOP/s by precision, measured in a child process; `tokens` are those of one step."""
+    said = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads})
+    return json.loads(finished(python("-m", "benchmarks.roof", said)).last_line)
+
+
+def roof(products: list[Product], seconds: Callable[[Product], float]) -> float:
+    """FLOP/s of a whole training step: all FLOPs over all seconds, each product at its own best speed.
+
+    `seconds` are those of a product's forward and two backward multiplications.
+    """
+    work = sum(3 * product.flops * product.count for product in products)
+    return work / sum(seconds(product) * product.count for product in products)
+
+
+def best_seconds(product: Product, dtype: torch.dtype, device: str) -> float:
+    """The shortest time of the three products of a training step: forward, gradient of the input, gradient of the weights."""
+    import torch
+
+    x, weight, gradient = (
+        torch.randn(size, device=device).to(dtype)
+        for size in (
+            (product.rows, product.inputs),
+            (product.outputs, product.inputs),
+            (product.rows, product.outputs),
+        )
+    )
+    three = (lambda: x @ weight.T, lambda: gradient @ weight, lambda: gradient.T @ x)
+    return sum(_best(multiply, device) for multiply in three)
+
+
+def _best(multiply: Callable[[], torch.Tensor], device: str) -> float:
+    """The shortest of as many runs as `SECONDS` allow, at least three, the first left out."""
+    import torch
+
+    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    best, until, runs = math.inf, time.perf_counter() + SECONDS / 3, 0
+    while runs < 4 or time.perf_counter() < until:
+        started = time.perf_counter()
+        multiply()
+        wait()
+        if runs:
+            best = min(best, time.perf_counter() - started)
+        runs += 1
+    return best
+
+
+def main() -> None:
+    """Probe what the JSON argument asks for, and print FLOP/s by precision."""
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("asked", type=json.loads, help="JSON: shape, tokens, device, threads")
+    asked = parser.parse_args().asked
+    torch.set_num_threads(asked["threads"] or torch.get_num_threads())
+    products = Shape(**asked["shape"]).products(asked["tokens"])
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    found = {
+        name: roof(products, lambda product, dtype=dtype: best_seconds(product, dtype, asked["device"]))
+        for name, dtype in dtypes.items()
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

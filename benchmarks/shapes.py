@@ -1,0 +1,74 @@
+"""What a model's matrices are, how much work its training is, and the share of the machine's limit that a speed is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`count` products of `rows` vectors with an `inputs` x `outputs` matrix in a forward pass."""
+
+    rows: int
+    inputs: int
+    outputs: int
+    count: int
+
+    @property
+    def flops(self) -> int:
+        """Of one of them: a multiplication and an addition for each weight and row."""
+        return 2 * self.rows * self.inputs * self.outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An encoder's size and what is asked of it.
+
+    `width` is that of all heads side by side. `mlm_rate` is the share of the tokens a logit for each of the `vocabulary` is
+    computed for: 0 where no token is asked.
+    """
+
+    n_layers: int
+    d_model: int
+    width: int
+    d_ff: int
+    vocabulary: int = 0
+    mlm_rate: float = 0.0
+
+    @property
+    def non_embedding(self) -> int:
+        """Weights of the matrices inside the layers; biases and norms, under one percent, are left out."""
+        return self.n_layers * (4 * self.d_model * self.width + 2 * self.d_model * self.d_ff)
+
+    def flops_per_token(self, length: float) -> float:
+        """Of a training step, for one real token of sequences of `length` on average: DESIGN.md section 8.
+
+        6 for each weight (2 forward, 4 backward; Kaplan et al. 2020, section 2.1), attention's two products, and the head of
+        masked tokens with its dense layer.
+        """
+        head = self.mlm_rate * (self.vocabulary * self.d_model + self.d_model**2)
+        return 6 * self.non_embedding + 12 * self.n_layers * self.width * length + 6 * head
+
+    def products(self, tokens: int) -> list[Product]:
+        """The distinct matrix products of a forward pass over `tokens` tokens, attention's own left out."""
+        layers, d = self.n_layers, self.d_model
+        inside = {(d, self.width): 3 * layers}
+        for shape, count in (((self.width, d), layers), ((d, self.d_ff), layers), ((self.d_ff, d), layers)):
+            inside[shape] = inside.get(shape, 0) + count
+        found = [Product(tokens, inputs, outputs, count) for (inputs, outputs), count in inside.items()]
+        asked = round(self.mlm_rate * tokens)
+        head = [Product(asked, d, d, 1), Product(asked, d, self.vocabulary, 1)] if asked else []
+        return found + head
+
+    def share_of(self, roof: float, tokens_per_second: float, length: float) -> float:
+        """mfu: the share of `roof` (FLOP/s) that `tokens_per_second` real tokens are."""
+        return tokens_per_second * self.flops_per_token(length) / roof
+
+
+SHAPES = {  # the notebooks' models, then Google's small BERTs (Turc et al. 2019)
+    "notebook": Shape(2, 64, 64, 256),
+    "notebook_bert": Shape(1, 256, 192, 1024),
+    "tiny": Shape(2, 128, 128, 512),
+    "mini": Shape(4, 256, 256, 1024),
+    "base": Shape(12, 768, 768, 3072),
+}

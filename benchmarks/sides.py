@@ -1,0 +1,91 @@
+"""The sides of a comparison: how each is started, and how the figures it leaves behind are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import Finished, finished, python
+from benchmarks.shapes import Shape
+
+WARMUP = 10  # steps left out of the speed, as the peers' own meter leaves them out
+Figures = dict[str, Any]
+Reader = Callable[[Finished, Path], Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the programs that are compared.
+
+    `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few `small_steps` are
+    wanted. `needs` names what has to be there: hub, shared, accelerate. `shape` is the model's where it differs from the job's.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    read: Reader
+    steps: int = 0
+    small_steps: int = 20
+    small: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    shape: Shape | None = None
+
+    def command(self, *, small: bool) -> tuple[str, ...]:
+        """Python's arguments with the number of steps in place; the other places are still to be filled in."""
+        steps = str(self.small_steps if small else self.steps)
+        given = (*self.arguments, *self.small) if small else self.arguments
+        return tuple(argument.replace("{steps}", steps) for argument in given)
+
+    def run(self, places: Mapping[str, str], environment: Mapping[str, str], *, small: bool) -> Figures:
+        """Run it to its end. Raises TrainingError where it fails."""
+        done = finished(python(*filled(self.command(small=small), places)), environment)
+        read = self.read(done, Path(places["folder"]))
+        return {**read, "peak_memory": done.peak_memory, "process_seconds": round(done.seconds, 2)}
+
+
+def filled(arguments: Sequence[str], places: Mapping[str, str]) -> list[str]:
+    """The arguments with every {place} filled in."""
+    return [argument.format_map(places) for argument in arguments]
+
+
+def printed(done: Finished, folder: Path) -> Figures:
+    """The figures of a script that ends with a line of JSON."""
+    said = json.loads(done.last_line)
+    return {name.removeprefix("real_"): value for name, value in said.items()}
+
+
+def journalled(done: Finished, folder: Path) -> Figures:
+    """The figures of a run of ours in `folder`/run, between the first logged step after the warmup and the last one."""
+    run = folder / "run"
+    steps = [line for line in _journal(run) if line["kind"] == "step"]
+    last = steps[-1]
+    first = next((line for line in steps[:-1] if line["step"] >= WARMUP), steps[0])
+    counted = {name: last[name] - first[name] for name in ("examples", "tokens", "padded_tokens", "seconds")}
+    seconds = max(counted["seconds"], 1e-9)
+    return {
+        "steps": last["step"] - first["step"],
+        "seconds": round(seconds, 3),
+        "examples_per_second": round(counted["examples"] / seconds, 1),
+        "tokens_per_second": round(counted["tokens"] / seconds, 1),
+        "padding": round(1 - counted["tokens"] / max(counted["padded_tokens"], 1), 4),
+        "first_step_seconds": steps[0]["since_start"],
+        "precision": json.loads((run / "environment.json").read_text(encoding="utf-8"))["hardware"]["precision"],
+    }
+
+
+def journalled_until(accuracy: float) -> Reader:
+    """As `journalled`, and the seconds of training before the first evaluation that reached `accuracy` (None: none did)."""
+
+    def read(done: Finished, folder: Path) -> Figures:
+        evaluations = [line for line in _journal(folder / "run") if line["kind"] == "evaluation"]
+        reached = next((line["seconds"] for line in evaluations if line["accuracy"] >= accuracy), None)
+        return {**journalled(done, folder), "seconds_to_target": reached}
+
+    return read
+
+
+def _journal(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

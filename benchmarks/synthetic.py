@@ -1,0 +1,51 @@
+"""Data that is made up: rows of exactly so many tokens, and documents of made-up words, as many as are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+SYLLABLES = [first + vowel for first in "bcdfghklmnprstvwz" for vowel in "aeiou"]
+
+
+def write_digits(path: Path, rows: int, length: int) -> None:
+    """A CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with one of two labels."""
+    digits = np.random.default_rng(0).integers(0, 10, (rows, length - 2)).tolist()
+    lines = ["text,label", *(f"{''.join(map(str, row))},{('even', 'odd')[sum(row) % 2]}" for row in digits)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_documents(path: Path, words: int, distinct: int) -> None:
+    """A .txt file of documents: a paragraph per line, blank lines between documents.
+
+    `distinct` words are as frequent as those of a language (Zipf-Mandelbrot), so that a vocabulary can be trained on them.
+    """
+    draw = np.random.default_rng(0)
+    spelt = _words(distinct, draw)
+    frequency = 1 / (np.arange(distinct) + 2.7)
+    text = [spelt[place] for place in draw.choice(distinct, words, p=frequency / frequency.sum())]
+    with path.open("w", encoding="utf-8") as file:
+        for number, paragraph in enumerate(_paragraphs(text, draw)):
+            file.write(paragraph + ("\n\n" if number % 6 == 5 else "\n"))
+
+
+def _words(distinct: int, draw: np.random.Generator) -> list[str]:
+    """Different words of one to four syllables, the shorter ones first, as in a language."""
+    found: dict[str, None] = {}
+    while len(found) < distinct:
+        found["".join(draw.choice(SYLLABLES, draw.integers(1, 5)))] = None
+    return sorted(found, key=len)
+
+
+def _paragraphs(words: list[str], draw: np.random.Generator) -> Iterator[str]:
+    """Four sentences of 8 to 29 words each, until the words are used up."""
+    start, sentences = 0, []
+    while start < len(words):
+        size = int(draw.integers(8, 30))
+        sentences.append(" ".join(words[start : start + size]).capitalize() + ".")
+        start += size
+        if len(sentences) == 4 or start >= len(words):
+            yield " ".join(sentences)
+            sentences = []

@@ -1,0 +1,41 @@
+"""Texts to predict for, a line each: SST-2's validation split, or Amazon's reviews as often as it takes."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import cycle, islice
+from pathlib import Path
+
+SOURCES = {  # arguments of load_dataset, the split and the column
+    "sst2": (("nyu-mll/glue", "sst2"), "validation", "sentence"),
+    "amazon": (("fancyzhx/amazon_polarity",), "train", "content"),
+}
+
+
+def first_lines(path: Path, limit: int | None, shortened: Path) -> tuple[Path, int]:
+    """The first `limit` lines of `path`, written to `shortened` (None: `path` itself), and how many lines that is."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        if limit is None:
+            return path, sum(1 for _ in file)
+        lines = list(islice(file, limit))
+    shortened.write_text("".join(lines), encoding="utf-8", newline="\n")
+    return shortened, len(lines)
+
+
+def main() -> None:
+    """Write the texts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", choices=SOURCES, required=True, help="where the texts come from")
+    parser.add_argument("--count", type=int, help="this many, repeated where there are fewer; all without it")
+    parser.add_argument("--output", type=Path, required=True, help="file to write")
+    options = parser.parse_args()
+    from datasets import load_dataset
+
+    path, split, column = SOURCES[options.data]
+    found = [" ".join(text.split()) or "-" for text in load_dataset(*path, split=split)[column]]
+    texts = found if options.count is None else islice(cycle(found), options.count)
+    options.output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

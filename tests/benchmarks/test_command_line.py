@@ -1,0 +1,52 @@
+"""The command line of the benchmarks."""
+
+import subprocess
+
+import pytest
+
+from benchmarks.jobs import JOBS
+from benchmarks.processes import ROOT, finished, python
+from encoderlab.errors import TrainingError
+
+
+def typed(*arguments):
+    return subprocess.run(python("-m", "benchmarks", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_every_job_is_listed_with_its_sides():
+    found = typed("list").stdout
+    assert all(name in found for name in JOBS)
+    assert "encoderlab | trainer_sst2 | notebook_sst2 | plain_loop" in found
+
+
+@pytest.mark.parametrize(("command", "name"), [("run", "docs_tinny"), ("growth", "lenght"), ("gpu", "base_521")])
+def test_a_wrong_name_gets_one_line_that_says_the_right_ones(command, name):
+    found = typed(command, name)
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert f"There is no {'job' if command == 'run' else 'axis' if command == 'growth' else 'scale'} {name}" in found.stderr
+    assert "Did you mean" in found.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu"])
+def test_help_says_what_each_option_is(command):
+    found = typed(command, "--help")
+    assert found.returncode == 0
+    if command in ("run", "growth", "gpu"):
+        assert "--small" in found.stdout and "nothing is kept" in " ".join(found.stdout.split())
+
+
+def test_a_number_of_rounds_below_one_is_refused():
+    found = typed("run", "--rounds", "0")
+    assert found.returncode == 2
+    assert "--rounds: 0 is no whole number from 1 up" in found.stderr
+
+
+def test_the_driver_loads_nothing_heavy():
+    code = "import sys, benchmarks.__main__; print([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules])"
+    assert finished(python("-c", code)).output.strip() == "[]"  # its memory would be counted as that of its children
+
+
+def test_a_process_that_fails_is_one_line_with_the_last_thing_it_said():
+    with pytest.raises(TrainingError, match=r"^ValueError: too small \(exit code 1 of .*-c"):
+        finished(python("-c", "raise ValueError('too small')"))

@@ -1,0 +1,103 @@
+"""Everything once, a few steps of it: ours and the peers, growth, and the script for a GPU on a CPU."""
+
+import importlib.util
+import subprocess
+
+import pytest
+
+from benchmarks import page
+from benchmarks.peers.map_articles import grouped
+from benchmarks.processes import ROOT, python
+from benchmarks.synthetic import write_digits, write_documents
+from benchmarks.texts import first_lines
+
+
+def typed(*arguments):
+    found = subprocess.run(python("-m", "benchmarks", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+@pytest.fixture
+def untouched():
+    """Figures of a few steps are never kept."""
+    before = page.PAGE.read_bytes(), page.kept()
+    yield
+    assert before == (page.PAGE.read_bytes(), page.kept())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate")
+def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched):
+    found = typed("run", "docs_tiny", "--small", "--rounds", "1", "--threads", "1")
+    assert "* encoderlab / trainer: " in found and "* encoderlab / plain_loop: " in found
+    rows = {cells[1].strip(): cells[2:-1] for line in found.splitlines() if len(cells := line.split("|")) > 3}
+    head = [cell.strip() for cell in rows[""]]
+    assert head[:2] == ["examples/s", "real tokens/s"]
+    for side in ("encoderlab", "trainer", "plain_loop"):
+        said = dict(zip(head, (cell.strip() for cell in rows[side]), strict=True))
+        assert all(said[name] for name in ("examples/s", "padding", "peak memory", "first step after", "mfu"))
+
+
+def test_the_script_for_a_gpu_runs_on_a_cpu(untouched):
+    found = typed("gpu", "--device", "cpu", "--small")
+    assert "| tiny, 32 | 8 |" in found
+
+
+def test_growth_is_measured(untouched):
+    found = typed("growth", "n_layers", "--small", "--threads", "1")
+    assert "| model.n_layers | ms a step | factor | of the FLOPs |" in found
+
+
+def test_rows_of_digits_have_exactly_the_length_that_is_asked_for(tmp_path):
+    write_digits(tmp_path / "rows.csv", rows=20, length=16)
+    head, *rows = (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()
+    assert head == "text,label"
+    assert {(len(text), label) for text, label in (row.split(",") for row in rows)} == {(14, "even"), (14, "odd")}
+
+
+def test_made_up_documents_hold_all_the_words_and_some_more_often_than_others(tmp_path):
+    write_documents(tmp_path / "documents.txt", words=5000, distinct=300)
+    text = (tmp_path / "documents.txt").read_text(encoding="utf-8")
+    words = text.lower().replace(".", "").split()
+    assert len(words) == 5000
+    assert len(set(words)) > 200
+    assert max(map(words.count, set(words))) > 200
+    documents = text.strip().split("\n\n")
+    assert len(documents) > 5
+    assert all(line.endswith(".") for document in documents for line in document.splitlines())
+
+
+def test_the_peer_cuts_strung_together_rows_into_equal_ones():
+    rows = grouped({"input_ids": [list(range(100)), list(range(100, 300))]})["input_ids"]
+    assert rows == [list(range(128)), list(range(128, 256))]
+
+
+def test_a_part_of_a_file_of_texts_is_a_file_of_its_own(tmp_path):
+    (tmp_path / "all.txt").write_text("one\ntwo\u2028still two\nthree\n", encoding="utf-8")
+    assert first_lines(tmp_path / "all.txt", None, tmp_path / "few.txt") == (tmp_path / "all.txt", 3)
+    assert first_lines(tmp_path / "all.txt", 2, tmp_path / "few.txt") == (tmp_path / "few.txt", 2)
+    assert (tmp_path / "few.txt").read_text(encoding="utf-8") == "one\ntwo\u2028still two\n"
+
+
+def test_rendering_again_needs_nothing_but_the_kept_figures(tmp_path, monkeypatch):
+    from benchmarks.__main__ import render
+
+    made = {
+        "date": "2030-01-02",
+        "machine": {"processor": "Abacus", "cores": 1},
+        "versions": {},
+        "git": {"commit": None, "dirty": False},
+    }
+    kept = {
+        **made,
+        "axis": "length",
+        "threads": 1,
+        "points": [{"length": 8, "flops": 1e9, "milliseconds": 2.0, "peak_memory": 2**20}],
+    }
+    monkeypatch.setattr(page, "FOLDER", tmp_path / "results")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "RESULTS.md")
+    monkeypatch.setattr("benchmarks.__main__.ROOT", tmp_path)
+    page.keep("growth_length", kept)
+    page.PAGE.write_text("Prose.\n<!-- begin growth_length -->\nold\n<!-- end growth_length -->\n", encoding="utf-8")
+    render(None)
+    assert "Prose.\n<!-- begin growth_length -->\n| length |" in page.PAGE.read_text(encoding="utf-8")

@@ -1,0 +1,124 @@
+"""What is done for speed changes no training: in fp32 each fast path has the loss curve of the plain one, within rounding."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.device import Compute
+from encoderlab.model.config import ModelConfig, NormPosition, Positions
+from encoderlab.runs.compilation import compile_encoder
+from encoderlab.training.config import Compile, TrainingConfig
+from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.loop import optimize
+from encoderlab.training.optimizer import build_optimizer
+
+STEPS, ROWS, LENGTH, VOCABULARY = 12, 6, 10, 50
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+SHAPES = [
+    {"positions": Positions.learned, "norm_position": NormPosition.post},
+    {"positions": Positions.rotary, "norm_position": NormPosition.pre},
+]
+
+
+def batches():
+    """The same few batches each time: rows of other lengths, some tokens asked, every row labelled."""
+    draw = torch.Generator().manual_seed(0)
+    for step in range(STEPS):
+        lengths = torch.randint(3, LENGTH + 1, (ROWS,), generator=draw)
+        real = torch.arange(LENGTH) < lengths[:, None]
+        ids = torch.where(real, torch.randint(1, VOCABULARY, (ROWS, LENGTH), generator=draw), 0)
+        asked = (real & (torch.rand(ROWS, LENGTH, generator=draw) < 0.3)).flatten().nonzero().flatten()
+        yield Batch(
+            input_ids=ids,
+            token_type_ids=torch.zeros_like(ids),
+            attention_mask=real,
+            rows=torch.arange(ROWS) + step * ROWS,
+            asked=asked,
+            labels=torch.randint(2, (ROWS,), generator=draw),
+            token_labels=ids.flatten()[asked],
+            n_tokens=int(lengths.sum()),
+        )
+
+
+def in_parts(batch, size):
+    """The batch as parts of `size` rows each."""
+    for start in range(0, ROWS, size):
+        here = (batch.asked >= start * LENGTH) & (batch.asked < (start + size) * LENGTH)
+        rows = slice(start, start + size)
+        yield Batch(
+            input_ids=batch.input_ids[rows],
+            token_type_ids=batch.token_type_ids[rows],
+            attention_mask=batch.attention_mask[rows],
+            rows=batch.rows[rows],
+            asked=batch.asked[here] - start * LENGTH,
+            labels=batch.labels[rows],
+            token_labels=batch.token_labels[here],
+            n_tokens=int(batch.attention_mask[rows].sum()),
+        )
+
+
+def built(shape):
+    torch.manual_seed(0)
+    config = ModelConfig(n_layers=2, d_model=16, n_heads=2, max_length=LENGTH, dropout=0.0, **shape)
+    return config.build(VOCABULARY, 0, HeadSizes(sequence_classes=2, vocabulary=True))
+
+
+def curve(model, parts_of=lambda batch: [batch], *, fused=True):
+    """The losses of each step of a training."""
+    training = TrainingConfig(steps=STEPS, learning_rate=1e-2)
+    optimizer = build_optimizer(model, training)
+    for group in optimizer.param_groups:
+        group["fused"] = fused
+    steps = optimize(model, [list(parts_of(batch)) for batch in batches()], optimizer, training, CPU, FixedSteps(STEPS))
+    return torch.stack([torch.stack(list(step.losses.values())) for step in steps])
+
+
+def plain(shape):
+    """Nothing packed, every vector of the last layer computed, an optimizer of plain PyTorch."""
+    model = built(shape)
+    model.packs, model.reads_first = False, False
+    return curve(model, fused=False)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("packs", [False, True])
+def test_the_last_layer_at_asked_places_alone_packed_or_padded_trains_as_the_whole_one(shape, packs):
+    model = built(shape)
+    model.packs = packs
+    torch.testing.assert_close(curve(model), plain(shape), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_batch_computed_in_parts_trains_as_the_whole_one(shape):
+    torch.testing.assert_close(curve(built(shape), lambda batch: in_parts(batch, 2)), plain(shape), rtol=2e-4, atol=2e-5)
+
+
+def compiled_as_plain():
+    """Whether the curve with a compiled encoder is the plain one, or why it could not be compiled."""
+    model = built(SHAPES[0])
+    said = compile_encoder(model.encoder, Compile.always, CPU.device)
+    return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if said == "compiled" else said
+
+
+def test_a_compiled_encoder_trains_as_the_plain_one():
+    # in a process of its own: the compiler cannot look through the checks of shapes that tests put around every function
+    command = [sys.executable, "-c", "import test_fast_paths; print(test_fast_paths.compiled_as_plain())"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    if "not compiled" in done.stdout:
+        pytest.skip(done.stdout.strip())
+    assert done.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_curve_tells_another_training_apart(shape):
+    without_mask = [replace(batch, attention_mask=None) for batch in batches()]
+    model = built(shape)
+    training = TrainingConfig(steps=STEPS, learning_rate=1e-2)
+    steps = optimize(model, [[b] for b in without_mask], build_optimizer(model, training), training, CPU, FixedSteps(STEPS))
+    other = torch.stack([torch.stack(list(step.losses.values())) for step in steps])
+    assert not torch.allclose(other, plain(shape), rtol=2e-4, atol=2e-5)
