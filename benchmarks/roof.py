@@ -16,7 +16,7 @@ from benchmarks.shapes import Product, Shape
 if TYPE_CHECKING:
     import torch
 
-SECONDS = 0.3  # for each product: several repetitions even of the largest
+SECONDS = 0.9  # for each product: what else the machine does for a moment must not count
 
 
 def probe(shape: Shape, tokens: int, device: str = "cpu", threads: int | None = None) -> dict[str, float]:
