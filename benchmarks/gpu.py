@@ -83,7 +83,7 @@ def _tried(scale: Scale, batch: int, corpus: Corpus, folder: Path, device: str, 
     """The figures of a run with that batch size, or why there are none: it may well not fit into the card's memory."""
     data = ("task=pretraining", "dataset=files", f"dataset.path={folder}/documents.txt", "dataset.pack=segments")
     held_out = (f"dataset.validation_fraction={corpus.held_out}", f"tokenizer.vocabulary_size={corpus.pieces}")
-    model = (f"model={scale.model}", f"model.max_length={scale.length}")
+    model = (f"model={scale.model}", f"model.max_length={scale.length}", "model.attention_dropout=0")
     compute = (f"training.batch_size={batch}", f"training.steps={steps}", f"training.device={device}")
     run = folder / f"{scale.model}-{scale.length}-{batch}"
     run.mkdir()

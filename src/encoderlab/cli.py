@@ -44,6 +44,7 @@ usage: encoderlab COMMAND [name=value ...]
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
     try:
         run(sys.argv[1:])
     except UserError as error:

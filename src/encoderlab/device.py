@@ -69,7 +69,7 @@ def _keep_freed_memory() -> None:
     What a training step frees the next one needs. Given back to the system in between, every page would be cleared and mapped anew
     in each step, which can take longer than the matrix products (mallopt(3); Linux's Documentation/admin-guide/mm/transhuge.rst).
     """
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it at its first large allocation
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it once, at its first allocation: see also cli.main
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -177,8 +177,8 @@ def test_padding_is_left_out_by_itself_where_there_is_enough_of_it(make_model, m
         model(batch)
     assert computed == [8, 24, 8]
     nowhere, card = torch.empty(2, 5, device="meta", dtype=torch.long), make_batch([5, 4]).input_ids
-    assert worth_packing(8, nowhere) and not worth_packing(9, nowhere) and not worth_packing(0, nowhere)
-    assert not worth_packing(9, card)
+    assert worth_packing(8, nowhere, kernel=False) and not worth_packing(9, nowhere, kernel=False)
+    assert worth_packing(9, card, kernel=True) and not worth_packing(0, nowhere, kernel=True)
 
 
 def test_how_many_tokens_of_a_sequence_are_asked_is_counted_where_that_costs_nothing(make_batch):

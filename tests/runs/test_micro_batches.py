@@ -9,7 +9,6 @@ from encoderlab.batch import Batch, HeadSizes
 from encoderlab.device import Compute
 from encoderlab.model.config import Activation, ModelConfig, NormPosition
 from encoderlab.runs.micro_batches import StepMemory, choose_parts, free_host_memory, free_memory, parts_for, step_memory
-from encoderlab.training.config import TrainingConfig
 from encoderlab.training.loss import losses
 
 CPU = torch.device("cpu")
@@ -86,22 +85,21 @@ def test_a_card_keeps_no_attention_weights():
 
 def test_an_ordinary_run_is_computed_whole_and_says_what_it_takes():
     memory = step_memory(ModelConfig(n_layers=4, d_model=256), 10**7, PRETRAINING, 8000, 0.15, 128, FP32)
-    parts = choose_parts(TrainingConfig(batch_size=32), memory, CPU)
+    parts = choose_parts(32, memory, CPU)
     assert parts.number == 1
     assert str(parts).startswith("batches in 1 part (a step takes about 0.")
 
 
 def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.micro_batches.free_memory", lambda device: 10 * 2**30)
-    parts = choose_parts(TrainingConfig(batch_size=100), StepMemory(0, 2**28), CPU)
+    parts = choose_parts(100, StepMemory(0, 2**28), CPU)
     assert str(parts) == "batches in 4 parts (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
 
 
-def test_a_number_that_is_set_is_kept_and_where_memory_is_not_known_nothing_is_cut():
+def test_where_memory_is_not_known_nothing_is_cut():
     huge = StepMemory(2**60, 2**60)
-    assert choose_parts(TrainingConfig(accumulate=3), huge, CPU).number == 3
-    assert choose_parts(TrainingConfig(), huge, torch.device("mps")).number == 1
-    assert choose_parts(TrainingConfig(batch_size=8), huge, CPU).number in (1, 8)  # 1 beside Linux
+    assert choose_parts(32, huge, torch.device("mps")).number == 1
+    assert choose_parts(8, huge, CPU).number in (1, 8)  # 1 beside Linux
 
 
 def test_what_pytorch_holds_in_reserve_on_a_card_is_free(monkeypatch):

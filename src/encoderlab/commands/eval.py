@@ -37,7 +37,7 @@ def eval(config: EvalConfig) -> RunFolder:
     folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, assembly.compute, corpus)
-        print(f"{assembly.picked()}; run folder {folder.root}", file=sys.stderr)
+        print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _score_and_report(config, assembly, corpus, split, rows, folder)
     return folder
 

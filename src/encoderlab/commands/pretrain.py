@@ -46,11 +46,12 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     pairs = pair_facts(rows["train"], corpus)
     guessed = guessed_pairs(rows["train"], rows[scored[-1]]) if config.baselines else {}
     show_pairs(pairs, guessed)
+    assembly = assembly.with_parts(rows["train"])
+    config = replace(config, training=assembly.config.training)
     folder = RunFolder.create(config.run_dir, "pretrain", task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
-        picked = assembly.picked(rows["train"])
-        print(f"{assembly.model.n_parameters:,} parameters; {picked}; run folder {folder.root}", file=sys.stderr)
+        print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, _Facts("pretrain", pairs, guessed, config.init_from))
     return folder
 
@@ -84,7 +85,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, assembly.compute, corpus)
-        print(f"{assembly.picked()}; run folder {folder.root}", file=sys.stderr)
+        print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         started = time.perf_counter()
         scores = {split: assembly.evaluate(rows[split])}
         tokens = int(rows[split].epoch(EVALUATION_SEED, 0).lengths.sum())

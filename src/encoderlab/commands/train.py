@@ -47,11 +47,12 @@ def train_and_report(config: RunConfig, command: str, init_from: str | None = No
     show_survey(corpus.survey.as_dict())
     assembly = assemble(config, compute, corpus, initial)
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+    assembly = assembly.with_parts(rows["train"])
+    config = replace(config, training=assembly.config.training)
     folder = RunFolder.create(config.run_dir, command, config.task.name)
     with folder.discarded_if_nothing_came_of_it():
         record_start(folder, config, compute, corpus)
-        picked = assembly.picked(rows["train"])
-        print(f"{assembly.model.n_parameters:,} parameters; {picked}; run folder {folder.root}", file=sys.stderr)
+        print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, command, init_from)
     return folder
 

@@ -47,8 +47,9 @@ def shared_out(work: Callable[[Item], Result], items: Iterable[Item], helpers: i
         pickled = pickle.dumps(work)
 
         def answered(item: Item) -> Result:
-            helper = idle.get() or processes.enter_context(_Helper(pickled))
+            helper = idle.get()
             try:
+                helper = helper or processes.enter_context(_started(pickled))
                 return helper.answer(item)
             finally:
                 idle.put(helper)
@@ -89,7 +90,7 @@ class _Helper:
     def __init__(self, work: bytes) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],  # -P: no module of the folder it is typed in
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -116,13 +117,24 @@ class _Helper:
             to.flush()
             result, error = pickle.load(back)
         except (EOFError, OSError, pickle.UnpicklingError) as broken:
-            raise DataError(
-                "A process that helped to prepare the data was killed, or could not start",
-                remedy="Free memory (close other programs) and type the same again: nothing half-made is kept",
-            ) from broken
+            raise _lost("was killed, or broke down") from broken
         if error is not None:
             raise error
         return result
+
+
+def _started(work: bytes) -> _Helper:
+    try:
+        return _Helper(work)
+    except OSError as error:
+        raise _lost(f"could not be started ({error.strerror})") from error
+
+
+def _lost(how: str) -> DataError:
+    return DataError(
+        f"A process that helped to prepare the data {how}",
+        remedy="Free memory (close other programs) and type the same again: nothing half-made is kept",
+    )
 
 
 def serve() -> None:

@@ -105,13 +105,16 @@ class MultiHeadAttention(nn.Module):
         """What the asked tokens learn from all tokens of their sequences, `x`."""
         q, k = self.queries_and_keys(x, tokens, asked)
         v = self.by_head(self.value(x))
-        p = self.dropout.p if self.training else 0.0
-        if isinstance(tokens, PackedTokens) and packed_kernel_takes(q.device, q.dtype, p, self.d_head):
+        if isinstance(tokens, PackedTokens) and self.has_packed_kernel(q.device, q.dtype):
             answers = attend_packed(q, k, v, tokens, asked)
         else:
             q, k, v = (layout.pad(each).transpose(1, 2) for layout, each in ((asked, q), (tokens, k), (tokens, v)))
             answers = asked.pack(attend(q, k, v, tokens.mask, self.dropout).transpose(1, 2))
         return self.output(answers.flatten(-2))
+
+    def has_packed_kernel(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether packed sequences are attended to by a kernel of their own: see `packed_kernel_takes`."""
+        return packed_kernel_takes(device, dtype, self.dropout.p if self.training else 0.0, self.d_head)
 
     def weights(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
         """The attention weights that `forward` uses when it does not train."""

@@ -104,7 +104,11 @@ class EncoderWithHeads(nn.Module):
         return hidden[:n, None], hidden[n:]
 
     def _packs(self, batch: Batch) -> bool:
-        return worth_packing(batch.n_tokens, batch.input_ids) if self.packs is None else self.packs
+        if self.packs is not None:
+            return self.packs
+        device, attention = batch.input_ids.device, self.encoder.layers[0].attention
+        dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
+        return worth_packing(batch.n_tokens, batch.input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
         """The embeddings' parameters, each layer's from the lowest up, and last those above them: the final norm and the heads."""

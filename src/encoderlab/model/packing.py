@@ -18,13 +18,16 @@ def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tens
     return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
 
 
-def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"]) -> bool:
-    """Whether to leave out the padding of a batch with so many real tokens is faster than to compute it."""
+def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kernel: bool) -> bool:
+    """Whether to leave out the padding of a batch with so many real tokens is faster than to compute it.
+
+    `kernel` says that attention over packed sequences has a kernel of its own.
+    """
     if n_tokens == 0 or input_ids.device.type == "mps":  # which has no nonzero_static
         return False
-    # A card has a kernel for packed sequences, and none as fast for masked ones. A CPU gathers and pads in every layer: with 4% of
-    # padding that costs what it saves, with 18% and 42% training steps of `tiny` and `mini` took 0.8 and 0.6 times as long.
-    return input_ids.is_cuda or n_tokens < 0.9 * input_ids.numel()
+    # Without a kernel each layer gathers and pads: on a CPU, with 4% of padding that costs what it saves, with 18% and 42% training
+    # steps of `tiny` and `mini` took 0.8 and 0.6 times as long.
+    return kernel or n_tokens < 0.9 * input_ids.numel()
 
 
 class Padded:

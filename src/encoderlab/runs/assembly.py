@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -42,8 +42,8 @@ from encoderlab.training.optimizer import freeze
 class Assembly:
     """The parts of a run, put together, the model on its device.
 
-    `origin` says, for a run that was opened again, where its weights come from; `compiled`, for a new one, whether
-    its encoder is compiled, and why not.
+    `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
+    is compiled, and why not, and `parts` in how many parts it computes a batch; see `with_parts`.
     """
 
     config: RunConfig
@@ -52,14 +52,17 @@ class Assembly:
     task: Task
     model: EncoderWithHeads
     origin: Origin | None = None
-    compiled: str = ""
+    compiled: str | None = None
+    parts: Parts | None = None
 
-    def picked(self, train: Rows | None = None) -> str:
-        """What was picked for speed, in one line; with the rows to train on, also in how many parts a batch is computed."""
+    @property
+    def picked(self) -> str:
+        """What was picked for speed, in one line."""
         compute, model = self.compute, self.config.model
-        attention = attention_kernel(compute.device, compute.precision, model.attention_dropout, model.head_width)
-        said = [str(compute), f"attention by {attention}"]
-        return ", ".join(said if train is None else [*said, self.compiled, str(self.parts(train))])
+        dropout = 0.0 if self.origin else model.attention_dropout
+        attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
+        said = [compute, f"attention by {attention}", self.compiled, self.parts]
+        return ", ".join(str(part) for part in said if part is not None)
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
@@ -71,17 +74,24 @@ class Assembly:
 
     def training_batches(self, rows: Rows) -> Iterator[list[Batch]]:
         """The run's batches, step after step, without end."""
-        training, parts = self.config.training, self.parts(rows).number
+        training, parts = self.config.training, self.config.training.accumulate or 1
         return training_batches(rows, training, self.config.seed, self.tokenizer.pad_id, self.compute.device, parts=parts)
 
-    def parts(self, rows: Rows) -> Parts:
-        """In how many parts a batch of `rows` is computed."""
+    def with_parts(self, train: Rows) -> Assembly:
+        """The same, `training.accumulate` being decided by the free memory where it was left open. Done once, and recorded."""
+        parts = self._parts(train)
+        training = replace(self.config.training, accumulate=parts.number)
+        return replace(self, config=replace(self.config, training=training), parts=parts)
+
+    def _parts(self, rows: Rows) -> Parts:
         task, config = self.task, self.config
+        if config.training.accumulate is not None:
+            return Parts(config.training.accumulate, "as set")
         asked = config.task.mask_fraction if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(rows.epoch(config.seed, 0).lengths.max())
         vocabulary = self.tokenizer.vocabulary_size
         memory = step_memory(config.model, self.model.n_parameters, task.heads, vocabulary, asked, longest, self.compute)
-        return choose_parts(config.training, memory, self.compute.device)
+        return choose_parts(config.training.batch_size, memory, self.compute.device)
 
 
 def compute_for(config: RunConfig) -> Compute:

@@ -13,7 +13,6 @@ import torch
 from encoderlab.batch import HeadSizes
 from encoderlab.device import Compute
 from encoderlab.model.config import Activation, ModelConfig
-from encoderlab.training.config import TrainingConfig
 
 USABLE = 0.8  # of the free memory: the estimate leaves out what kernels work in, and what is lost between blocks
 LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and the last)
@@ -43,19 +42,14 @@ class Parts:
         return f"batches in {self.number} part{'s' * (self.number > 1)} ({self.reason})"
 
 
-def choose_parts(training: TrainingConfig, memory: StepMemory, device: torch.device) -> Parts:
-    """`training.accumulate`, or, where that is None, as many parts as the free memory of `device` makes necessary.
-
-    Asked before the first step, the weights being on the device.
-    """
-    if training.accumulate is not None:
-        return Parts(training.accumulate, "as set")
+def choose_parts(batch_size: int, memory: StepMemory, device: torch.device) -> Parts:
+    """As many parts as the free memory of `device` makes necessary, asked before the first step, with the weights there."""
     free = free_memory(device)
     if free is None:
         return Parts(1, "free memory not known")
-    number = parts_for(training.batch_size, memory, int(USABLE * free))
-    takes = f"a step takes about {_gigabytes(memory.of(-(-training.batch_size // number)))} of {_gigabytes(free)} free"
-    return Parts(number, takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(training.batch_size))}")
+    number = parts_for(batch_size, memory, int(USABLE * free))
+    takes = f"a step takes about {_gigabytes(memory.of(-(-batch_size // number)))} of {_gigabytes(free)} free"
+    return Parts(number, takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(batch_size))}")
 
 
 def parts_for(batch_size: int, memory: StepMemory, usable: int) -> int:

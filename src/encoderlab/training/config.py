@@ -62,7 +62,9 @@ class TrainingConfig:
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
     accumulate: int | None = setting(
-        None, "Parts a batch is computed in, with the same result; null or auto: as few as fit into the memory there is.", least=1
+        None,
+        "Parts a batch is computed in, the same but for dropout's draws; null or auto: as few as memory allows.",
+        least=1,
     )
     batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
     learning_rate: float = setting(1e-3, "Peak learning rate of AdamW.", above=0)

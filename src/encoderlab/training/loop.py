@@ -17,7 +17,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import answers, losses
-from encoderlab.training.memory import out_of_memory
+from encoderlab.training.memory import memory_errors_explained
 from encoderlab.training.schedule import learning_rate_at
 
 
@@ -64,7 +64,7 @@ def optimize(
     """Take one optimizer step for each item of `batches` until the `horizon`, `after` steps having been taken before.
 
     An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
-    are counted first, and each summed loss is divided by that total.
+    are counted first, and each summed loss is divided by that total. Raises TrainingError where the device's memory is too small.
     """
     batches = iter(batches)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -77,8 +77,9 @@ def optimize(
             model.train()
         learning_rate = learning_rate_at(number - 1, steps, config)
         _set_learning_rate(optimizer, learning_rate)
-        step_losses = _backward(model, parts, compute, number)
-        norm = _clip(parameters, config.clip_norm)
+        with memory_errors_explained(number, parts):
+            step_losses = _backward(model, parts, compute)
+            norm = _clip(parameters, config.clip_norm)
         step = Step(
             number=number,
             of=steps,
@@ -91,7 +92,8 @@ def optimize(
         )
         if compute.device.type == "cpu":
             step.figures()  # costs nothing here, and keeps a loss that is not finite from reaching the weights
-        optimizer.step()
+        with memory_errors_explained(number, parts):
+            optimizer.step()  # the first one makes room for its averages
         optimizer.zero_grad(set_to_none=True)
         yield step
 
@@ -101,18 +103,15 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -
         group["lr"] = learning_rate * group["scale"]
 
 
-def _backward(model: nn.Module, parts: Sequence[Batch], compute: Compute, step: int) -> dict[str, Tensor]:
-    """Add up the gradients of all parts; the mean losses of the whole. Raises TrainingError where the memory is too small."""
+def _backward(model: nn.Module, parts: Sequence[Batch], compute: Compute) -> dict[str, Tensor]:
+    """Add up the gradients of all parts; the mean losses of the whole."""
     totals: Counter[str] = Counter()
     for part in parts:
         totals.update(answers(part))
     sums: dict[str, Tensor] = {}
-    try:
-        for part in parts:
-            for name, loss in _backward_of_part(model, part, compute, totals).items():
-                sums[name] = sums.get(name, 0) + loss
-    except RuntimeError as error:
-        raise out_of_memory(error, step, parts) or error from None
+    for part in parts:
+        for name, loss in _backward_of_part(model, part, compute, totals).items():
+            sums[name] = sums.get(name, 0) + loss
     return sums
 
 
