@@ -103,6 +103,16 @@ def test_accumulation_does_not_change_the_run(command, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_are_recorded(command, tmp_path, capfd):
+    arguments = ("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "baselines=false")
+    command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
+    line = next(line for line in capfd.readouterr().err.splitlines() if "parameters; device" in line)
+    for said in ("precision float32 (as set)", "threads", "attention by", "not compiled (as set)", "batches in 1 part (a step takes"):
+        assert said in line
+    recorded = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]
+    assert (recorded["batch_size"], recorded["accumulate"]) == (8, 1)
+
+
 def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(command, tmp_path):
     # a rate that ruins the model after its first steps: the best evaluation is an early one
     command(

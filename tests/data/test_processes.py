@@ -74,8 +74,25 @@ def test_what_the_work_raises_is_raised_here(work, helpers):
 
 
 def test_a_killed_helper_is_said_in_one_line(work):
-    with pytest.raises(DataError, match="^A process that helped to prepare the data was killed, or could not start. Free memory"):
+    with pytest.raises(DataError, match="^A process that helped to prepare the data was killed, or broke down. Free memory"):
         list(shared_out(work.DiesIn(os.getpid()), range(10), 1))
+
+
+def test_a_helper_that_cannot_be_started_is_said_in_one_line_and_nobody_waits_for_it(work, monkeypatch):
+    def refused(*arguments, **options):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(DataError, match=r"could not be started \(Resource temporarily unavailable\). Free memory"):
+        list(shared_out(work.square, range(10), 1))
+
+
+def test_a_helper_imports_nothing_from_the_folder_it_is_started_in(work, tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "queue.py").write_text("raise ImportError('not the queue of the library')")
+    monkeypatch.chdir(folder)
+    assert list(shared_out(work.square, range(4), 1)) == [0, 1, 4, 9]
 
 
 def test_no_more_items_are_read_than_a_few_ahead_of_the_results(work, monkeypatch):

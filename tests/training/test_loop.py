@@ -144,3 +144,14 @@ def test_the_optimizer_gets_every_setting_of_adamw():
     config = TrainingConfig(beta1=0.8, beta2=0.95, epsilon=1e-5, learning_rate=0.25)
     group = build_optimizer(Tiny(), config).param_groups[0]
     assert (group["betas"], group["eps"], group["lr"]) == ((0.8, 0.95), 1e-5, 0.25)
+
+
+def test_a_step_that_runs_out_of_memory_says_what_to_type():
+    class Full(Tiny):
+        def forward(self, batch):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    training, model = TrainingConfig(steps=1), Full()
+    steps = optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, training), training, CPU, FixedSteps(1))
+    with pytest.raises(TrainingError, match="too small for step 1.*training.accumulate=2"):
+        next(steps)
