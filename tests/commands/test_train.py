@@ -107,7 +107,13 @@ def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_
     arguments = ("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "baselines=false")
     command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
     line = next(line for line in capfd.readouterr().err.splitlines() if "parameters; device" in line)
-    for said in ("precision float32 (as set)", "threads", "attention by", "not compiled (as set)", "batches in 1 part (a step takes"):
+    for said in (
+        "precision float32 (as set)",
+        "threads",
+        "attention by",
+        "not compiled (as set)",
+        "batches in 1 part (a step takes",
+    ):
         assert said in line
     recorded = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]
     assert (recorded["batch_size"], recorded["accumulate"]) == (8, 1)
