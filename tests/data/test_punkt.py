@@ -6,15 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nltk
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTrainer
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTokenizer, PunktTrainer
 
 from encoderlab.data.punkt import Punkt
 from encoderlab.data.punkt_rules import PunktModel
 
-PUNKT_TAB = Path(__file__).resolve().parents[3] / "shared" / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
+NLTK_DATA = Path(__file__).resolve().parents[3] / "shared" / "nltk_data"
 CORPUS = """Dr. Smith met Mr. J. Jones of St. Louis in approx. 1990. In 1991. the firm, Acme Corp. Ltd., went to No. 10 Downing St. again.
 "Was it so?" he asked. (It was.) The U.S. team won, 3.5 to 2. The end... Or not? Oh no!! See p. 12, vol. 3, etc. etc. for more."""
 WORDS = [
@@ -88,16 +89,19 @@ def knowing(abbreviations, collocations, starters, contexts):
     return found
 
 
+def punkt_tab():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nltk.data, "path", [str(NLTK_DATA)])
+        return PunktTokenizer("english")._params
+
+
 @pytest.fixture(scope="module", params=["punkt_tab", "trained", "knows nothing"])
 def nltk_parameters(request):
     """Makes the parameters of a model anew at each call."""
     if request.param == "punkt_tab":
-        if not PUNKT_TAB.is_dir():
+        if not NLTK_DATA.is_dir():
             pytest.skip("no punkt_tab: ../shared/nltk_data is not there")
-        from nltk.data import FileSystemPathPointer
-        from nltk.tokenize.punkt import load_punkt_params
-
-        return lambda: load_punkt_params(FileSystemPathPointer(str(PUNKT_TAB)))
+        return punkt_tab
     return (lambda: trained_on(CORPUS)) if request.param == "trained" else PunktParameters
 
 

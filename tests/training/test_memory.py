@@ -18,7 +18,7 @@ def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_wou
     said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, parts_of(16, 16))
     assert str(said) == (
         "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 parts. "
-        "Type training.accumulate=4 to compute each batch in 4 parts, with the same result."
+        "Type training.accumulate=4 to compute each batch in 4 parts, alike but for what dropout draws."
     )
     assert said.exit_code == 4
 
