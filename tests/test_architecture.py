@@ -10,10 +10,11 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "encoderlab"
 GROUND = {"errors", "settings"}
 MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "__main__": {"cli"},
-    "cli": {"commands", "command_help", "config", "config_errors", "overrides", "errors"},
+    "cli": {"commands", "command_help", "config", "config_errors", "overrides", "interruption", "errors"},
     "command_help": {"commands", "config", *GROUND},
     "commands": {
         "aside",
+        "interruption",
         "reports",
         "runs",
         "config",
@@ -28,7 +29,20 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
         *GROUND,
     },
     "reports": {"aside", "runs", "metrics", "batch", "errors"},
-    "runs": {"aside", "config", "command_settings", "tasks", "training", "model", "data", "metrics", "batch", "device", *GROUND},
+    "runs": {
+        "aside",
+        "interruption",
+        "config",
+        "command_settings",
+        "tasks",
+        "training",
+        "model",
+        "data",
+        "metrics",
+        "batch",
+        "device",
+        *GROUND,
+    },
     "config_errors": {"config", *GROUND},
     "overrides": set(),
     "config": {"command_settings", "data", "model", "tasks", "training", *GROUND},
@@ -43,6 +57,7 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "batch": set(),
     "errors": set(),
     "aside": set(),
+    "interruption": set(),
     "__init__": set(),
 }
 FILES = sorted(SOURCE.rglob("*.py"))

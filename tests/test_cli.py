@@ -1,5 +1,6 @@
 """The command line: help that is complete, one line for each mistake, the right exit code, and nothing left behind."""
 
+import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -9,6 +10,7 @@ import pytest
 from encoderlab import cli
 from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
+from encoderlab.interruption import Interrupted
 
 
 @pytest.fixture
@@ -116,13 +118,13 @@ def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(
 
 def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys):
     def interrupt(arguments):
-        raise KeyboardInterrupt
+        raise Interrupted(signal.SIGINT)
 
     monkeypatch.setattr(cli, "run", interrupt)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 130
-    assert capsys.readouterr().err == "encoderlab: stopped\n"
+    assert capsys.readouterr().err == "encoderlab: stopped by SIGINT\n"
 
 
 def encoderlab(*arguments, cwd):

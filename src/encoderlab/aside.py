@@ -19,3 +19,9 @@ def written_aside(final: Path) -> Iterator[Path]:
             shutil.rmtree(aside, ignore_errors=True)
         elif aside.exists():
             aside.unlink()
+
+
+def write_text_aside(path: Path, text: str) -> None:
+    """Write a file whole or not at all, over what may be there."""
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from encoderlab.errors import SettingError, UserError, closest
+from encoderlab.interruption import Interrupted, signals_handled
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -46,13 +47,14 @@ def main() -> None:
     gc.set_threshold(GARBAGE_EVERY)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
     try:
-        run(sys.argv[1:])
+        with signals_handled():
+            run(sys.argv[1:])
     except UserError as error:
         print(f"encoderlab: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("encoderlab: stopped", file=sys.stderr)
-        sys.exit(130)
+    except Interrupted as interrupted:
+        print(f"encoderlab: stopped by {interrupted.name}", file=sys.stderr)
+        sys.exit(interrupted.exit_code)
     except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
@@ -129,7 +131,9 @@ def _job(command: str, refused: list[UserError]) -> Callable[[DictConfig], None]
             print(f"{name}: {HydraConfig.get().job.override_dirname}", file=sys.stderr)
         try:
             settings = typed(config, COMMAND_CONFIGS[command])
-            getattr(import_module(f"encoderlab.commands.{command}"), command)(settings)
+            said = {argument.partition("=")[0].lstrip("+~") for argument in HydraConfig.get().overrides.task}
+            continuable = {"said": said} if hasattr(settings, "resume") else {}
+            getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable)
         except UserError as error:
             if sweep:
                 print(f"encoderlab: {name} failed: {error}", file=sys.stderr)

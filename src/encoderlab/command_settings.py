@@ -48,6 +48,7 @@ class RunConfig(CommandConfig):
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
+    resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
     baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.runs.assembly import horizon_of
-from encoderlab.runs.fit import Best
+from encoderlab.runs.progress import Best
 from encoderlab.training.config import TrainingConfig
 
 

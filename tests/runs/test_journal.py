@@ -10,6 +10,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.runs.journal import Journal, seconds_since_start
+from encoderlab.runs.progress import Progress
 from encoderlab.training.loop import Step
 
 
@@ -46,7 +47,7 @@ def lines(path):
 
 
 def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", log_every=4, per_epoch=5) as journal:
+    with Journal(tmp_path / "metrics.jsonl", log_every=4, per_epoch=5, progress=Progress()) as journal:
         for number in range(1, 11):
             journal.step(step(number))
     found = lines(tmp_path / "metrics.jsonl")
@@ -55,14 +56,14 @@ def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
 
 
 def test_each_question_has_its_own_loss_where_there_are_two(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 1, 1) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 1, Progress()) as journal:
         journal.step(step(1, token=0.25))
     line = lines(tmp_path / "metrics.jsonl")[0]
     assert (line["loss"], line["loss_sequence"], line["loss_token"]) == (0.75, 0.5, 0.25)
 
 
 def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 4, 4) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
         journal.step(step(1))
         journal.step(step(2, loss=float("nan")))  # reading it would raise
         with pytest.raises(TrainingError, match="step 4 are not finite"):
@@ -70,14 +71,14 @@ def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
 
 
 def test_lines_are_on_disk_before_the_run_ends(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 1, 2) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
         journal.step(step(1))
         assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
 
 
 def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(tmp_path, capsys):
-    with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500) as journal:
-        journal.evaluation(step(4), "validation", scores(), "f1_macro")
+    with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500, progress=Progress(step=4, of=10)) as journal:
+        journal.evaluation("validation", scores(), "f1_macro")
     line = lines(tmp_path / "metrics.jsonl")[0]
     assert line == {"kind": "evaluation", "step": 4, "epoch": 0.008, "split": "validation", "seconds": 0.0, **scores().figures}
     figures = scores().figures
@@ -88,7 +89,7 @@ def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(
 
 
 def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 1, 3) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 3, Progress()) as journal:
         for number in (1, 2, 3):
             clock.now += 2
             journal.step(step(number))
@@ -102,12 +103,12 @@ def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
 
 
 def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 100, 2) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 100, 2, Progress()) as journal:
         clock.now += 3
         journal.step(step(1))
         journal.pause()
         clock.now += 1000
-        journal.evaluation(step(1), "validation", scores(), "accuracy")
+        journal.evaluation("validation", scores(), "accuracy")
         clock.now += 1000
         journal.resume()
         clock.now += 5
@@ -118,7 +119,7 @@ def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
 
 
 def test_the_speed_between_any_two_lines_can_be_told(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 2, 4) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 2, 4, Progress()) as journal:
         for number, seconds in ((1, 9), (2, 2), (3, 2), (4, 2)):
             clock.now += seconds
             journal.step(step(number))
@@ -132,19 +133,19 @@ def test_the_speed_between_any_two_lines_can_be_told(tmp_path, clock):
 
 
 def test_an_evaluation_says_after_how_many_seconds_of_training_it_came(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 10, 2) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 10, 2, Progress()) as journal:
         for number in (1, 2):
             clock.now += 3
             journal.step(step(number))
             journal.pause()
             clock.now += 100
-            journal.evaluation(step(number), "validation", scores(), "accuracy")
+            journal.evaluation("validation", scores(), "accuracy")
             journal.resume()
     assert [line["seconds"] for line in lines(tmp_path / "metrics.jsonl") if line["kind"] == "evaluation"] == [3, 6]
 
 
 def test_a_step_says_how_long_after_the_start_of_the_process_it_came(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 1, 2) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
         for number in (1, 2):
             journal.step(step(number))
     said = [line["since_start"] for line in lines(tmp_path / "metrics.jsonl")]
@@ -155,20 +156,37 @@ def test_a_step_says_how_long_after_the_start_of_the_process_it_came(tmp_path):
 
 def test_where_the_system_does_not_tell_when_a_process_was_started_a_line_says_null(tmp_path, monkeypatch):
     monkeypatch.delattr("os.sysconf")
-    with Journal(tmp_path / "metrics.jsonl", 1, 1) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 1, Progress()) as journal:
         journal.step(step(1))
     assert lines(tmp_path / "metrics.jsonl")[0]["since_start"] is None
 
 
-def test_a_journal_goes_on_below_what_is_there(tmp_path):
-    for number in (1, 2):
-        with Journal(tmp_path / "metrics.jsonl", 1, 2) as journal:
+def test_a_continued_journal_goes_on_below_what_the_run_had_come_to(tmp_path):
+    """The steps beyond the checkpoint are taken again, and so is an evaluation that its checkpoint does not know of."""
+    path = tmp_path / "metrics.jsonl"
+    with Journal(path, 1, 2, Progress()) as journal:
+        for number in (1, 2, 3):
             journal.step(step(number))
-    assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1, 2]
+            journal.evaluation("validation", scores(), "accuracy")
+    with path.open("a") as file:
+        file.write('{"kind": "step", "step": 2, "cut off by a ki')
+    with Journal(path, 1, 2, Progress(step=2, judged=1)) as journal:
+        assert [(line["kind"], line["step"]) for line in lines(path)] == [("step", 1), ("evaluation", 1), ("step", 2)]
+        journal.step(step(3))
+    assert [line["step"] for line in lines(path)] == [1, 1, 2, 3]
+
+
+def test_what_was_counted_before_is_counted_on(tmp_path, clock):
+    progress = Progress(step=2, judged=2)
+    progress.counted.seconds, progress.counted.tokens = 4.0, 60
+    with Journal(tmp_path / "metrics.jsonl", 1, 2, progress) as journal:
+        clock.now += 2
+        journal.step(step(3))
+    assert lines(tmp_path / "metrics.jsonl")[0]["tokens_per_second"] == 15.0
 
 
 def test_a_run_without_a_step_has_figures_all_the_same(tmp_path, clock):
-    with Journal(tmp_path / "metrics.jsonl", 1, 1) as journal:
+    with Journal(tmp_path / "metrics.jsonl", 1, 1, Progress()) as journal:
         pass
     expected = {"tokens_per_second": 0, "examples_per_second": 0, "padding_fraction": 1, "train_seconds": 0}
     assert journal.throughput() == expected

@@ -42,7 +42,7 @@ def config(tmp_path):
 
 
 def test_the_settings_that_are_written_are_the_settings_of_the_run(folder, config):
-    record_start(folder, config, CPU, Corpus.load(config.dataset, folder.root))
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root))
     plain = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
     assert settings_from_dict(plain, RunConfig) == config
     assert plain["training"]["epochs"] == 0.25
@@ -52,13 +52,13 @@ def test_the_settings_that_are_written_are_the_settings_of_the_run(folder, confi
 
 def test_settings_of_another_command_are_written_too(folder, tmp_path):
     config = EvalConfig(cache_dir=str(tmp_path), run="outputs/a", dataset=FilesDataset(path="more.csv", label_names=["no", "yes"]))
-    record_start(folder, config, CPU)
+    record_start(folder, "train", config, CPU)
     assert settings_from_dict(yaml.safe_load(folder.config.read_text(encoding="utf-8")), EvalConfig) == config
 
 
 def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monkeypatch):
     monkeypatch.setattr("sys.argv", ["encoderlab", "train", "task=brackets"])
-    record_start(folder, config, CPU, Corpus.load(config.dataset, folder.root))
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root))
     found = json.loads(folder.environment.read_text(encoding="utf-8"))
     assert found["argv"] == ["encoderlab", "train", "task=brackets"]
     assert found["versions"]["torch"] == torch.__version__
@@ -72,7 +72,7 @@ def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monke
 
 def test_the_data_is_told_by_its_origin_its_counts_and_its_fingerprints(folder, config):
     corpus = Corpus.load(config.dataset, folder.root)
-    record_start(folder, config, CPU, corpus)
+    record_start(folder, "train", config, CPU, corpus)
     found = json.loads(folder.environment.read_text(encoding="utf-8"))["dataset"]
     assert found["labels"] == ["unbalanced", "balanced"]
     assert found["origin"]["source"] == "generated"
@@ -83,7 +83,7 @@ def test_the_data_is_told_by_its_origin_its_counts_and_its_fingerprints(folder, 
 
 def test_without_data_and_without_git_the_environment_is_told_as_far_as_it_is_known(folder, config, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    record_start(folder, config, CPU)
+    record_start(folder, "train", config, CPU)
     found = json.loads(folder.environment.read_text(encoding="utf-8"))
     assert found["dataset"] is None
     assert found["git_commit"] is None

@@ -82,7 +82,7 @@ def test_a_model_that_is_opened_again_answers_as_it_did(assembly, folder, tmp_pa
 
 
 def test_the_folder_holds_what_others_look_for(assembly, folder):
-    names = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    names = {"README.md", "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in folder.iterdir()} == names
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config["id2label"] == {str(number): label for number, label in enumerate(LABELS)}

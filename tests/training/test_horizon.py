@@ -22,7 +22,7 @@ class Clock:
 def run(seconds, durations):
     """The steps a budget allows where they take these `durations`: when each ends, and its learning rate."""
     clock = Clock()
-    budget = TimeBudget(seconds, clock)
+    budget = TimeBudget(seconds, clock=clock)
     config = TrainingConfig(schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
     ends, rates = [], []
     for done, duration in enumerate(durations):
@@ -80,3 +80,11 @@ def test_a_budget_is_read_as_it_is_written(budget, seconds):
 def test_what_is_no_time_is_refused_with_an_example(budget):
     with pytest.raises(SettingError, match=r"training\.budget=.* is no time.*Type training\.budget=30m"):
         TrainingConfig(budget=budget)
+
+
+def test_a_budget_goes_on_with_what_was_left_of_it():
+    clock = Clock()
+    budget = TimeBudget(100.0, spent=40.0, clock=clock)
+    assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
+    clock.now += 60
+    assert (budget.steps(50), budget.spent()) == (50, 100.0)

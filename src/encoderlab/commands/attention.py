@@ -27,9 +27,8 @@ def attention(config: AttentionConfig) -> RunFolder:
     _check_settings(config)
     assembly = reopen(config)
     examples = _examples(config, assembly)
-    folder = RunFolder.create(config.run_dir, "attention", assembly.config.task.name)
-    with folder.discarded_if_nothing_came_of_it():
-        record_start(folder, config, assembly.compute)
+    with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:
+        record_start(folder, "attention", config, assembly.compute)
         for name, example in examples.items():
             _draw(assembly, example, name, folder)
     print(f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}", file=sys.stderr)

@@ -34,9 +34,8 @@ def eval(config: EvalConfig) -> RunFolder:
     corpus, split = _what_to_score(config, assembly)
     _check_rows(assembly, corpus, split, own=config.dataset is None)
     rows = corpus.rows(split, assembly.task)
-    folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
-    with folder.discarded_if_nothing_came_of_it():
-        record_start(folder, config, assembly.compute, corpus)
+    with RunFolder.new(config.run_dir, "eval", assembly.config.task.name) as folder:
+        record_start(folder, "eval", config, assembly.compute, corpus)
         print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _score_and_report(config, assembly, corpus, split, rows, folder)
     return folder

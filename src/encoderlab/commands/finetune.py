@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from encoderlab.command_settings import FinetuneConfig
 from encoderlab.commands.train import train_and_report
 from encoderlab.runs.folder import RunFolder
 
 
-def finetune(config: FinetuneConfig) -> RunFolder:
+def finetune(config: FinetuneConfig, said: Collection[str] | None = None) -> RunFolder:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
-    Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
+    `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
     """
-    return train_and_report(config, "finetune", config.init_from)
+    return train_and_report(config, "finetune", said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,17 +25,22 @@ from encoderlab.runs.initial import open_initial
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.records import record_start
+from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
 
 
-def pretrain(config: PretrainConfig) -> RunFolder:
+def pretrain(config: PretrainConfig, said: Collection[str] | None = None) -> RunFolder:
     """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
 
-    Raises SettingError, DataError or TrainingError with what the user can do.
+    `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    check_free(config.run_dir)
+    run = continued_run(config, said, "pretrain")
+    if run is None:
+        check_free(config.run_dir)
+    else:
+        config, _ = run
     task = _pretraining_task(config)
     initial = None if config.init_from is None else open_initial(config.init_from)
     config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
@@ -48,9 +54,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     show_pairs(pairs, guessed)
     assembly = assembly.with_parts(rows["train"])
     config = replace(config, training=assembly.config.training)
-    folder = RunFolder.create(config.run_dir, "pretrain", task.name)
-    with folder.discarded_if_nothing_came_of_it():
-        record_start(folder, config, compute, corpus)
+    with run_folder(run, config, "pretrain", corpus.fingerprints()) as folder:
+        record_start(folder, "pretrain", config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, _Facts("pretrain", pairs, guessed, config.init_from))
     return folder
@@ -82,9 +87,8 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
             remedy="To score on new documents, type dataset=files dataset.path=FILE",
         )
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", split)}
-    folder = RunFolder.create(config.run_dir, "eval", assembly.config.task.name)
-    with folder.discarded_if_nothing_came_of_it():
-        record_start(folder, config, assembly.compute, corpus)
+    with RunFolder.new(config.run_dir, "eval", assembly.config.task.name) as folder:
+        record_start(folder, "eval", config, assembly.compute, corpus)
         print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         started = time.perf_counter()
         scores = {split: assembly.evaluate(rows[split])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -21,23 +22,30 @@ from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.records import record_start
+from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
 
 
-def train(config: RunConfig) -> RunFolder:
+def train(config: RunConfig, said: Collection[str] | None = None) -> RunFolder:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
-    Raises SettingError, DataError or TrainingError with what the user can do.
+    `said` matters where a run is continued; see `runs.resume.continued_run`. Raises SettingError, DataError or TrainingError with
+    what the user can do.
     """
-    return train_and_report(config, "train")
+    return train_and_report(config, "train", said)
 
 
-def train_and_report(config: RunConfig, command: str, init_from: str | None = None) -> RunFolder:
-    """What `command` does, from weights as drawn or from the pretrained encoder that `init_from` names; see `train`."""
-    check_free(config.run_dir)
+def train_and_report(config: RunConfig, command: str, said: Collection[str] | None) -> RunFolder:
+    """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`."""
+    run = continued_run(config, said, command)
+    if run is None:
+        check_free(config.run_dir)
+    else:
+        config, _ = run
     _refuse_pretraining(config)
+    init_from = getattr(config, "init_from", None)
     initial = None if init_from is None else open_initial(init_from)
     config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
     compute = compute_for(config)
@@ -49,9 +57,8 @@ def train_and_report(config: RunConfig, command: str, init_from: str | None = No
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
     assembly = assembly.with_parts(rows["train"])
     config = replace(config, training=assembly.config.training)
-    folder = RunFolder.create(config.run_dir, command, config.task.name)
-    with folder.discarded_if_nothing_came_of_it():
-        record_start(folder, config, compute, corpus)
+    with run_folder(run, config, command, corpus.fingerprints()) as folder:
+        record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, command, init_from)
     return folder

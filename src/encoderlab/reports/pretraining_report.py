@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.aside import write_text_aside
 from encoderlab.reports.plots import plot_pretraining_curves
 from encoderlab.reports.report import caveats, json_safe
 from encoderlab.runs.folder import RunFolder
@@ -121,7 +122,7 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
         token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
         title = f"pretrain {report['task']}, seed {report['seed']}"
         plot_pretraining_curves(lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess)
-    folder.report.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
 
 
 def pretraining_card(report: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from encoderlab.aside import write_text_aside
 from encoderlab.metrics import Scores
 from encoderlab.reports.plots import plot_confusion, plot_curves
 from encoderlab.reports.predictions import write_predictions
@@ -24,7 +25,7 @@ def write_report(folder: RunFolder, report: dict[str, Any], examples: Iterable[A
     texts = list(_texts(examples))
     chosen = [texts[row] for row in scores.rows]
     write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, scores.probabilities, scores.label_names)
-    folder.report.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
 
 
 def _texts(examples: Iterable[Any]) -> Iterator[tuple[str, str | None]]:

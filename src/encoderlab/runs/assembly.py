@@ -72,10 +72,10 @@ class Assembly:
         """Every one of `rows` once, on the model's device."""
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
-    def training_batches(self, rows: Rows) -> Iterator[list[Batch]]:
-        """The run's batches, step after step, without end."""
-        training, parts = self.config.training, self.config.training.accumulate or 1
-        return training_batches(rows, training, self.config.seed, self.tokenizer.pad_id, self.compute.device, parts=parts)
+    def training_batches(self, rows: Rows, *, after: int = 0) -> Iterator[list[Batch]]:
+        """The run's batches, step after step, without end, from the one behind step `after` on."""
+        training, seed, device = self.config.training, self.config.seed, self.compute.device
+        return training_batches(rows, training, seed, self.tokenizer.pad_id, device, parts=training.accumulate or 1, after=after)
 
     def with_parts(self, train: Rows) -> Assembly:
         """The same, `training.accumulate` being decided by the free memory where it was left open. Done once, and recorded."""
@@ -166,11 +166,11 @@ def cache_folder(setting: str) -> Path:
     return Path(setting).expanduser()
 
 
-def horizon_of(training: TrainingConfig, rows: int) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, and how many steps make an epoch."""
+def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0) -> tuple[Horizon, int]:
+    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
     per_epoch = math.ceil(rows / training.batch_size)
     if training.budget is not None:
-        return TimeBudget(seconds_of(training.budget)), per_epoch
+        return TimeBudget(seconds_of(training.budget), spent), per_epoch
     return FixedSteps(training.steps or max(round(training.epochs * per_epoch), 1)), per_epoch
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
+from encoderlab.interruption import stop_if_interrupted
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import Batching, TrainingConfig
 
@@ -69,6 +70,7 @@ def _scoring_batches(rows: Rows, pad_id: int, device: torch.device) -> Iterator[
     tokens = CARD_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
     start = 0
     while start < len(order):
+        stop_if_interrupted()
         size = max(tokens // max(int(drawn.lengths[order[start]]), 1), 1)
         size = max(tokens // max(int(drawn.lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
         yield drawn.prepare(drawn.gather(order[start : start + size], pad_id).to(device))

@@ -19,9 +19,10 @@ from encoderlab.runs.document_corpus import DocumentCorpus
 PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "scipy", "numpy")
 
 
-def environment(compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
+def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
     """Versions, hardware, git commit, arguments, and what was counted in the data (None: no data set was read)."""
     return {
+        "command": command,
         "argv": sys.argv,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "hardware": {

@@ -1,23 +1,35 @@
-"""Fits a model: iterates over the loop's steps and decides what to log, score and keep."""
+"""Fits a model: iterates over the loop's steps and decides what to log, score, keep, and when to stop."""
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from encoderlab.errors import DataError
+from encoderlab.interruption import Interrupted, deferred, stop_if_interrupted
 from encoderlab.runs.assembly import Assembly, horizon_of
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
+from encoderlab.runs.progress import Progress, random_states, set_random_states
 from encoderlab.tasks.rows import Rows
-from encoderlab.training.checkpoint import checkpoints, prune, read_weights, save_checkpoint, weights_of
+from encoderlab.training.checkpoint import (
+    checkpoints,
+    clear_unfinished,
+    newest_verified,
+    prune,
+    read_state,
+    read_weights,
+    save_checkpoint,
+    step_of,
+    weights_of,
+)
 from encoderlab.training.config import Keep
-from encoderlab.training.loop import Step, optimize
+from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
 
 CHECKPOINTS_KEPT = 2  # so that a damaged newest one leaves another
@@ -32,48 +44,134 @@ class Fitted:
     notes: list[str]
 
 
-@dataclass(slots=True)
-class Best:
-    """The best evaluation so far: `score` at `step`, and how many evaluations have come since."""
-
-    score: float = -1.0
-    step: int = 0
-    since: int = 0
-
-    def offer(self, step: int, score: float) -> None:
-        """Take in the evaluation after `step`; of equal scores the earlier stays."""
-        if score > self.score:
-            self.score, self.step, self.since = score, step, 0
-        else:
-            self.since += 1
-
-
 def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder) -> Fitted:
     """Train the model in place and leave the chosen checkpoint's weights in it.
 
-    `validation` chooses the best checkpoint and stops early; without it the last one is taken. Raises TrainingError where the loss
-    is no longer finite.
+    Where `folder` holds checkpoints, training goes on from the newest that is whole, as if it had never stopped; else one is
+    written before the first step, so that a folder that cannot hold it is known at once. `validation` chooses the best checkpoint
+    and stops early; without it the last one is taken. Raises TrainingError where the loss is no longer finite, DataError where all
+    checkpoints are damaged, and Interrupted, after a checkpoint, where a signal has come.
     """
-    training = assembly.config.training
-    horizon, per_epoch = horizon_of(training, len(train))
-    optimizer = build_optimizer(assembly.model, training)
-    batches = assembly.training_batches(train)
-    evaluate_every = training.evaluate_every or per_epoch
-    best, judged = Best(), 0
-    with _nothing_old_searched_for_garbage(), Journal(folder.metrics, training.log_every, per_epoch) as journal:
-        for step in optimize(assembly.model, batches, optimizer, training, assembly.compute, horizon):
-            journal.step(step)
-            evaluated = step.number % evaluate_every == 0
-            if evaluated or _due(step.number, training.checkpoint_every):
-                _pause(assembly, validation if evaluated else None, journal, best, step)
-                _save(folder.checkpoints, step, assembly, optimizer, best)
-                judged = step.number if evaluated else judged
-            if training.patience is not None and best.since >= training.patience:
+    fitting = _Fitting(assembly, train, validation, folder)
+    with _nothing_old_searched_for_garbage(), fitting.journal, deferred():
+        try:
+            fitting.run(train)
+        except Interrupted:
+            fitting.journal.pause()
+            fitting.save()
+            raise
+    return fitting.choose()
+
+
+class _Fitting:
+    """What a fit works on, and how far it has come."""
+
+    def __init__(self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder) -> None:
+        self.assembly, self.validation, self.checkpoints = assembly, validation, folder.checkpoints
+        training = assembly.config.training
+        self.optimizer = build_optimizer(assembly.model, training)
+        clear_unfinished(self.checkpoints)
+        found = newest_verified(self.checkpoints)
+        self.progress, spent = (Progress(), 0.0) if found is None else self._restored(found)
+        self.saved = None if found is None else self.progress.step
+        self.horizon, per_epoch = horizon_of(training, len(train), spent)
+        self.evaluate_every = training.evaluate_every or per_epoch
+        self.save()
+        self.journal = Journal(folder.metrics, training.log_every, per_epoch, self.progress)
+
+    def _restored(self, checkpoint: Path) -> tuple[Progress, float]:
+        """Put everything back to where it was when `checkpoint` was written; how far that was, and the time spent of a budget."""
+        state = read_state(checkpoint)
+        try:
+            self.assembly.model.load_state_dict(read_weights(checkpoint))
+            self.optimizer.load_state_dict(state["optimizer"])
+            set_random_states(state["random_states"])
+            return Progress.from_dict(state["progress"]), float(state["budget_spent"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(f"The checkpoint {checkpoint} does not fit the run's config: {reason}") from None
+
+    def run(self, train: Rows) -> None:
+        """Take all steps that are left, with all that belongs between them."""
+        training, progress = self.assembly.config.training, self.progress
+        if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # a signal came before the evaluation
+            self._pause(evaluate=True)
+        batches = () if self.stopped_early else self.assembly.training_batches(train, after=progress.step)
+        compute = self.assembly.compute
+        for step in optimize(self.assembly.model, batches, self.optimizer, training, compute, self.horizon, after=progress.step):
+            self.journal.step(step)
+            stop_if_interrupted()
+            evaluate = self._is_due(self.evaluate_every)
+            if evaluate or self._is_due(training.checkpoint_every):
+                self._pause(evaluate=evaluate)
+            if self.stopped_early:
                 break
-        if judged != step.number:
-            _pause(assembly, validation, journal, best, step)
-            _save(folder.checkpoints, step, assembly, optimizer, best)
-    return _choose(assembly, folder, best, step, journal)
+        if progress.judged != progress.step:
+            self._pause(evaluate=True)
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether there have been as many evaluations without a better score as the settings allow."""
+        patience = self.assembly.config.training.patience
+        return patience is not None and self.progress.best.since >= patience
+
+    def _is_due(self, every: int | None) -> bool:
+        return every is not None and self.progress.step > 0 and self.progress.step % every == 0
+
+    def _pause(self, *, evaluate: bool) -> None:
+        """Stop the clock of training to save, and to score `validation` before that, if there is any and it is its turn."""
+        self.journal.pause()
+        if evaluate and self.validation is not None:
+            scores = self.assembly.evaluate(self.validation)
+            self.progress.best.offer(self.progress.step, scores.figures[self.assembly.task.score])
+            self.journal.evaluation("validation", scores, self.assembly.task.score)
+        if evaluate:
+            self.progress.judged = self.progress.step
+        self.save()
+        self.journal.resume()
+
+    def save(self) -> None:
+        """Write a checkpoint with all that a continuation needs, and drop those no longer needed.
+
+        Where this step has one already, written before it was evaluated, that stays: a continuation evaluates again.
+        """
+        if self.saved == self.progress.step:
+            return
+        state = {
+            "step": self.progress.step,
+            "optimizer": self.optimizer.state_dict(),
+            "progress": self.progress.as_dict(),
+            "budget_spent": self.horizon.spent(),
+            "random_states": random_states(),
+        }
+        save_checkpoint(self.checkpoints, self.progress.step, weights_of(self.assembly.model), state)
+        prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best.step} - {0})
+        self.saved = self.progress.step
+
+    def choose(self) -> Fitted:
+        """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
+        training, best, last, notes = self.assembly.config.training, self.progress.best, self.progress.step, []
+        if self.stopped_early and last < self.progress.of:
+            notes.append(f"Stopped early at step {last:,} of {self.progress.of:,}: {best.since} evaluations without a better score")
+        chosen = {"step": last, "chosen_by": "last step", "chosen_on": None}
+        if training.keep is Keep.best and best.step:
+            lost = best.step != last and not self._take(best.step)
+            if lost:
+                notes.append(f"The best checkpoint, of step {best.step:,}, was damaged: the last step is taken")
+                print(f"encoderlab: {notes[-1]}", file=sys.stderr)
+            else:
+                chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
+        return Fitted(chosen, self.journal.throughput(), notes)
+
+    def _take(self, step: int) -> bool:
+        """Put the weights of that step's checkpoint into the model; False where it is gone or damaged."""
+        path = next((path for path in checkpoints(self.checkpoints) if step_of(path) == step), None)
+        try:
+            if path is not None:
+                self.assembly.model.load_state_dict(read_weights(path))
+        except DataError:
+            return False
+        return path is not None
 
 
 @contextmanager
@@ -85,44 +183,3 @@ def _nothing_old_searched_for_garbage() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _due(step: int, every: int | None) -> bool:
-    return every is not None and step % every == 0
-
-
-def _pause(assembly: Assembly, validation: Rows | None, journal: Journal, best: Best, step: Step) -> None:
-    """Stop the clock of training to score `validation`, if there is any to be scored."""
-    journal.pause()
-    if validation is not None:
-        scores = assembly.evaluate(validation)
-        best.offer(step.number, scores.figures[assembly.task.score])
-        journal.evaluation(step, "validation", scores, assembly.task.score)
-    journal.resume()
-
-
-def _save(folder: Path, step: Step, assembly: Assembly, optimizer: torch.optim.Optimizer, best: Best) -> None:
-    """Write a checkpoint with all that a continuation needs, and drop those no longer needed."""
-    state = {
-        "step": step.number,
-        "optimizer": optimizer.state_dict(),
-        "best": {"score": best.score, "step": best.step, "since": best.since},
-        "random_state": torch.get_rng_state(),
-        "cuda_random_states": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    }
-    save_checkpoint(folder, step.number, weights_of(assembly.model), state)
-    prune(folder, newest=CHECKPOINTS_KEPT, keep={best.step})
-
-
-def _choose(assembly: Assembly, folder: RunFolder, best: Best, last: Step, journal: Journal) -> Fitted:
-    """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
-    training, notes = assembly.config.training, []
-    if training.patience is not None and best.since >= training.patience and last.number < last.of:
-        notes.append(f"Stopped early at step {last.number:,} of {last.of:,}: {best.since} evaluations without a better score")
-    if training.keep is Keep.last or best.step == 0:
-        return Fitted({"step": last.number, "chosen_by": "last step", "chosen_on": None}, journal.throughput(), notes)
-    if best.step != last.number:
-        chosen = next(path for path in checkpoints(folder.checkpoints) if path.name == f"step-{best.step}")
-        assembly.model.load_state_dict(read_weights(chosen))
-    checkpoint = {"step": best.step, "chosen_by": assembly.task.score, "chosen_on": "validation"}
-    return Fitted(checkpoint, journal.throughput(), notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -11,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoderlab.errors import DataError, SettingError
+from filelock import FileLock, Timeout
+
+from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.model.huggingface_files import read_config
 
 MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
@@ -20,7 +23,7 @@ MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A folder that one run fills; see `create` and `open`."""
+    """A folder that one run fills: a `new` one, or one that is `continued`."""
 
     root: Path
 
@@ -60,34 +63,92 @@ class RunFolder:
     def attention(self) -> Path:
         return self.root / "attention"
 
-    @classmethod
-    def create(cls, run_dir: str | None, command: str, task: str) -> RunFolder:
-        """Make a new folder: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
+    @property
+    def lock(self) -> Path:
+        return self.root / ".lock"
 
-        Raises SettingError where `run_dir` already holds something, DataError where it cannot be made.
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end: the report is the last thing it writes."""
+        return self.report.is_file()
+
+    @classmethod
+    @contextmanager
+    def new(cls, run_dir: str | None, command: str, task: str) -> Iterator[RunFolder]:
+        """Make and hold a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
+
+        On an error the folder is deleted again, unless a step's checkpoint in it is worth keeping. Raises SettingError where
+        `run_dir` already holds something or is being filled by another process, DataError where it cannot be made, and
+        TrainingError where a file cannot be written.
         """
         name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
-        root = Path(run_dir) if run_dir else Path("outputs") / command / task / name
+        folder = cls(Path(run_dir) if run_dir else Path("outputs") / command / task / name)
         check_free(run_dir)
         try:
-            root.mkdir(parents=True, exist_ok=bool(run_dir))
+            folder.root.mkdir(parents=True, exist_ok=bool(run_dir))
         except OSError as error:
             raise DataError(
-                f"{root} cannot be made: {error.strerror}", remedy="Type run_dir=... with a folder you may write to"
+                f"{folder.root} cannot be made: {error.strerror}", remedy="Type run_dir=... with a folder you may write to"
             ) from None
-        return cls(root)
+        with folder._held():
+            check_free(run_dir)  # once more: another process may have filled it, and gone, in between
+            try:
+                with folder._errors_explained(command):
+                    yield folder
+            except BaseException:
+                if not folder.worth_continuing:
+                    folder._empty()
+                raise
 
     @contextmanager
-    def discarded_if_nothing_came_of_it(self) -> Iterator[None]:
-        """On an error in the enclosed work, delete the folder again, unless a checkpoint in it is worth keeping."""
+    def continued(self, command: str) -> Iterator[RunFolder]:
+        """Hold the folder of an unfinished run while it is filled further; nothing in it is deleted on an error.
+
+        Raises SettingError where another process fills it, and TrainingError where a file cannot be written.
+        """
+        with self._held(), self._errors_explained(command):
+            yield self
+
+    @property
+    def worth_continuing(self) -> bool:
+        """Whether a step has been taken that a continuation need not take again."""
+        return any(path.name != "step-0" for path in self.checkpoints.glob("step-*"))
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the folder for this process alone. The lock ends with the process, however that ends."""
+        lock = FileLock(self.lock, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            remedy = "Wait until it has ended, or choose another folder"
+            raise SettingError(f"Another process is filling {self.root}", remedy=remedy) from None
+        except OSError as error:
+            remedy = "Type run_dir=... with a folder you may write to"
+            raise DataError(f"{self.root} cannot be written to: {error.strerror}", remedy=remedy) from None
         try:
             yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _errors_explained(self, command: str) -> Iterator[None]:
+        """Say how to go on where there is something to go on with, and what it means that a file cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            self._say_how_to_go_on(command)
+            what = error.filename or self.root
+            remedy = "Free space, or make the folder writable again, and go on"
+            raise TrainingError(f"{what} cannot be written or read: {error.strerror or error}", remedy=remedy) from None
         except BaseException:
-            if any(self.checkpoints.glob("step-*")):
-                print(f"What was done so far is kept in {self.root}", file=sys.stderr)
-            else:
-                self._empty()
+            self._say_how_to_go_on(command)
             raise
+
+    def _say_how_to_go_on(self, command: str) -> None:
+        if self.worth_continuing:
+            resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
+            print(f"What was done so far is kept; go on with: {resume}", file=sys.stderr)
 
     def _empty(self) -> None:
         """Delete what the run has written, and the folder itself unless the user stands in it."""
@@ -108,11 +169,12 @@ def check_free(run_dir: str | None) -> None:
         return
     if not root.is_dir():
         raise SettingError(f"run_dir={run_dir} is a file", allowed="a new or empty folder", remedy="Choose another name")
-    if any(root.iterdir()):
-        holds = "a run" if RunFolder(root).config.exists() else "something"
-        raise SettingError(
-            f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy="Choose another name"
-        )
+    folder = RunFolder(root)
+    if any(path != folder.lock for path in root.iterdir()):
+        unfinished = folder.config.exists() and not folder.finished
+        holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "something"
+        remedy = f"Choose another name{f', or go on with resume={run_dir}' if unfinished else ''}"
+        raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
 
 
 def model_folder(run: str) -> Path:

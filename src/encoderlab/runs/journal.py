@@ -6,29 +6,33 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from encoderlab.aside import written_aside
 from encoderlab.metrics import SplitScores
+from encoderlab.runs.progress import Progress
 from encoderlab.training.loop import Step
 
 
 class Journal:
-    """Writes a line per logged step and per evaluation, shows the progress, and counts what went by.
+    """Writes a line per logged step and per evaluation, shows the progress, and counts in `progress` what went by.
 
     Only every `log_every`-th step's figures are read off the device. A line holds what was counted up to it, so that the speed
     between any two lines can be told: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
-    start of the process. On a terminal there is a bar; elsewhere one calm line per evaluation. Use it as a context manager.
+    start of the process. On a terminal there is a bar; elsewhere one calm line per evaluation. Lines of steps beyond `progress`,
+    which a continuation takes again, are dropped. Use it as a context manager.
     """
 
-    def __init__(self, path: Path, log_every: int, per_epoch: int) -> None:
-        self.log_every, self.per_epoch = log_every, per_epoch
+    def __init__(self, path: Path, log_every: int, per_epoch: int, progress: Progress) -> None:
+        self.log_every, self.per_epoch, self.progress, self.counted = log_every, per_epoch, progress, progress.counted
+        _drop_lines_beyond(path, progress)
         self._file = path.open("a", encoding="utf-8")
-        self._bar = tqdm(desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True)
+        self._bar = tqdm(desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True, initial=progress.step)
         self._shown: dict[str, str] = {}
-        self.seconds, self.examples, self.tokens, self.padded_tokens = 0.0, 0, 0, 0
         self._last = time.perf_counter()
 
     def __enter__(self) -> Journal:
@@ -40,14 +44,14 @@ class Journal:
 
     def step(self, step: Step) -> None:
         """Count a step, and log it if its turn has come."""
-        self._bar.total = step.of
-        self.examples += step.examples
-        self.tokens += step.tokens
-        self.padded_tokens += step.padded_tokens
+        self.progress.step, self.progress.of, self._bar.total = step.number, step.of, step.of
+        self.counted.examples += step.examples
+        self.counted.tokens += step.tokens
+        self.counted.padded_tokens += step.padded_tokens
         if step.number == 1 or step.number % self.log_every == 0:
             figures = step.figures()
             self._tick()
-            self._write({"kind": "step", **self._place(step), **figures, **self._speed(), **self._counted()})
+            self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
             self._show(loss=f"{figures['loss']:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
         self._bar.update()
 
@@ -55,15 +59,15 @@ class Journal:
         """Stop the clock: what follows is no training."""
         self._tick()
 
-    def evaluation(self, step: Step, split: str, scores: SplitScores, score: str) -> None:
+    def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and say on standard error how it went and how long the rest takes."""
-        seconds = round(self.seconds, 4)
-        self._write({"kind": "evaluation", **self._place(step), "split": split, "seconds": seconds, **scores.figures})
+        seconds, step, of = self.counted.seconds, self.progress.step, self.progress.of
+        self._write({"kind": "evaluation", **self._place(), "split": split, "seconds": round(seconds, 4), **scores.figures})
         self._show(**{score: f"{scores.figures[score]:.4f}"})
         figures = f"{score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
-        left = self.seconds / step.number * (step.of - step.number)
+        left = seconds / step * (of - step)
         ending = f"; about {_duration(left)} left" if left else ""
-        tqdm.write(f"step {step.number:,} of {step.of:,}: {split} {figures}{ending}", file=sys.stderr)
+        tqdm.write(f"step {step:,} of {of:,}: {split} {figures}{ending}", file=sys.stderr)
 
     def resume(self) -> None:
         """Start the clock again."""
@@ -71,24 +75,24 @@ class Journal:
 
     def throughput(self) -> dict[str, float]:
         """Real tokens and examples per second of training, the share of padding, and the seconds spent training."""
-        padding = 1 - self.tokens / max(self.padded_tokens, 1)
-        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.seconds, 2)}
+        padding = 1 - self.counted.tokens / max(self.counted.padded_tokens, 1)
+        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.counted.seconds, 2)}
 
     def _speed(self) -> dict[str, float]:
-        seconds = max(self.seconds, 1e-9)
-        return {"tokens_per_second": round(self.tokens / seconds, 1), "examples_per_second": round(self.examples / seconds, 1)}
+        counted, seconds = self.counted, max(self.counted.seconds, 1e-9)
+        speeds = {"tokens_per_second": counted.tokens / seconds, "examples_per_second": counted.examples / seconds}
+        return {name: round(speed, 1) for name, speed in speeds.items()}
 
     def _counted(self) -> dict[str, float | None]:
-        counts = {"examples": self.examples, "tokens": self.tokens, "padded_tokens": self.padded_tokens}
-        return {**counts, "seconds": round(self.seconds, 4), "since_start": seconds_since_start()}
+        return asdict(self.counted) | {"seconds": round(self.counted.seconds, 4), "since_start": seconds_since_start()}
 
     def _tick(self) -> None:
         now = time.perf_counter()
-        self.seconds += now - self._last
+        self.counted.seconds += now - self._last
         self._last = now
 
-    def _place(self, step: Step) -> dict[str, float]:
-        return {"step": step.number, "epoch": round(step.number / self.per_epoch, 4)}
+    def _place(self) -> dict[str, float]:
+        return {"step": self.progress.step, "epoch": round(self.progress.step / self.per_epoch, 4)}
 
     def _show(self, **figures: str) -> None:
         self._shown |= figures
@@ -97,6 +101,23 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
+
+
+def _drop_lines_beyond(path: Path, progress: Progress) -> None:
+    """Leave in the journal what belongs to a run that has come as far as `progress`; a line a kill cut in half does not."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    kept = [line for line in lines if _belongs(line, progress)]
+    if kept != lines:
+        with written_aside(path) as aside:
+            aside.write_bytes(b"".join(kept))
+
+
+def _belongs(line: bytes, progress: Progress) -> bool:
+    try:
+        found = json.loads(line)
+        return line.endswith(b"\n") and found["step"] <= (progress.step if found["kind"] == "step" else progress.judged)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def seconds_since_start() -> float | None:

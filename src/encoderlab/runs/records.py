@@ -4,6 +4,7 @@ import json
 
 import yaml
 
+from encoderlab.aside import write_text_aside
 from encoderlab.command_settings import CommandConfig
 from encoderlab.config import settings_to_dict
 from encoderlab.device import Compute
@@ -12,10 +13,20 @@ from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.environment import environment
 from encoderlab.runs.folder import RunFolder
 
+CONTINUED = ("argv", "versions", "hardware", "git_commit")
 
-def record_start(folder: RunFolder, config: CommandConfig, compute: Compute, corpus: Corpus | DocumentCorpus | None = None) -> None:
-    """Write config.yaml, every setting with its final value, and environment.json."""
+
+def record_start(
+    folder: RunFolder, command: str, config: CommandConfig, compute: Compute, corpus: Corpus | DocumentCorpus | None = None
+) -> None:
+    """Write config.yaml, every setting with its final value, and environment.json.
+
+    Of a run that is continued, environment.json keeps what it was started with, and says under `continued` what it goes on with.
+    """
+    found = environment(command, compute, corpus)
+    if folder.environment.is_file():
+        started = json.loads(folder.environment.read_text(encoding="utf-8"))
+        found = started | {"continued": [*started.get("continued", []), {key: found[key] for key in CONTINUED}]}
     settings = yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True)
-    folder.config.write_text(settings, encoding="utf-8")
-    found = json.dumps(environment(compute, corpus), indent=2, ensure_ascii=False, default=str)
-    folder.environment.write_text(found + "\n", encoding="utf-8")
+    write_text_aside(folder.config, settings)
+    write_text_aside(folder.environment, json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ from encoderlab.runs.folder import MODEL_TYPE, is_huggingface
 from encoderlab.settings import REQUIRED
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
 from encoderlab.tasks.encoding import EncodingConfig
-from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.checkpoint import weights_of, write_manifest
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from encoderlab.runs.assembly import Assembly
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
+HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -57,7 +59,10 @@ class SavedModel:
 
 
 def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> None:
-    """Write the model to a new `folder`, with `card` as its README.md; the folder appears whole or not at all."""
+    """Write the model to `folder`, with `card` as its README.md and a manifest of hashes; it appears whole or not at all.
+
+    One that a run wrote before it was continued is replaced.
+    """
     labels = dict(enumerate(assembly.task.labels))
     config = {
         "model_type": MODEL_TYPE,
@@ -68,10 +73,13 @@ def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> N
     }
     with written_aside(folder) as aside:
         aside.mkdir(parents=True)
-        safetensors.torch.save_file(weights_of(assembly.model), aside / "model.safetensors", metadata={"format": "pt"})
+        weights = safetensors.torch.save(weights_of(assembly.model), metadata={"format": "pt"})
+        (aside / "model.safetensors").write_bytes(weights)  # its own writer has no errno for a full disk
         assembly.tokenizer.save(aside / "tokenizer.json")
         (aside / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_manifest(aside, HASHED)
         (aside / "README.md").write_text(card, encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_model(folder: Path) -> SavedModel:

@@ -8,11 +8,16 @@ then are older checkpoints deleted. What is read back is the newest folder whose
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import pickle
 import re
 import shutil
-from collections.abc import Collection
+import sys
+import uuid
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +30,7 @@ from encoderlab.errors import DataError
 
 WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
 NAME = re.compile(r"step-(\d+)")
+MOST_OF_A_MANIFEST = 10_000  # bytes
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -33,17 +39,17 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:
-    """Write `folder`/step-N; the path of the finished checkpoint."""
+    """Write `folder`/step-N; the path of the finished checkpoint. Raises OSError where that is not possible."""
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step}"
+    held = io.BytesIO()  # torch.save gives a full disk no name if it writes to a file itself
+    torch.save(state, held)
+    contents = {WEIGHTS: safetensors.torch.save(weights), STATE: held.getbuffer()}
     with written_aside(final) as aside:
         aside.mkdir()
-        _write_synced(aside / WEIGHTS, safetensors.torch.save(weights))
-        with (aside / STATE).open("wb") as file:
-            torch.save(state, file)
-            _sync(file)
-        hashes = {name: _sha256(aside / name) for name in (WEIGHTS, STATE)}
-        _write_synced(aside / MANIFEST, json.dumps({"step": step, "sha256": hashes}, indent=2).encode())
+        for name, content in contents.items():
+            _write_synced(aside / name, content)
+        write_manifest(aside, contents, step=step)
         _sync_folder(aside)
     _sync_folder(folder)
     return final
@@ -51,34 +57,108 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint. Raises DataError where a file is missing or is not what the manifest says."""
-    if not verified(checkpoint):
-        raise DataError(f"The checkpoint {checkpoint} is damaged", remedy="Use another checkpoint of the same run, or train again")
-    return safetensors.torch.load_file(checkpoint / WEIGHTS)
+    _check(checkpoint)
+    try:
+        return safetensors.torch.load_file(checkpoint / WEIGHTS)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise _damaged(checkpoint, error) from None
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """What a continuation needs beside the weights: numbers, texts and tensors, and never code. Raises DataError."""
+    _check(checkpoint)
+    try:
+        state = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, EOFError, AttributeError) as error:
+        raise _damaged(checkpoint, error) from None
+    if not isinstance(state, dict) or state.get("step") != step_of(checkpoint):
+        raise _damaged(checkpoint, "its state is of another step")
+    return state
 
 
 def verified(checkpoint: Path) -> bool:
-    """Whether every file of the checkpoint is there and has the hash its manifest states."""
+    """Whether every file of the checkpoint is there and has the hash its manifest states, and the manifest is of this step."""
+    return matches_manifest(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
+
+
+def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
+    """Write manifest.json: the SHA-256 of each named file in `folder`, read back from it, and further `facts`."""
+    hashes = {name: _sha256(folder / name) for name in names}
+    _write_synced(folder / MANIFEST, json.dumps({**facts, "sha256": hashes}, indent=2).encode())
+
+
+def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
+    """Whether `folder` has a manifest of these `facts` and of files of exactly these `names`, each with the hash it states."""
     try:
-        hashes = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["sha256"]
-        return set(hashes) == {WEIGHTS, STATE} and all(_sha256(checkpoint / name) == hashes[name] for name in hashes)
-    except (OSError, ValueError, KeyError, TypeError):
+        with (folder / MANIFEST).open("rb") as file:
+            manifest = json.loads(file.read(MOST_OF_A_MANIFEST))
+        hashes = manifest.pop("sha256")
+        whole = set(hashes) == set(names) and manifest == facts
+        return whole and all(_sha256(folder / name) == hashes[name] for name in hashes)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """The finished checkpoints in `folder`, oldest step first."""
     found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted(found, key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The number of steps after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def newest_verified(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole; None where there is none at all.
+
+    Those that are damaged are set aside as `corrupt-step-N`, with a line each. Raises DataError where no other is left.
+    """
+    found = checkpoints(folder)
+    for path in reversed(found):
+        if verified(path):
+            return path
+        _set_aside(path)
+    if found:
+        raise DataError(f"Every checkpoint in {folder} is damaged", remedy="Start the run again, in a new folder")
+    return None
 
 
 def prune(folder: Path, *, newest: int, keep: Collection[int]) -> None:
     """Delete all checkpoints but the `newest` ones and those of the steps in `keep`."""
     for path in checkpoints(folder)[:-newest]:
-        if int(path.name.removeprefix("step-")) not in keep:
-            shutil.rmtree(path)
+        if step_of(path) not in keep:
+            gone = path.rename(folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")  # half a checkpoint has no such name
+            shutil.rmtree(gone)
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def clear_unfinished(folder: Path) -> None:
+    """Delete what saves and prunings that were killed have left. Only for whoever holds the run folder."""
+    for path in folder.glob(".tmp-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _check(checkpoint: Path) -> None:
+    if not verified(checkpoint):
+        raise _damaged(checkpoint, "a file is missing, or is not what the manifest says")
+
+
+def _damaged(checkpoint: Path, reason: object) -> DataError:
+    words = " ".join(str(reason).split())[:200]
+    remedy = "Use another checkpoint of the same run, or train again"
+    return DataError(f"The checkpoint {checkpoint} is damaged: {words}", remedy=remedy)
+
+
+def _set_aside(checkpoint: Path) -> None:
+    aside = checkpoint.with_name(f"corrupt-{checkpoint.name}")
+    with suppress(OSError):  # nothing can be moved on a disk that is read-only, and nothing needs to be
+        shutil.rmtree(aside, ignore_errors=True)
+        checkpoint.rename(aside)
+    print(f"The checkpoint {checkpoint} is damaged; the one before it is used", file=sys.stderr)
+
+
+def _write_synced(path: Path, content: bytes | memoryview) -> None:
     with path.open("wb") as file:
         file.write(content)
         _sync(file)

@@ -1,0 +1,84 @@
+"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where nothing is lost; a second one ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
+
+
+class Interrupted(BaseException):
+    """The user, or the system, has asked this program to end. No Exception: nothing that handles errors may swallow it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(self.name)
+
+    @property
+    def name(self) -> str:
+        """The signal's name."""
+        return signal.Signals(self.number).name
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell is told: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + self.number
+
+
+class _Received:
+    """What has come in. A process has one table of signal handlers, and so one of these."""
+
+    number: int | None = None
+    is_deferred = False
+
+
+@contextmanager
+def signals_handled() -> Iterator[None]:
+    """Turn the first signal into `Interrupted`, at once or where `deferred` work asks for it; the second ends the process.
+
+    A signal that is ignored already, as SIGHUP under nohup, stays so.
+    """
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    _Received.number = None
+    for number, handler in before.items():
+        if handler not in (signal.SIG_IGN, None):  # None: set by something that is no Python
+            signal.signal(number, _on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+def stop_if_interrupted() -> None:
+    """A place at which deferred work can end. Raises Interrupted where a signal has come."""
+    if _Received.number is not None:
+        raise Interrupted(_Received.number)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let signals wait until the enclosed work calls `stop_if_interrupted`, or ends."""
+    _Received.is_deferred = True
+    try:
+        yield
+    finally:
+        _Received.is_deferred = False
+    stop_if_interrupted()
+
+
+def _on_signal(number: int, _: object) -> None:
+    if _Received.number is not None:
+        if "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun passes on what the terminal has sent to all already
+            os._exit(128 + number)
+        return
+    _Received.number = number
+    if not _Received.is_deferred:
+        raise Interrupted(number)
+    name = signal.Signals(number).name
+    os.write(2, f"\nencoderlab: {name}: saving after this step; send it again to stop at once\n".encode())

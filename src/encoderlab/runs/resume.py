@@ -1,0 +1,183 @@
+"""Going on with a run that did not end: which one is meant, and whether what is typed fits to what it was started with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from encoderlab.command_settings import RunConfig
+from encoderlab.config import settings_from_dict, settings_to_dict
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.folder import RunFolder
+
+# What may be typed anew, with any run that is named: logging changes nothing that is computed, the rows behind a path are compared,
+# a length moves the schedule, and other hardware rounds otherwise: with these two, the steps that follow are those of another run.
+LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "training.log_every", "training.checkpoint_every"}
+HARDWARE = {"training.device", "training.threads", "training.compile"}
+PATHS = {"init_from", "dataset.path", "dataset.validation", "dataset.test"}
+LENGTH = {"training.epochs", "training.steps", "training.budget"}
+MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH
+MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
+AUTO = "auto"
+Config = TypeVar("Config", bound=RunConfig)
+
+
+def continued_run(config: Config, said: Collection[str] | None, command: str) -> tuple[Config, RunFolder] | None:
+    """The run that `config.resume` names, and its settings; None where a new one is to be started.
+
+    `said` holds what was typed, as the keys in front of the equals signs (None: all of `config` counts as said). What was said has
+    to agree with the run's own settings, or belongs to what may change; all else is the run's. `auto` takes the latest unfinished
+    run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there is none.
+    Raises SettingError where the run is finished, or was started otherwise, DataError where there is none.
+    """
+    if config.resume is None:
+        return None
+    if config.resume == AUTO:
+        return _latest(config, command)
+    folder = RunFolder(Path(config.resume))
+    _check_named(config, folder, command)
+    return _merged(config, said, folder, MAY_CHANGE), folder
+
+
+def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:
+    """Refuse a run that is finished, was started by another command, or lies elsewhere than `run_dir` says. Raises SettingError."""
+    if config.run_dir is not None and Path(config.run_dir).resolve() != folder.root.resolve():
+        remedy = "Leave run_dir out: a run goes on in its own folder"
+        raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
+    started_by = _record(folder)["command"]
+    if started_by != command:
+        raise SettingError(
+            f"{folder.root} was started by encoderlab {started_by}", remedy=f"Type encoderlab {started_by} resume=..."
+        )
+    if folder.finished:
+        remedy = "Start a new one, or type encoderlab finetune init_from=... or encoderlab pretrain init_from=... to build on it"
+        raise SettingError(f"The run in {folder.root} is finished", remedy=remedy)
+
+
+@contextmanager
+def run_folder(
+    run: tuple[RunConfig, RunFolder] | None, config: RunConfig, command: str, fingerprints: dict[str, str]
+) -> Iterator[RunFolder]:
+    """The folder to be filled: that of the continued `run`, or a new one where that is None.
+
+    Raises what `RunFolder.new` and `RunFolder.continued` raise, and DataError where the rows are not those of the run.
+    """
+    if run is None:
+        with RunFolder.new(config.run_dir, command, config.task.name) as folder:
+            yield folder
+        return
+    _, folder = run
+    _check_same_data(folder, fingerprints)
+    with folder.continued(command):
+        yield folder
+
+
+def _check_same_data(folder: RunFolder, fingerprints: dict[str, str]) -> None:
+    """Refuse to go on with other rows than those the run was started with. Raises DataError."""
+    recorded = (_record(folder).get("dataset") or {}).get("splits", {})
+    before = {name: split.get("fingerprint") for name, split in recorded.items()}
+    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+    if changed:
+        raise DataError(
+            f"The rows of {' and '.join(changed)} are not those that the run in {folder.root} was started with",
+            remedy="Put the data back as it was, or start a new run",
+        )
+
+
+def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
+    folder = None if config.run_dir is None else RunFolder(Path(config.run_dir))
+    if folder is not None:
+        return _continued_here(config, folder)
+    for candidate in _unfinished(command, config.task.name):
+        try:
+            found = _merged(config, None, candidate, LOGGING | HARDWARE), candidate
+        except (SettingError, DataError):  # another run, or one that nothing can be made of
+            continue
+        print(f"resume=auto goes on with {candidate.root}", file=sys.stderr)
+        return found
+    print("resume=auto finds no unfinished run of these settings: a new one is started", file=sys.stderr)
+    return None
+
+
+def _continued_here(config: Config, folder: RunFolder) -> tuple[Config, RunFolder] | None:
+    """The unfinished run in a folder of the user's choice; a new one where it is empty, or not there."""
+    if folder.config.is_file() and not folder.finished:
+        return _merged(config, None, folder, LOGGING | HARDWARE), folder
+    return None
+
+
+def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
+    """The unfinished runs of a command and a task in their usual place, the latest first: their names begin with the time."""
+    for root in sorted((Path("outputs") / command / task).glob("*"), reverse=True):
+        folder = RunFolder(root)
+        if folder.config.is_file() and not folder.finished:
+            yield folder
+
+
+def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may_change: Collection[str]) -> Config:
+    """The run's settings, with what may change as it was said. Raises SettingError with every other key that differs."""
+    recorded = settings_from_dict(_read(folder.config, yaml.safe_load), type(config))
+    before, now = dict(_flat(settings_to_dict(recorded))), dict(_flat(settings_to_dict(config)))
+    changed = {key: now[key] for key in now if _is_said(key, said) and now[key] != before.get(key)}
+    refused = [key for key in changed if key not in may_change and not _left_open(key, now[key])]
+    if refused:
+        both = ", ".join(f"{key}={now[key]} (the run: {before.get(key)})" for key in refused)
+        raise SettingError(
+            f"The run in {folder.root} was started with other settings: {both}", remedy="Leave them out, or start a new run"
+        )
+    config = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
+    return _with(config, {key: value for key, value in changed.items() if key in may_change - {"run_dir"}})
+
+
+def _left_open(key: str, now: Any) -> bool:
+    """What is left open was decided when the run began, and differs from nothing."""
+    return now is None or (key.endswith(".schema") and now == "as_pretrained")
+
+
+def _is_said(key: str, said: Collection[str] | None) -> bool:
+    """Whether what was typed says something of `key`: names it, chooses its group (`model=mini`), or is an experiment."""
+    return said is None or "experiment" in said or any(key == one or key.startswith(f"{one}.") for one in said)
+
+
+def _with(config: Config, changed: dict[str, Any]) -> Config:
+    for key, value in changed.items():
+        group, _, name = key.rpartition(".")
+        config = replace(config, **{group: replace(getattr(config, group), **{name: value})} if group else {name: value})
+    return config
+
+
+def _flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _record(folder: RunFolder) -> dict[str, Any]:
+    """What the run's environment.json says. Raises DataError."""
+    record = _read(folder.environment, json.loads)
+    if "command" not in record:
+        raise DataError(f"{folder.environment} does not say what command the run was started by", remedy="Start a new run")
+    return record
+
+
+def _read(path: Path, parse: Any) -> dict[str, Any]:
+    """A record of the run folder as a dictionary. Raises DataError where it is missing, damaged, or too long to be one."""
+    if not path.is_file():
+        raise DataError(f"{path.parent} holds no run: {path.name} is not there", remedy="Type resume= with a run folder")
+    try:
+        with path.open(encoding="utf-8") as file:
+            found = parse(file.read(MOST_OF_A_RECORD))
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}", remedy="Start a new run") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds no settings", remedy="Start a new run")
+    return found
