@@ -149,6 +149,13 @@ class ExportConfig(CommandConfig):
     path: str = setting(REQUIRED, "The new folder to write.")
 
 
+@dataclass
+class VerifyConfig(CommandConfig):
+    """Look a run over: hashes, finite numbers, and whether config, data and weights fit together."""
+
+    run: str = setting(REQUIRED, "A run folder, finished or not.")
+
+
 class TableFormat(Enum):
     """How a command's figures are printed: for people, or for programs."""
 

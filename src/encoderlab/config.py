@@ -21,6 +21,7 @@ from encoderlab.command_settings import (
     PretrainConfig,
     RunConfig,
     TokenizerCommandConfig,
+    VerifyConfig,
 )
 from encoderlab.data.sources.docstrings import DocsDataset
 from encoderlab.data.sources.files import FilesDataset
@@ -64,6 +65,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "embed": EmbedConfig,
     "export": ExportConfig,
     "tokenizer": TokenizerCommandConfig,
+    "verify": VerifyConfig,
 }
 Typed = TypeVar("Typed", bound=CommandConfig)
 

@@ -110,7 +110,7 @@ def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpu
     tokenizer = _tokenizer(config, corpus, initial)
     task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
-    model = _build_model(config, tokenizer, task)
+    model = build_model(config, tokenizer, task)
     if initial is not None:
         _start_from(initial, model, task)
     freeze(model, config.training)
@@ -134,7 +134,7 @@ def reopen(run: OpenRunConfig) -> Assembly:
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device")
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
-    model = _build_model(saved.config, saved.tokenizer, task)
+    model = build_model(saved.config, saved.tokenizer, task)
     try:
         model.load_state_dict(saved.weights)
     except RuntimeError as error:
@@ -192,7 +192,8 @@ def _start_from(initial: Initial, model: EncoderWithHeads, task: Task) -> None:
     print(f"From {initial.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
 
 
-def _build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
+def build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
+    """The model of a run, with weights as drawn. Raises SettingError where it does not fit into memory."""
     try:
         return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     except RuntimeError as error:

@@ -51,7 +51,7 @@ def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:
     if config.run_dir is not None and Path(config.run_dir).resolve() != folder.root.resolve():
         remedy = "Leave run_dir out: a run goes on in its own folder"
         raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
-    started_by = _record(folder)["command"]
+    started_by = read_record(folder)["command"]
     if started_by != command:
         raise SettingError(
             f"{folder.root} was started by encoderlab {started_by}", remedy=f"Type encoderlab {started_by} resume=..."
@@ -74,21 +74,21 @@ def run_folder(
             yield folder
         return
     _, folder = run
-    _check_same_data(folder, fingerprints)
-    with folder.continued(command):
-        yield folder
-
-
-def _check_same_data(folder: RunFolder, fingerprints: dict[str, str]) -> None:
-    """Refuse to go on with other rows than those the run was started with. Raises DataError."""
-    recorded = (_record(folder).get("dataset") or {}).get("splits", {})
-    before = {name: split.get("fingerprint") for name, split in recorded.items()}
-    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+    changed = changed_rows(folder, fingerprints)
     if changed:
         raise DataError(
             f"The rows of {' and '.join(changed)} are not those that the run in {folder.root} was started with",
             remedy="Put the data back as it was, or start a new run",
         )
+    with folder.continued(command):
+        yield folder
+
+
+def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
+    """The splits whose rows are not those that the run in `folder` was started with."""
+    recorded = (read_record(folder).get("dataset") or {}).get("splits", {})
+    before = {name: split.get("fingerprint") for name, split in recorded.items()}
+    return sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
 
 
 def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
@@ -123,7 +123,7 @@ def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
 
 def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may_change: Collection[str]) -> Config:
     """The run's settings, with what may change as it was said. Raises SettingError with every other key that differs."""
-    recorded = settings_from_dict(_read(folder.config, yaml.safe_load), type(config))
+    recorded = read_settings(folder, type(config))
     before, now = dict(_flat(settings_to_dict(recorded))), dict(_flat(settings_to_dict(config)))
     changed = {key: now[key] for key in now if _is_said(key, said) and now[key] != before.get(key)}
     refused = [key for key in changed if key not in may_change and not _left_open(key, now[key])]
@@ -161,7 +161,12 @@ def _flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def _record(folder: RunFolder) -> dict[str, Any]:
+def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
+    """The settings the run in `folder` was started with. Raises DataError, SettingError."""
+    return settings_from_dict(_read(folder.config, yaml.safe_load), schema)
+
+
+def read_record(folder: RunFolder) -> dict[str, Any]:
     """What the run's environment.json says. Raises DataError."""
     record = _read(folder.environment, json.loads)
     if "command" not in record:
