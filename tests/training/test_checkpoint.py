@@ -7,7 +7,18 @@ import torch
 from torch import nn
 
 from encoderlab.errors import DataError
-from encoderlab.training.checkpoint import checkpoints, prune, read_weights, save_checkpoint, verified, weights_of
+from encoderlab.training.checkpoint import (
+    checkpoints,
+    clear_unfinished,
+    newest_verified,
+    prune,
+    read_state,
+    read_weights,
+    save_checkpoint,
+    verified,
+    weights_of,
+    write_manifest,
+)
 
 
 def save(folder, step=1, **weights):
@@ -69,3 +80,56 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path):
         save(tmp_path, step)
     prune(tmp_path, newest=2, keep={2})
     assert [path.name for path in checkpoints(tmp_path)] == ["step-2", "step-4", "step-5"]
+
+
+def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_set_aside_with_a_line_each(tmp_path, capsys):
+    assert newest_verified(tmp_path) is None
+    for step in (1, 2, 3):
+        save(tmp_path, step)
+    for step in (2, 3):
+        (tmp_path / f"step-{step}" / "state.pt").write_bytes(b"")
+    assert newest_verified(tmp_path) == tmp_path / "step-1"
+    said = capsys.readouterr().err.splitlines()
+    assert [line.endswith("is damaged; the one before it is used") for line in said] == [True, True]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corrupt-step-2", "corrupt-step-3", "step-1"]
+    assert save(tmp_path, 2).name == "step-2"  # its name is free again
+
+
+def test_where_every_checkpoint_is_damaged_that_is_an_error_and_no_fresh_start(tmp_path):
+    (save(tmp_path) / "manifest.json").unlink()
+    with pytest.raises(DataError, match="Every checkpoint in .* is damaged"):
+        newest_verified(tmp_path)
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_damaged(tmp_path):
+    save(tmp_path, 1).rename(tmp_path / "step-2")
+    assert not verified(tmp_path / "step-2")
+
+
+def test_the_state_comes_back_without_running_code(tmp_path):
+    path = save_checkpoint(tmp_path, 3, {"a": torch.zeros(1)}, {"step": 3, "random_states": {"cpu": torch.get_rng_state()}})
+    assert torch.equal(read_state(path)["random_states"]["cpu"], torch.get_rng_state())
+
+
+class Hostile:
+    def __reduce__(self):
+        return print, ("code of a checkpoint was run",)
+
+
+@pytest.mark.parametrize(
+    "state", [{"step": 2}, ["step"], Hostile(), {"step": Hostile()}], ids=["other step", "list", "code", "code inside"]
+)
+def test_a_state_that_is_none_is_refused_and_its_code_never_run(tmp_path, capsys, state):
+    path = save(tmp_path)
+    torch.save(state, path / "state.pt")
+    write_manifest(path, ["model.safetensors", "state.pt"], step=1)
+    with pytest.raises(DataError, match="is damaged"):
+        read_state(path)
+    assert "was run" not in capsys.readouterr().out
+
+
+def test_what_killed_saves_have_left_is_cleared_away_and_nothing_else(tmp_path):
+    save(tmp_path)
+    (tmp_path / ".tmp-12345678-step-2").mkdir()
+    clear_unfinished(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]

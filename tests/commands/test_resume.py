@@ -1,0 +1,224 @@
+"""resume: a run that was stopped goes on as if it never had been; what does not belong to it is refused by name."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import yaml
+
+from encoderlab import interruption
+from encoderlab.errors import DataError, SettingError
+from encoderlab.interruption import Interrupted
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.journal import Journal
+from encoderlab.training.checkpoint import checkpoints
+
+SMALL = ("task=reverse", "model=notebook_reverse", "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
+SHORT = (*SMALL, "training.steps=9", "training.batch_size=16", "training.evaluate_every=4", "training.log_every=2")
+TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Have a signal come in during a step."""
+
+    count = Journal.step
+
+    def stop(step):
+        interruption._Received.number = None
+
+        def interrupted(self, done):
+            count(self, done)
+            interruption._Received.number = signal.SIGTERM if done.number == step else None
+
+        monkeypatch.setattr(Journal, "step", interrupted)
+
+    yield stop
+    interruption._Received.number = None
+
+
+def weights(folder):
+    return safetensors.torch.load_file(f"{folder}/model/model.safetensors")
+
+
+def journal(folder):
+    lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
+
+
+def report(folder):
+    found = json.loads(Path(folder, "report.json").read_text())
+    return {key: value for key, value in found.items() if key not in ("throughput", "run")}
+
+
+def assert_same_run(folder, other):
+    assert all(torch.equal(weight, weights(other)[name]) for name, weight in weights(folder).items())
+    assert journal(folder) == journal(other)
+    assert report(folder) == report(other)
+
+
+@pytest.fixture
+def stopped(command, tmp_path, stop_after, cache):
+    """Start a run in a folder and have it stopped after a step."""
+
+    def start(*arguments, step=5):
+        stop_after(step)
+        with pytest.raises(Interrupted):
+            command("train", *arguments)
+        stop_after(-1)
+
+    return start
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 9])
+def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, step, capsys):
+    command("train", *SHORT, "run_dir=whole")
+    stopped(*SHORT, "run_dir=run", step=step)
+    assert "go on with: encoderlab train resume=run" in capsys.readouterr().err
+    command("train", "resume=run")
+    assert_same_run("run", "whole")
+
+
+def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, stopped):
+    command("train", *SHORT, "run_dir=whole")
+    stopped(*SHORT, "run_dir=run", step=2)
+    for step in (3, 4, 8):
+        stopped("resume=run", step=step)
+    command("train", "resume=run")
+    assert_same_run("run", "whole")
+
+
+def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_run):
+    with pytest.raises(SettingError, match="is finished. Start a new one"):
+        command("train", f"resume={reverse_run}")
+    with pytest.raises(SettingError, match="was started by encoderlab train. Type encoderlab train resume="):
+        command("pretrain", f"resume={reverse_run}")
+
+
+def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(command, stopped):
+    stopped(*SHORT, "run_dir=run")
+    expected = r"model.n_layers=3 \(the run: 1\), seed=7 \(the run: 0\). Leave them out"
+    with pytest.raises(SettingError, match=expected):
+        command("train", "resume=run", "seed=7", "model.n_layers=3")
+    with pytest.raises(SettingError, match=r"task.name=brackets \(the run: reverse\)"):
+        command("train", "resume=run", "task=brackets")
+    with pytest.raises(SettingError, match="run_dir=other is not resume=run"):
+        command("train", "resume=run", "run_dir=other")
+
+
+def test_a_default_that_is_typed_counts_as_said(command, stopped):
+    stopped(*SHORT, "seed=1", "run_dir=run")
+    with pytest.raises(SettingError, match=r"seed=0 \(the run: 1\)"):
+        command("train", "resume=run", "seed=0")
+
+
+def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command, stopped):
+    stopped(*SHORT, "run_dir=run")
+    command("train", *SHORT, "training.log_every=1", "training.checkpoint_every=1", "resume=run")
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 1
+    assert len(json.loads(Path("run/environment.json").read_text())["continued"]) == 1
+    assert [line["step"] for line in journal("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
+
+
+def test_a_longer_run_can_be_made_of_one_that_is_not_finished(command, stopped):
+    stopped(*SHORT, "run_dir=run")
+    command("train", "resume=run", "training.steps=12")
+    assert report("run")["checkpoint"]["step"] <= 12
+    assert journal("run")[-1]["step"] == 12
+
+
+def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, tmp_path):
+    def write(rows):
+        lines = [f"text {n},{'ab'[n % 2]}" for n in range(rows)]
+        (tmp_path / "rows.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+
+    write(60)
+    own = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=rows.csv",
+        "tokenizer.vocabulary_size=100",
+        "model=notebook_brackets",
+    )
+    stopped(*own, "training=smoke", "training.steps=6", "baselines=false", "run_dir=run", step=3)
+    write(61)
+    with pytest.raises(DataError, match="The rows of train.* are not those that the run in run was started with"):
+        command("train", "resume=run")
+    assert checkpoints(RunFolder(tmp_path / "run").checkpoints)
+    write(60)
+    command("train", "resume=run")
+
+
+def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tmp_path, capsys):
+    stopped(*SHORT, "seed=1", step=2)
+    stopped(*SHORT, "seed=2", step=2)
+    command("train", *SHORT, "seed=1", "resume=auto")
+    runs = sorted((tmp_path / "outputs/train/reverse").iterdir())
+    assert [(run / "report.json").exists() for run in runs] == [True, False]
+    assert "resume=auto goes on with outputs/train/reverse/" in capsys.readouterr().err
+    command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
+    assert "resume=auto finds no unfinished run of these settings" in capsys.readouterr().err
+    assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
+
+
+def test_auto_with_a_folder_goes_on_with_what_is_in_it_and_starts_it_where_there_is_nothing(command, stopped):
+    stopped(*SHORT, "run_dir=run", "resume=auto", step=2)
+    command("train", *SHORT, "run_dir=run", "resume=auto")
+    command("train", *SHORT, "run_dir=whole")
+    assert_same_run("run", "whole")
+    with pytest.raises(SettingError, match="already holds a run"):
+        command("train", *SHORT, "run_dir=run", "resume=auto")
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command, stopped, tmp_path, capsys):
+    command("train", *SHORT, "run_dir=whole")
+    stopped(*SHORT, "run_dir=run", step=5)
+    newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    (newest / "state.pt").write_bytes(b"")
+    command("train", "resume=run")
+    assert f"{newest.relative_to(tmp_path)} is damaged; the one before it is used" in capsys.readouterr().err
+    assert (newest.parent / "corrupt-step-5").is_dir()
+    assert_same_run("run", "whole")
+
+
+def test_where_every_checkpoint_is_damaged_that_is_said_and_nothing_is_started_over(command, stopped, tmp_path):
+    stopped(*SHORT, "run_dir=run", step=5)
+    for path in checkpoints(tmp_path / "run" / "checkpoints"):
+        (path / "manifest.json").unlink()
+    with pytest.raises(DataError, match="Every checkpoint in .* is damaged. Start the run again, in a new folder"):
+        command("train", "resume=run")
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_beginning(command, stopped, tmp_path):
+    command("train", *SHORT, "run_dir=whole")
+    stopped(*SHORT, "run_dir=run", step=1)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    command("train", "resume=run")
+    assert_same_run("run", "whole")
+
+
+def test_a_best_checkpoint_that_was_damaged_is_said_and_the_last_step_taken(command, stopped, tmp_path, capsys):
+    arguments = (*SHORT, "training.learning_rate=1e-9", "training.patience=9")  # never better than at first
+    stopped(*arguments, "run_dir=run", step=9)
+    (tmp_path / "run/checkpoints/step-4/manifest.json").unlink()
+    command("train", "resume=run")
+    assert report("run")["checkpoint"] == {"step": 9, "chosen_by": "last step", "chosen_on": None}
+    assert any("The best checkpoint, of step 4, was damaged" in note for note in report("run")["notes"])
+
+
+@pytest.mark.parametrize("damage", ["[1, 2]", "a: [", "model: {n_layers: 1}", "x" * 100])
+def test_a_record_that_cannot_be_read_is_one_line(command, stopped, tmp_path, damage):
+    stopped(*SHORT, "run_dir=run", step=1)
+    (tmp_path / "run" / "config.yaml").write_text(damage)
+    with pytest.raises((DataError, SettingError)) as refused:
+        command("train", "resume=run")
+    assert "\n" not in str(refused.value)
+
+
+def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
+    with pytest.raises(DataError, match="nowhere holds no run: environment.json is not there. Type resume= with a run folder"):
+        command("train", "resume=nowhere")
