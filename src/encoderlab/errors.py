@@ -2,6 +2,10 @@
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
+
+LONGEST_PART = 3000  # characters of each part of a message, which may quote a file
+MOST_COMPARED = 1000  # names, as of columns: comparing takes some microseconds each
 
 
 class UserError(Exception):
@@ -14,8 +18,8 @@ class UserError(Exception):
     exit_code = 1
 
     def __init__(self, wrong: str, *, allowed: str = "", remedy: str = "") -> None:
-        self.wrong, self.allowed, self.remedy = wrong, allowed, remedy
-        parts = [wrong, f"Allowed: {allowed}" if allowed else "", remedy]
+        self.wrong, self.allowed, self.remedy = (one_line(part) for part in (wrong, allowed, remedy))
+        parts = [self.wrong, f"Allowed: {self.allowed}" if self.allowed else "", self.remedy]
         super().__init__(" ".join(part if part[-1] in ".?!" else f"{part}." for part in parts if part))
 
 
@@ -37,7 +41,25 @@ class TrainingError(UserError):
     exit_code = 4
 
 
+def one_line(text: str) -> str:
+    """The text as a terminal may safely be given it: line ends become blanks, whatever else is not printed is escaped.
+
+    So no label or column of a file can move the cursor, colour the screen or turn the direction of writing. What is longer than
+    LONGEST_PART is cut.
+    """
+    text = " ".join(text[: LONGEST_PART + 1].splitlines())
+    cut = f"{text[:LONGEST_PART]}..." if len(text) > LONGEST_PART else text
+    return printable(cut)
+
+
+def printable(text: str) -> str:
+    """The text with everything that is not printed (str.isprintable) in the escapes of Python's strings."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
 def closest(name: str, choices: Iterable[str]) -> str:
-    """The choice spelled most like `name`, or "" where none comes near."""
-    near = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+    """The choice spelled most like `name`, or "" where none comes near; of very many, the first are compared."""
+    near = difflib.get_close_matches(name, islice(choices, MOST_COMPARED), n=1, cutoff=0.5)
     return near[0] if near else ""

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from encoderlab.errors import printable
+
 WIDTH = 100  # where the output is no terminal
+
+
+class _SafeConsole(Console):
+    """A console that passes no control characters of labels and texts on to the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """See `Console.render`; rich itself lets escape sequences pass."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
 
 
 def console_on(file: TextIO | None) -> Console:
     """A console that takes text as it is (labels and paths may hold brackets), plain and of one width where it is no terminal."""
     target = file or sys.stderr
     width = None if target.isatty() else WIDTH
-    return Console(file=target, width=width, markup=False, emoji=False, highlight=False)
+    return _SafeConsole(file=target, width=width, markup=False, emoji=False, highlight=False)
 
 
 def table_of(first: str, *others: str) -> Table:

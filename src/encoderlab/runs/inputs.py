@@ -15,7 +15,7 @@ from encoderlab.command_settings import EmbedConfig, PredictConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.sources.files import read_unlabelled
 from encoderlab.data.sources.formats import Format, Quoting, format_of
-from encoderlab.data.sources.text_files import numbered_lines
+from encoderlab.data.sources.text_files import plain_lines
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpus import Corpus
@@ -78,10 +78,10 @@ def file_examples(assembly: Assembly, path: Path, text: str, text_pair: str | No
         quoting = getattr(assembly.config.dataset, "quoting", Quoting.auto)
         split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, quoting=quoting)
         return split, len(split)
-    total = sum(1 for _ in numbered_lines(path, None))
+    total = sum(1 for _ in plain_lines(path))
     if not total:
         raise DataError(f"{path} has no rows", remedy="Name a file that has some")
-    return (example_of(line.removesuffix("\n"), None, words) for _, line in numbered_lines(path, None)), total
+    return (example_of(line, None, words) for _, line in plain_lines(path)), total
 
 
 def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:

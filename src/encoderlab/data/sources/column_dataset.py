@@ -65,14 +65,13 @@ class ColumnDataset(DatasetConfig):
         `class_names` names the labels 0, 1, ... where the source knows names. Raises DataError where a label is unknown to
         training or all but equal to another, SettingError where `label_names` do not fit.
         """
-        from encoderlab.data.sources.columns import as_split, flat_values, name_labels, refuse_labels_alike
+        from encoderlab.data.sources.labels import as_split, name_labels, refuse_labels_alike
         from encoderlab.data.splitting import hold_out
 
         labels = None
         if self.label is not None:
             refuse_labels_alike(rows.values())
-            found = flat_values(rows["train"].columns["label"]).unique().drop_null().to_pylist()
-            labels = name_labels(found, self.label_names, class_names)
+            labels = name_labels(rows["train"], self.label_names, class_names)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         wanted = {"validation": self.validation_fraction, "test": self.test_fraction}
         fractions = {name: fraction for name, fraction in wanted.items() if fraction and name not in by_name}

@@ -1,18 +1,15 @@
-"""Columns of texts and labels as Arrow arrays: what they may hold, the ids of their labels, and the split they make."""
+"""Columns of texts and labels as Arrow arrays, and what they may hold."""
 
 from __future__ import annotations
 
-import re
-import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.examples import Split
-from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.errors import DataError, closest
 
 Where = Callable[[int], str]  # how messages name a row, from its index
 
@@ -29,6 +26,11 @@ class Wanted:
     label: str | None
     typed: str = "dataset.{}"
 
+    @property
+    def quoting(self) -> str:
+        """What the user types to say what a quote means."""
+        return "dataset.quoting" if self.typed.startswith("dataset.") else "quoting"
+
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
         named = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
@@ -41,27 +43,6 @@ class Rows:
 
     columns: dict[str, pa.ChunkedArray]
     where: Where
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The names of labels in the order of their ids, and the value that stands for each of them in the data."""
-
-    names: list[str]
-    values: list[str]
-
-    def ids(self, column: pa.ChunkedArray, where: Where) -> pa.ChunkedArray:
-        """The id of each label; null stays null. Raises DataError at a label that is none of `values`."""
-        known = pa.array(self.values, pa.string())
-        ids = mapped(column, lambda flat: pc.index_in(flat, value_set=known).cast(pa.int64()))
-        if flat_values(ids).null_count > flat_values(column).null_count:
-            row, value = next(found for found in _labels_by_row(column) if found[1] not in self.values)
-            raise DataError(
-                f"{where(row)} has the label {value!r}, which no training row has",
-                allowed=listed(self.values),
-                remedy="Mend the row, or name every label in dataset.label_names",
-            )
-        return ids
 
 
 def is_words(column: pa.ChunkedArray) -> bool:
@@ -96,6 +77,9 @@ def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.Ch
     if pa.types.is_dictionary(values.type):
         column = mapped(column, lambda flat: flat.cast(flat.type.value_type))
         values = flat_values(column)
+    if pa.types.is_string_view(values.type):
+        column = mapped(column, lambda flat: flat.cast(pa.large_string()))
+        values = flat_values(column)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         raise DataError(f"Column {name!r} holds {column.type}, not text ({where(0)})", remedy=f"Choose another with {typed}=COLUMN")
     if column.null_count:
@@ -121,6 +105,7 @@ def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.Chunked
     names_or_numbers = (
         types.is_string,
         types.is_large_string,
+        types.is_string_view,
         types.is_integer,
         types.is_boolean,
         types.is_floating,
@@ -142,6 +127,7 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     """
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
+        _refuse_broken(columns[setting], name, rows.where)
         if setting == "label":
             columns[setting] = label_values(columns[setting], name, rows.where)
         else:
@@ -158,90 +144,28 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     return Rows(columns, rows.where)
 
 
+def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
+    """Raise DataError where a string is no UTF-8: parquet files say that it is, and no reader checks."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        row = next((row for row, value in enumerate(column) if not _is_readable(value)), 0)
+        raise DataError(f"{where(row)} holds what is no text in column {name!r}: {error}", allowed="text in UTF-8") from error
+
+
+def _is_readable(value: pa.Scalar) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _refuse_uneven(words: pa.ChunkedArray, labels: pa.ChunkedArray, where: Where) -> None:
     counts = zip(pc.list_value_length(words).to_pylist(), pc.list_value_length(labels).to_pylist(), strict=True)
     for row, (n_words, n_labels) in enumerate(counts):
         if n_labels is not None and n_words != n_labels:
             raise DataError(f"{where(row)} has {n_words} words and {n_labels} labels", allowed="one label for each word")
-
-
-def refuse_missing_labels(rows: Rows, name: str) -> None:
-    """Raise DataError at the first row with an empty label."""
-    column = rows.columns["label"]
-    values = flat_values(column)
-    if not (column.null_count or values.null_count or pc.any(pc.equal(pc.utf8_trim_whitespace(values), "")).as_py()):
-        return
-    row = next(row for row, value in enumerate(column) if _lacks(value.as_py()))
-    raise DataError(f"{rows.where(row)} has no label in column {name!r}", remedy="Fill it in, or take the row out")
-
-
-def _lacks(label: str | list[str] | None) -> bool:
-    values = label if isinstance(label, list) else [label]
-    return any(value is None or not value.strip() for value in values)
-
-
-def refuse_labels_alike(parts: Iterable[Rows]) -> None:
-    """Raise DataError where two labels of a dataset's rows differ by nothing but the white space around them."""
-    seen: dict[str, tuple[str, Rows]] = {}
-    for part in parts:
-        for value in flat_values(part.columns["label"]).unique().drop_null().to_pylist():
-            other, holder = seen.setdefault(value.strip(), (value, part))
-            if other != value:
-                raise DataError(
-                    f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has {value!r}",
-                    allowed="labels that differ by more than white space around them",
-                    remedy="Write both alike",
-                )
-
-
-def _first_with(label: str, rows: Rows) -> str:
-    return rows.where(next(row for row, value in _labels_by_row(rows.columns["label"]) if value == label))
-
-
-def name_labels(found: Iterable[str], label_names: list[str] | None, class_names: list[str] | None = None) -> Labels:
-    """The labels of a dataset, in order.
-
-    `found` are the values in the training split. `class_names` names values 0, 1, ... where the source knows names. The user's
-    `label_names` put values in order, or name values 0, 1, ...; without them numbers are sorted as numbers, anything else as
-    strings. Raises DataError where training has no label, or one alone and no `label_names` that say which others there are;
-    SettingError where `label_names` do not fit.
-    """
-    values = sorted(set(found), key=str)
-    if not values or (len(values) < 2 and label_names is None):
-        has = f"only the label {values[0]!r}" if values else "no labels"
-        raise DataError(f"The training rows have {has}", allowed="at least two labels", remedy="Check dataset.label")
-    known = class_names or _sorted(values).values
-    if label_names is None:
-        return Labels(class_names, _numbers(len(class_names))) if class_names else _sorted(values)
-    if class_names and sorted(label_names) == sorted(class_names):
-        return Labels(label_names, [str(class_names.index(name)) for name in label_names])
-    if not class_names and set(values) <= set(label_names):
-        return Labels(label_names, label_names)
-    numbers = _numbers(len(label_names))
-    if len(class_names) == len(numbers) if class_names else set(values) <= set(numbers):
-        return Labels(label_names, numbers)
-    raise SettingError(
-        f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels there are",
-        allowed=f"all of {listed(known)}, in any order",
-        remedy="Leave dataset.label_names out to use these names",
-    )
-
-
-def as_split(rows: Rows, labels: Labels | None) -> Split:
-    """The rows as a split; without `labels` every answer is unknown."""
-    import datasets
-
-    columns = dict(rows.columns)
-    words = is_words(columns["text"])
-    unknown = pa.nulls(len(columns["text"]), pa.list_(pa.int64()) if words else pa.int64())
-    ids = unknown if labels is None else labels.ids(columns["label"], rows.where)
-    if words:
-        table = pa.table({"words": columns["text"], "labels": ids})
-    else:
-        pair = {"text_pair": columns["text_pair"]} if "text_pair" in columns else {}
-        table = pa.table({"text": columns["text"], **pair, "label": ids})
-    # Without a fingerprint of ours, `datasets` hashes the whole table to make one: seconds for a large one.
-    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]))
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
@@ -256,21 +180,3 @@ def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]
     near = closest(name, existing)
     remedy = f"Type {typed}={near}" if near else f"Choose with {typed}=COLUMN"
     return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
-
-
-def _sorted(values: list[str]) -> Labels:
-    whole = all(re.fullmatch(r"-?[0-9]+", value) for value in values)
-    ordered = sorted(values, key=lambda value: (int(value), value)) if whole else values
-    return Labels(ordered, ordered)
-
-
-def _labels_by_row(column: pa.ChunkedArray) -> Iterator[tuple[int, str]]:
-    """Each known label, and its row."""
-    for row, scalar in enumerate(column):
-        label = scalar.as_py()
-        values = label if isinstance(label, list) else [label]
-        yield from ((row, value) for value in values if value is not None)

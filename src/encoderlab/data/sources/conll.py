@@ -9,7 +9,7 @@ from pathlib import Path
 
 from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
 from encoderlab.data.sources.tables import RowsOfFile
-from encoderlab.data.sources.text_files import numbered_lines, place
+from encoderlab.data.sources.text_files import place, plain_lines
 from encoderlab.errors import DataError
 
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # universaldependencies.org/format
@@ -44,8 +44,8 @@ def read_conll(path: Path, wanted: Wanted) -> Rows:
 def _sentences(path: Path, layout: _Layout) -> Iterator[tuple[int, list[list[str]]]]:
     """Each sentence as its words' cells, with the line of its first word."""
     begin, sentence = 0, []
-    for number, line in numbered_lines(path, None):
-        if line.strip():
+    for number, line in plain_lines(path):
+        if line.strip(" \t"):  # a no-break space or a form feed is a word
             cells = _cells(line, layout.separator)
             if number == layout.header or _no_word(cells, layout, conllu=path.suffix == ".conllu"):
                 continue
@@ -68,10 +68,10 @@ def _no_word(cells: list[str], layout: _Layout, *, conllu: bool) -> bool:
 
 def _layout(path: Path, wanted: Wanted) -> _Layout:
     names = _CONLLU if path.suffix == ".conllu" else []
-    for number, line in numbered_lines(path, None):
+    for number, line in plain_lines(path):
         if line.startswith(_NAMED):
             names = line.removeprefix(_NAMED).lower().split()
-        if not line.strip() or line.startswith("#"):
+        if not line.strip(" \t") or line.startswith("#"):
             continue
         separator = "\t" if "\t" in line else None
         cells = _cells(line, separator)
@@ -82,7 +82,7 @@ def _layout(path: Path, wanted: Wanted) -> _Layout:
 
 
 def _cells(line: str, separator: str | None) -> list[str]:
-    return line.rstrip("\n").split("\t") if separator else re.split(r"[ \t]+", line.strip(" \t\n"))
+    return line.split("\t") if separator else re.split(r"[ \t]+", line.strip(" \t"))
 
 
 def _column(path: Path, layout: _Layout, wanted: Wanted, setting: str) -> int:

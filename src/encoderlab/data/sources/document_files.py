@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from encoderlab.data.sources.columns import Rows
-from encoderlab.data.sources.text_files import numbered_lines, place
+from encoderlab.data.sources.text_files import place, plain_lines
 from encoderlab.errors import DataError
 
 _SPLITS = ("train", "validation", "test")
@@ -67,7 +67,7 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path) -> Rows:
 def _documents(file: Path) -> Iterator[tuple[int, str]]:
     """Each document of a file, with the line it begins on."""
     begin, paragraphs = 0, []
-    for number, line in numbered_lines(file, None):
+    for number, line in plain_lines(file):
         if stripped := line.strip():
             begin = begin if paragraphs else number
             paragraphs.append(stripped)

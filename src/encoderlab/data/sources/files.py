@@ -75,7 +75,7 @@ class FilesDataset(ColumnDataset):
         return {"source": "files", "files": {name: str(path.absolute()) for name, path in files.items()}}
 
     def _rows(self, path: Path) -> Rows:
-        from encoderlab.data.sources.columns import refuse_missing_labels
+        from encoderlab.data.sources.labels import refuse_missing_labels
 
         rows = _read(path, format_of(path, self.format), self.wanted(), self.quoting)
         if self.label is not None:
@@ -105,7 +105,8 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
     blank lines too, and `text` names nothing. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
     """
-    from encoderlab.data.sources.columns import Wanted, as_split, is_words, split_into_words
+    from encoderlab.data.sources.columns import Wanted, is_words, split_into_words
+    from encoderlab.data.sources.labels import as_split
 
     found = format_of(path, Format.auto)
     if found is Format.folder:

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
 from encoderlab.data.sources.formats import Quoting
 from encoderlab.data.sources.separated import SeparatedFile
-from encoderlab.data.sources.text_files import numbered_lines, place
+from encoderlab.data.sources.text_files import most_unpacked, numbered_lines, place, plain_lines
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
+_ROWS_UNPACKED = 1024  # of a parquet file at a time: a few bytes of it may stand for any number of rows
 
 
 class RowsOfFile:
@@ -74,14 +75,14 @@ def _has_surrogate(values: list[Any]) -> bool:
 
 def read_separated(path: Path, wanted: Wanted, separator: str, quoting: Quoting) -> Rows:
     """The rows of a csv or tsv file; every cell is text, as it stands. Raises DataError where one cannot be trusted."""
-    file = SeparatedFile(path, separator, quoting)
+    file = SeparatedFile(path, separator, quoting, wanted.quoting)
     for setting, name in wanted.settings().items():
         if name not in file.header:
             file.refuse_other_separator()
             raise no_such_column(f"The first line of {path}", wanted, setting, file.header)
     rows = RowsOfFile(path, list(wanted.settings()))
     places = [file.header.index(name) for name in wanted.settings().values()]
-    for record in file.records(wanted.label):
+    for record in file.records([name for setting, name in wanted.settings().items() if setting != "label"], wanted.label):
         rows.add(record.line, [record.cells[place] for place in places])
     return rows.finish()
 
@@ -106,7 +107,7 @@ def read_jsonl(path: Path, wanted: Wanted) -> Rows:
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in numbered_lines(path, "\n"):
-        if not line.strip():
+        if not line.strip(" \t\r\n"):  # JSON's white space; a form feed or the like is no blank line
             continue
         try:
             record = json.loads(line, object_pairs_hook=_without_repetition)
@@ -153,13 +154,30 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
         wrong = next((setting for setting, name in names.items() if existing.count(name) != 1), None)
         if wrong is not None:
             raise _no_one_column(path, wanted, wrong, existing)
-        table = pq.ParquetFile(path).read(columns=list(names.values()))
-    except (pa.ArrowInvalid, OSError) as error:
+        table = _unpacked(path, list(names.values()))
+    except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is no readable parquet file: {error}") from error
     if not table.num_rows:
         raise DataError(f"{path} has no rows", remedy="Name a file that has some")
     columns = {setting: table.column(name) for setting, name in names.items()}
     return Rows(columns, lambda row: f"{path}, row {row + 1}")
+
+
+def _unpacked(path: Path, names: list[str]) -> pa.Table:
+    """The columns of a parquet file. Raises DataError where they become larger than `most_unpacked` allows."""
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    most, taken, batches = most_unpacked(path), 0, []
+    for batch in file.iter_batches(_ROWS_UNPACKED, columns=names):
+        batches.append(batch)
+        taken += batch.nbytes
+        if taken > most:
+            raise DataError(
+                f"{path} unpacks to more than {most:,} bytes",
+                allowed="50 times the file's own size and 64 MiB",
+                remedy="If it is meant so, write it anew with compression='none' and use_dictionary=False",
+            )
+    schema = file.schema_arrow
+    return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
 
 
 def _no_one_column(path: Path, wanted: Wanted, setting: str, existing: list[str]) -> DataError:
@@ -178,6 +196,6 @@ def read_txt(path: Path, wanted: Wanted) -> Rows:
             remedy=f"Type dataset.{asked[0]}=null, or name a csv, tsv, jsonl or parquet file",
         )
     rows = RowsOfFile(path, ["text"])
-    for number, line in numbered_lines(path, None):
-        rows.add(number, [line.removesuffix("\n")])
+    for number, line in plain_lines(path):
+        rows.add(number, [line])
     return rows.finish()

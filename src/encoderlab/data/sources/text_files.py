@@ -1,20 +1,23 @@
-"""Text files, line by line: decoded without guessing, or refused with the line that cannot be."""
+"""Text files, line by line: decoded without guessing, or refused with the line that cannot be; never more than a line in memory."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from encoderlab.errors import DataError
 
+LONGEST_LINE = 2**24  # characters: four times the Bible
 _ENCODINGS = "UTF-8, or UTF-16 with a byte-order mark"
+_BROKEN = "\ud800"  # half a character, which no decoder gives: marks what cannot be decoded
+codecs.register_error("encoderlab.broken", lambda error: (_BROKEN, cast(UnicodeDecodeError, error).end))
 
 
 def place(path: Path, line: int) -> str:
@@ -22,18 +25,44 @@ def place(path: Path, line: int) -> str:
     return f"{path}, line {line}"
 
 
-def numbered_lines(path: Path, newline: str | None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file (or of a text file in .gz), counted from 1, each with its end.
+def numbered_lines(path: Path, newline: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text file (or of a text file in .gz), counted from 1, each with its end as it stands.
 
-    `newline` is that of `open`: what ends a line, and whether its end is translated. Raises DataError where the file cannot be
-    read, decoded, or holds a NUL byte.
+    `newline` is that of `open`: "" takes any end, a line feed that alone. Raises DataError where the file cannot be read or decoded,
+    holds a NUL byte or a line of LONGEST_LINE characters, or unpacks to more than `most_unpacked` bytes.
     """
     with _readable(path), _bytes_of(path) as stream:
         text = io.TextIOWrapper(stream, encoding=_encoding(stream), newline=newline)
-        for number, line in enumerate(text, start=1):
+        for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
             if "\0" in line:
                 raise DataError(f"{place(path, number)} holds a NUL byte", allowed=f"text in {_ENCODINGS}")
+            if len(line) == LONGEST_LINE:
+                raise DataError(
+                    f"{place(path, number)} goes on for more than {LONGEST_LINE:,} characters",
+                    allowed="a text in each line",
+                    remedy="Check that it is the right file",
+                )
             yield number, line
+
+
+def plain_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file without their ends, counted from 1; refused as in `numbered_lines`.
+
+    A line ends with a line feed, with or without a carriage return before it; or all of them end with a carriage return alone.
+    Nothing else ends a line: no form feed, no U+2028. Raises DataError where a carriage return alone stands among other ends.
+    """
+    alone: bool | None = None
+    for number, line in numbered_lines(path, ""):
+        text = line.removesuffix("\n").removesuffix("\r")
+        if text != line:
+            if alone not in (None, line.endswith("\r")):
+                end = "a line feed" if alone else "a carriage return alone"
+                raise DataError(
+                    f"{place(path, number)} ends with {end}, and the lines before do not",
+                    remedy="End all lines alike: a carriage return inside a text would cut it in two",
+                )
+            alone = line.endswith("\r")
+        yield number, text
 
 
 def whole_text(path: Path) -> str:
@@ -41,8 +70,36 @@ def whole_text(path: Path) -> str:
     return "".join(line for _, line in numbered_lines(path, ""))
 
 
+def most_unpacked(path: Path) -> int:
+    """How many bytes a compressed file may become: 50 times its own and 64 MiB, and 4 GiB where it has less than a GiB.
+
+    Texts become 3 to 20 times as large. What becomes larger was made to fill the memory, or is better unpacked first.
+    """
+    size = path.stat().st_size
+    return min(2**26 + 50 * size, max(2**32, 4 * size))
+
+
+class _Unpacked(gzip.GzipFile):
+    """The content of a .gz file, as long as it stays within bounds."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self.path, self.most = path, most_unpacked(path)
+
+    def read1(self, size: int = -1) -> bytes:
+        """What `io.TextIOWrapper` reads with. Raises DataError beyond `most` bytes."""
+        content = super().read1(size)
+        if self.tell() > self.most:
+            raise DataError(
+                f"{self.path} unpacks to more than {self.most:,} bytes",
+                allowed="50 times the file's own size and 64 MiB",
+                remedy="If it is meant so, unpack it with gunzip and name the file it gives",
+            )
+        return content
+
+
 def _bytes_of(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    return cast(BinaryIO, _Unpacked(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def _encoding(stream: BinaryIO) -> str:
@@ -60,7 +117,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(
             f"{place(path, line)} cannot be decoded as {encoding}",
             allowed=_ENCODINGS,
-            remedy=f"Type iconv -f CP1252 -t UTF-8 {path} > converted{path.suffix}, with the encoding it was written in",
+            remedy=_recoded(path),
         ) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is no whole gzip file: {error}", remedy="Write it again, or unpack it") from error
@@ -68,13 +125,22 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def _recoded(path: Path) -> str:
+    with path.open("rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    if compressed and path.suffix != ".gz":
+        return f"It is compressed: rename it to {path.name}.gz"
+    if compressed:
+        name = path.with_suffix("")
+        return f"Type gunzip -c {path} | iconv -f CP1252 -t UTF-8 > converted{name.suffix}, with the encoding it was written in"
+    return f"Type iconv -f CP1252 -t UTF-8 {path} > converted{path.suffix}, with the encoding it was written in"
+
+
 def _undecodable_line(path: Path) -> tuple[int, str]:
     with _bytes_of(path) as stream:
         encoding = _encoding(stream)
-        content = stream.read()
-    try:
-        content.decode(encoding)
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode(encoding, errors="ignore")
-        return len(re.findall(r"\r\n|\r|\n", before)) + 1, encoding.upper().removesuffix("-SIG")
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="encoderlab.broken", newline="")
+        for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
+            if _BROKEN in line:
+                return number, encoding.upper().removesuffix("-SIG")
     raise AssertionError(f"{path} changed while it was read")

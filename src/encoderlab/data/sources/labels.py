@@ -1,0 +1,155 @@
+"""The labels of a dataset's rows: which are refused, their order and their ids, and the split that rows and labels make."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from encoderlab.data.examples import Split
+from encoderlab.data.sources.columns import Rows, Where, flat_values, is_words, listed, mapped
+from encoderlab.errors import DataError, SettingError
+
+_LONGEST_NUMBER = 40  # digits; what is longer is a name
+_NUMBER = re.compile(r"([+-]?)0*([0-9]+?)(?:\.([0-9]*?)0*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of labels in the order of their ids, and the value that stands for each of them in the data."""
+
+    names: list[str]
+    values: list[str]
+
+    def ids(self, column: pa.ChunkedArray, where: Where) -> pa.ChunkedArray:
+        """The id of each label; null stays null. Raises DataError at a label that is none of `values`."""
+        known = pa.array(self.values, pa.string())
+        ids = mapped(column, lambda flat: pc.index_in(flat, value_set=known).cast(pa.int64()))
+        if flat_values(ids).null_count > flat_values(column).null_count:
+            row, value = next(found for found in _labels_by_row(column) if found[1] not in self.values)
+            raise DataError(
+                f"{where(row)} has the label {value!r}, which no training row has",
+                allowed=listed(self.values),
+                remedy="Mend the row, or name every label in dataset.label_names",
+            )
+        return ids
+
+
+def refuse_missing_labels(rows: Rows, name: str) -> None:
+    """Raise DataError at the first row with an empty label."""
+    column = rows.columns["label"]
+    values = flat_values(column)
+    if not (column.null_count or values.null_count or pc.any(pc.equal(pc.utf8_trim_whitespace(values), "")).as_py()):
+        return
+    row = next(row for row, value in enumerate(column) if _lacks(value.as_py()))
+    raise DataError(f"{rows.where(row)} has no label in column {name!r}", remedy="Fill it in, or take the row out")
+
+
+def _lacks(label: str | list[str] | None) -> bool:
+    values = label if isinstance(label, list) else [label]
+    return any(value is None or not value.strip() for value in values)
+
+
+def refuse_labels_alike(parts: Iterable[Rows]) -> None:
+    """Raise DataError where two labels of a dataset's rows differ by nothing but the white space around them, or are one number."""
+    seen: dict[str, tuple[str, Rows]] = {}
+    for part in parts:
+        for value in flat_values(part.columns["label"]).unique().drop_null().to_pylist():
+            other, holder = seen.setdefault(_meant(value), (value, part))
+            if other != value:
+                spaced = value.strip() == other.strip()
+                raise DataError(
+                    f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has {value!r}",
+                    allowed="labels that differ by more than white space around them" if spaced else "one form of each number",
+                    remedy="Write both alike",
+                )
+
+
+def _meant(label: str) -> str:
+    """The label without white space around it, a number without needless zeros: 1 for 01, 1.0 and +1."""
+    label = label.strip()
+    number = _NUMBER.fullmatch(label) if len(label) <= _LONGEST_NUMBER else None
+    if number is None:
+        return label
+    sign, whole, fraction = number.groups(default="")
+    value = f"{whole}.{fraction}" if fraction else whole
+    return f"-{value}" if sign == "-" and value != "0" else value
+
+
+def _first_with(label: str, rows: Rows) -> str:
+    return rows.where(next(row for row, value in _labels_by_row(rows.columns["label"]) if value == label))
+
+
+def name_labels(train: Rows, label_names: list[str] | None, class_names: list[str] | None = None) -> Labels:
+    """The labels of a dataset, in order.
+
+    `train` are the rows of the training split. `class_names` names values 0, 1, ... where the source knows names. The user's
+    `label_names` put values in order, or name values 0, 1, ...; without them numbers are sorted as numbers, anything else as
+    strings. Raises DataError where training has no label, or one alone and no `label_names` that say which others there are, or a
+    number beyond those that `label_names` name; SettingError where `label_names` do not fit.
+    """
+    values = sorted(flat_values(train.columns["label"]).unique().drop_null().to_pylist())
+    if not values or (len(values) < 2 and label_names is None):
+        has = f"only the label {values[0]!r}" if values else "no labels"
+        raise DataError(f"The training rows have {has}", allowed="at least two labels", remedy="Check dataset.label")
+    known = class_names or _sorted(values).values
+    if label_names is None:
+        return Labels(class_names, _numbers(len(class_names))) if class_names else _sorted(values)
+    if class_names and sorted(label_names) == sorted(class_names):
+        return Labels(label_names, [str(class_names.index(name)) for name in label_names])
+    if not class_names and set(values) <= set(label_names):
+        return Labels(label_names, label_names)
+    numbers = _numbers(len(label_names))
+    if len(class_names) == len(numbers) if class_names else set(values) <= set(numbers):
+        return Labels(label_names, numbers)
+    beyond = [value for value in values if value not in numbers]
+    if not class_names and len(beyond) < len(values) and not set(values) & set(label_names):
+        raise DataError(
+            f"{_first_with(beyond[0], train)} has the label {beyond[0]!r}, and dataset.label_names names {listed(numbers)}",
+            allowed=listed(numbers),
+            remedy="Mend the row, or name all labels",
+        )
+    raise SettingError(
+        f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels there are",
+        allowed=f"all of {listed(known)}, in any order",
+        remedy="Leave dataset.label_names out to use these names",
+    )
+
+
+def as_split(rows: Rows, labels: Labels | None) -> Split:
+    """The rows as a split; without `labels` every answer is unknown."""
+    import datasets
+
+    columns = dict(rows.columns)
+    words = is_words(columns["text"])
+    unknown = pa.nulls(len(columns["text"]), pa.list_(pa.int64()) if words else pa.int64())
+    ids = unknown if labels is None else labels.ids(columns["label"], rows.where)
+    if words:
+        table = pa.table({"words": columns["text"], "labels": ids})
+    else:
+        pair = {"text_pair": columns["text_pair"]} if "text_pair" in columns else {}
+        table = pa.table({"text": columns["text"], **pair, "label": ids})
+    # Without a fingerprint of ours, `datasets` hashes the whole table to make one: seconds for a large one.
+    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]))
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+def _sorted(values: list[str]) -> Labels:
+    whole = all(re.fullmatch(r"-?[0-9]+", value) and len(value) <= _LONGEST_NUMBER for value in values)
+    ordered = sorted(values, key=lambda value: (int(value), value)) if whole else values
+    return Labels(ordered, ordered)
+
+
+def _labels_by_row(column: pa.ChunkedArray) -> Iterator[tuple[int, str]]:
+    """Each known label, and its row."""
+    for row, scalar in enumerate(column):
+        label = scalar.as_py()
+        values = label if isinstance(label, list) else [label]
+        yield from ((row, value) for value in values if value is not None)
