@@ -28,8 +28,8 @@ def place(path: Path, line: int) -> str:
 def numbered_lines(path: Path, newline: str) -> Iterator[tuple[int, str]]:
     """The lines of a text file (or of a text file in .gz), counted from 1, each with its end as it stands.
 
-    `newline` is that of `open`: "" takes any end, a line feed that alone. Raises DataError where the file cannot be read or decoded,
-    holds a NUL byte or a line of LONGEST_LINE characters, or unpacks to more than `most_unpacked` bytes.
+    `newline` is that of `open`: "" takes any end, a line feed that alone. Raises DataError where the file cannot be read or
+    decoded, holds a NUL byte or a line of LONGEST_LINE characters, or unpacks to more than `most_unpacked` bytes.
     """
     with _readable(path), _bytes_of(path) as stream:
         text = io.TextIOWrapper(stream, encoding=_encoding(stream), newline=newline)
