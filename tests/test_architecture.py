@@ -10,7 +10,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "encoderlab"
 GROUND = {"errors", "settings"}
 MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "__main__": {"cli"},
-    "cli": {"commands", "command_help", "config", "config_errors", "overrides", "interruption", "errors"},
+    "cli": {"commands", "command_help", "config", "config_errors", "composing", "overrides", "interruption", "errors"},
     "command_help": {"commands", "config", *GROUND},
     "commands": {
         "aside",
@@ -44,6 +44,7 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
         *GROUND,
     },
     "config_errors": {"config", *GROUND},
+    "composing": {"errors"},
     "overrides": set(),
     "config": {"command_settings", "data", "model", "tasks", "training", *GROUND},
     "command_settings": {"data", "model", "tasks", "training", *GROUND},

@@ -93,12 +93,10 @@ def config_folder() -> Path:
 
 def _run_with_hydra(command: str, arguments: list[str]) -> None:
     import hydra
-    import yaml
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
 
-    from encoderlab.config import register_schemas
-    from encoderlab.config_errors import explain, refuse_what_hydra_cannot
+    from encoderlab.composing import checked_configs, checked_flags
+    from encoderlab.config import COMMAND_CONFIGS, check_shown, register_schemas
+    from encoderlab.config_errors import explained, refuse_what_hydra_cannot
     from encoderlab.overrides import quoted_arguments
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -106,24 +104,28 @@ def _run_with_hydra(command: str, arguments: list[str]) -> None:
     refuse_what_hydra_cannot(command, arguments)
     register_schemas()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
-    sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
+    begun: list[str] = []
     refused: list[UserError] = []
-    try:
-        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(_job(command, refused))()
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, command) from None
-    except yaml.YAMLError as error:
-        raise SettingError(f"A config file cannot be read: {' '.join(str(error).split())}") from None
+    with explained(command, begun):
+        typed_flags = checked_flags(command, arguments)
+        shown = COMMAND_CONFIGS[command] if typed_flags.cfg else None
+        sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
+        with checked_configs(lambda config: check_shown(config, shown)):
+            hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(_job(command, begun, refused))()
     if refused:
         raise refused[0]
 
 
-def _job(command: str, refused: list[UserError]) -> Callable[[DictConfig], None]:
-    """What Hydra calls with each composed config. A single job's mistake goes to `refused`: Hydra would add a line of its own."""
+def _job(command: str, begun: list[str], refused: list[UserError]) -> Callable[[DictConfig], None]:
+    """What Hydra calls with each composed config; each that begins is `begun`.
+
+    A single job's mistake goes to `refused`: Hydra would add a line of its own.
+    """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
     from encoderlab.config import COMMAND_CONFIGS, typed
+    from encoderlab.config_errors import explained
 
     def job(config: DictConfig) -> None:
         sweep = HydraConfig.get().mode is RunMode.MULTIRUN
@@ -131,7 +133,9 @@ def _job(command: str, refused: list[UserError]) -> Callable[[DictConfig], None]
         if sweep:
             print(f"{name}: {HydraConfig.get().job.override_dirname}", file=sys.stderr)
         try:
-            settings = typed(config, COMMAND_CONFIGS[command])
+            with explained(command):
+                settings = typed(config, COMMAND_CONFIGS[command])
+            begun.append(name)
             said = {argument.partition("=")[0].lstrip("+~") for argument in HydraConfig.get().overrides.task}
             continuable = {"said": said} if hasattr(settings, "resume") else {}
             getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import MissingMandatoryValue
 
 from encoderlab.command_settings import (
@@ -54,7 +55,7 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("training", "training"): TrainingConfig,
 }
 
-
+GROUPS = {group for group, _ in SCHEMAS}
 COMMAND_CONFIGS: dict[str, type] = {
     "train": RunConfig,
     "eval": EvalConfig,
@@ -88,18 +89,48 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
     and for a value out of range.
     """
     for key, owner in _keys(config, schema):
-        known = [declared.name for declared in fields(owner)]
+        known = _names(owner)
         if key.rpartition(".")[2] not in known:
-            raise unknown_setting(key, known)
+            raise unknown_setting(_to_the_end(config, key), known)
     try:
         return OmegaConf.to_object(config)
     except MissingMandatoryValue as error:
         raise required_setting(str(error.full_key)) from None
 
 
+def _to_the_end(config: DictConfig, key: str) -> str:
+    """The key, and the first names inside its value: what a user typed as `+trainig.epochs=1` made up a group."""
+    inside = OmegaConf.select(config, key, throw_on_missing=False, throw_on_resolution_failure=False)
+    while isinstance(inside, DictConfig) and len(inside):
+        name = next(iter(inside))
+        key, inside = f"{key}.{name}", inside._get_node(name)
+    return key
+
+
+def check_shown(config: DictConfig, schema: type[CommandConfig] | None) -> None:
+    """Refuse what `typed` refuses in a config of Hydra's that is only to be shown, save that settings may be missing.
+
+    `schema` is None where the config is to be used: its command will refuse them. Raises SettingError.
+    """
+    if schema is None:
+        return
+    own = copy.deepcopy(config)
+    with read_write(own), open_dict(own):
+        del own["hydra"]
+    try:
+        typed(own, schema)
+    except MissingSettingError:
+        return
+
+
 def unknown_setting(key: str, known: list[str]) -> SettingError:
     """The refusal of a key that is none of the `known` names beside it; names the closest, or where the key belongs."""
     group, _, name = key.rpartition(".")
+    if group and group not in GROUPS:
+        meant = closest(group, GROUPS)
+        inside = closest(name, [name for (owner, _), schema in SCHEMAS.items() if owner == meant for name in _names(schema)])
+        remedy = f"Did you mean {meant}.{inside}?" if inside else f"Settings with a dot begin with {', '.join(sorted(GROUPS))}"
+        return SettingError(f"There is no setting {key}", remedy=remedy)
     prefix = f"{group}." if group else ""
     if near := closest(name, known):
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
@@ -110,9 +141,13 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
     return SettingError(f"There is no setting {key}", allowed=", ".join(f"{prefix}{name}" for name in known))
 
 
-def required_setting(key: str) -> SettingError:
+class MissingSettingError(SettingError):
+    """A setting that has no default was not given."""
+
+
+def required_setting(key: str) -> MissingSettingError:
     """The refusal to start without a setting that has no default."""
-    return SettingError(f"{key} is not set", remedy=f"Type {key}=...")
+    return MissingSettingError(f"{key} is not set", remedy=f"Type {key}=...")
 
 
 def _names(schema: type) -> list[str]:

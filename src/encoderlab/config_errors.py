@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 
+import yaml
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from encoderlab.config import COMMAND_CONFIGS, SCHEMAS, unknown_setting
-from encoderlab.errors import SettingError, closest
+from encoderlab.config import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_setting
+from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range
-
-GROUPS = {group for group, _ in SCHEMAS}
 
 
 def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
     """Refuse what Hydra stumbles over: `model=null`, and a setting of a dataset that was not chosen. Raises SettingError."""
     chosen = {argument.partition("=")[0] for argument in arguments}
     for argument in arguments:
-        group, _, value = argument.partition("=")
-        if group in GROUPS and value in ("", "null"):
+        group, equals, value = argument.partition("=")
+        if group in GROUPS and equals and value in ("", "null"):
             raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
         if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
             raise SettingError(f"{argument} needs a dataset", remedy="Type dataset=files or dataset=hub in front")
+
+
+@contextmanager
+def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
+    """Raise what Hydra, OmegaConf and YAML find wrong in here as a SettingError of one line; and all else, while no job has begun.
+
+    Hydra raises plain errors of all kinds for what it cannot make sense of.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, command) from None
+    except yaml.YAMLError as error:
+        raise SettingError(f"A config file cannot be read: {error}") from None
+    except Exception as error:
+        if begun:
+            raise
+        reason = str(error) or type(error).__name__
+        raise SettingError(f"The command line is not understood: {reason}", remedy=f"See encoderlab {command} --help") from None
 
 
 def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
@@ -53,6 +76,8 @@ def _missing_option(text: str) -> SettingError:
     if found is None:
         return SettingError(" ".join(text.split()))
     group, _, name = found[1].rpartition("/")
+    if not group:
+        return SettingError(f"There is no config file {name} where configs are looked for", remedy="Leave out --config-path")
     listed = re.search(r"Available options in '[^']*':\n(.*?)\nConfig search path", text, re.DOTALL)
     options = [line.strip() for line in listed[1].splitlines()] if listed else []
     options = [option for option in options if not option.endswith("_schema")]
@@ -75,7 +100,7 @@ def _unknown(key: str, command: str) -> SettingError:
     if key.startswith("hydra."):
         return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
     owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
-    known = sorted({declared for owner in owners for declared in owner.__dataclass_fields__})
+    known = sorted({declared.name for owner in owners for declared in fields(owner)})
     if name in known:
         known = []  # a setting of another option of the group: unknown_setting says of which
     return unknown_setting(key, known)

@@ -57,6 +57,8 @@ class TaskConfig(ABC):
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
+            raise SettingError(f"task.name is {self.name!r}", allowed="a name that a folder can have, without / and \\")
 
     @abstractmethod
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
