@@ -1,0 +1,122 @@
+"""The command line of the faults: list, run, table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
+from faults import page
+from faults.promise import Conditions, Promise, Trial, UnavailableError
+from faults.promises import ALL, PROMISES
+
+
+def main() -> None:
+    """Run the command that is typed, and exit with its code; a user's mistake is one line."""
+    options = _parser().parse_args()
+    try:
+        options.command(options)
+    except UserError as error:
+        print(f"faults: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("faults: stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def list_promises(options: argparse.Namespace) -> None:
+    """Print every promise."""
+    for promise in ALL:
+        print(f"{promise.name:<26} {promise.sentence}")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Try promises, say what failed, and keep the figures. Raises SettingError, DataError, TrainingError."""
+    outcomes = [_tried(promise, options) for promise in _chosen(options.promises)]
+    if "failed" in outcomes:
+        raise TrainingError("Not every promise is kept", remedy="See the lines above")
+    if "done" not in outcomes:
+        raise DataError("No promise could be tried", remedy="See the lines above")
+
+
+def table(options: argparse.Namespace) -> None:
+    """Write the table of RELIABILITY.md again. Raises DataError where it has no place there."""
+    page.rewrite(ALL)
+    print(f"Written: {page.PAGE.name}")
+
+
+def _tried(promise: Promise, options: argparse.Namespace) -> str:
+    """Try one promise: done, failed or skipped."""
+    count = options.trials or (promise.quick if options.quick else promise.full)
+    started = time.perf_counter()
+    try:
+        with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
+            trials = list(_shown(promise, promise.tried(Conditions(count, options.seed, Path(scratch).resolve()))))
+    except UnavailableError as error:
+        print(f"faults: {promise.name} is skipped: {error}", file=sys.stderr)
+        return "skipped"
+    found = page.result(promise, trials, options.seed, time.perf_counter() - started, _command(promise, options))
+    print(f"{promise.name}: {found['trials']} trials, {found['failures']} failures, below {found['upper_bound']:.2%}")
+    if not options.quick:
+        page.keep(promise.name, found)
+        page.rewrite(ALL)
+    return "failed" if found["failures"] else "done"
+
+
+def _shown(promise: Promise, trials: Iterable[Trial]) -> Iterable[Trial]:
+    """The same trials; on a terminal with their count, and with a line for each that failed."""
+    for number, trial in enumerate(trials, start=1):
+        if sys.stderr.isatty():
+            print(f"\r{promise.name}: {number}", end="", file=sys.stderr)
+        if trial.failure:
+            print(f"\n{promise.name}, {trial.case}: {trial.failure}", file=sys.stderr)
+        yield trial
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _command(promise: Promise, options: argparse.Namespace) -> str:
+    trials = f" --trials {options.trials}" if options.trials else ""
+    return f"{promise.command}{trials}{f' --seed {options.seed}' if options.seed else ''}"
+
+
+def _chosen(typed: list[str]) -> list[Promise]:
+    """What is typed, or all. Raises SettingError for a name that is not known."""
+    for name in typed:
+        if name not in PROMISES:
+            near = closest(name, PROMISES)
+            remedy = f"Did you mean {near}?" if near else ""
+            raise SettingError(f"There is no promise {name}", allowed=", ".join(PROMISES), remedy=remedy)
+    return [PROMISES[name] for name in typed] if typed else list(ALL)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m faults", description="What encoderlab promises of its runs, tried.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, does, command in (
+        ("list", "show every promise", list_promises),
+        ("run", "try promises and keep the figures", run),
+        ("table", "write the table of RELIABILITY.md again from results/*.json", table),
+    ):
+        one = commands.add_parser(name, help=does, description=does)
+        one.set_defaults(command=command)
+        if command is run:
+            one.add_argument("promises", nargs="*", metavar="PROMISE", help="which promises; all without it (see list)")
+            one.add_argument("--trials", type=_at_least_one, help="how many trials of each (default: as the promise says)")
+            one.add_argument("--seed", type=int, default=0, help="draws the trials (default: 0)")
+            one.add_argument("--quick", action="store_true", help="only as many trials as in the test suite; nothing is kept")
+    return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 up")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

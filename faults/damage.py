@@ -1,0 +1,131 @@
+"""Promises of checkpoints that were whole and are damaged later: noticed, set aside, and an older one used."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from encoderlab.errors import UserError
+from encoderlab.training.checkpoint import checkpoints, newest_verified, read_weights
+from faults import saving
+from faults.promise import Conditions, Trial
+
+Draw = random.Random
+OLDER, NEWER = saving.BEFORE
+
+
+def noticed(conditions: Conditions) -> Iterator[Trial]:
+    """Flipped bits, files cut off, ends of zeros, and files or whole checkpoints exchanged; the older checkpoint is then used."""
+    draw, kinds = Draw(conditions.seed), list(KINDS.items())
+    good = saving.prepared(conditions.scratch / "good")
+    for number in range(conditions.trials or 0):
+        name, damage = kinds[number % len(kinds)]
+        with saving.copied(good, conditions.scratch / "trial") as folder:
+            where = damage(folder / f"step-{NEWER}", draw)
+            older_is_whole = damage not in (_exchanged_file, _exchanged_checkpoint)
+            yield Trial(f"{name}: {where}", _unnoticed(folder, older_is_whole))
+
+
+def nothing_left(conditions: Conditions) -> Iterator[Trial]:
+    """All checkpoints damaged: none is used, each gets its line, and what was there is kept aside for whoever wants to look."""
+    draw, kinds = Draw(conditions.seed), [kind for kind in KINDS.items() if "exchanged" not in kind[0]]
+    good = saving.prepared(conditions.scratch / "good")
+    for number in range(conditions.trials or 0):
+        name, damage = kinds[number % len(kinds)]
+        with saving.copied(good, conditions.scratch / "trial") as folder:
+            where = [damage(path, draw) for path in checkpoints(folder)]
+            yield Trial(f"{name}: {', '.join(where)}", _used(folder))
+
+
+def _unnoticed(folder: Path, older_is_whole: bool) -> str:
+    """What was not noticed of a damaged newest checkpoint; "" where all was."""
+    said = io.StringIO()
+    with contextlib.suppress(UserError):
+        read_weights(folder / f"step-{NEWER}")
+        return "it was read as if it were whole"
+    with contextlib.redirect_stderr(said):
+        newest = newest_verified(folder)
+    if not older_is_whole:
+        return "" if newest is None else f"{newest.name} was used"
+    if len(said.getvalue().splitlines()) != 1:
+        return f"not one line was said: {said.getvalue()!r}"
+    if (folder / f"step-{NEWER}").exists() or not any(folder.glob(f"corrupt-step-{NEWER}*")):
+        return "it was not set aside"
+    return saving.lost(folder, allowed=(OLDER,))
+
+
+def _used(folder: Path) -> str:
+    """What was made of checkpoints that are all damaged; "" where nothing was."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        newest = newest_verified(folder)
+    if newest is not None:
+        return f"{newest.name} was used"
+    lines = said.getvalue().splitlines()
+    if len(lines) != len(saving.BEFORE):
+        return f"not a line for each was said: {lines}"
+    return "" if len(list(folder.glob("corrupt-*"))) == len(saving.BEFORE) else "not all were set aside"
+
+
+def _flipped(checkpoint: Path, draw: Draw) -> str:
+    file, content = _drawn(checkpoint, draw)
+    place, bit = draw.randrange(len(content)), draw.randrange(8)
+    content[place] ^= 1 << bit
+    file.write_bytes(content)
+    return f"bit {bit} of byte {place} of {file.name}"
+
+
+def _cut_off(checkpoint: Path, draw: Draw) -> str:
+    file, content = _drawn(checkpoint, draw)
+    size = draw.randrange(len(content))
+    file.write_bytes(content[:size])
+    return f"{file.name} after {size} bytes"
+
+
+def _zeroed(checkpoint: Path, draw: Draw) -> str:
+    file, content = _drawn(checkpoint, draw)
+    last = max(place for place, byte in enumerate(content) if byte)
+    start = draw.randrange(last + 1)
+    file.write_bytes(content[:start] + bytes(len(content) - start))
+    return f"{file.name} from byte {start} on"
+
+
+def _missing(checkpoint: Path, draw: Draw) -> str:
+    file, _ = _drawn(checkpoint, draw)
+    file.unlink()
+    return file.name
+
+
+def _exchanged_file(checkpoint: Path, draw: Draw) -> str:
+    file, _ = _drawn(checkpoint, draw)
+    return _exchanged(file, checkpoint.with_name(f"step-{OLDER}") / file.name)
+
+
+def _exchanged_checkpoint(checkpoint: Path, draw: Draw) -> str:
+    return _exchanged(checkpoint, checkpoint.with_name(f"step-{OLDER}"))
+
+
+def _exchanged(one: Path, other: Path) -> str:
+    between = one.with_name("between")
+    for old, new in ((one, between), (other, one), (between, other)):
+        shutil.move(old, new)
+    return one.name
+
+
+def _drawn(checkpoint: Path, draw: Draw) -> tuple[Path, bytearray]:
+    file = draw.choice(sorted(checkpoint.iterdir()))
+    return file, bytearray(file.read_bytes())
+
+
+KINDS: dict[str, Callable[[Path, Draw], str]] = {
+    "a flipped bit": _flipped,
+    "a file cut off": _cut_off,
+    "an end of zeros": _zeroed,
+    "a missing file": _missing,
+    "exchanged files": _exchanged_file,
+    "exchanged checkpoints": _exchanged_checkpoint,
+}

@@ -1,0 +1,114 @@
+"""A run's checkpoints without a run: made, saved once more by a child that is disturbed, and looked at afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoderlab.errors import UserError
+from encoderlab.training.checkpoint import checkpoints, newest_verified, prune, read_state, read_weights, save_checkpoint
+from faults.host import Host
+
+KEPT = 2
+BEFORE, DISTURBED, NEXT = (0, 10), 20, 30  # the steps there are, the one whose saving is disturbed, and one more
+SAVED = "saved"  # from here on it has to survive
+MODULES = ("encoderlab.training.checkpoint", "faults.saving")
+
+
+@cache
+def content(step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Weights and state of a step, another for each step; of a size that takes several writes."""
+    draw = torch.Generator().manual_seed(step)
+    weights = {f"layer.{place}": torch.randn(64, 40, generator=draw) for place in range(4)}
+    moments = {name: torch.randn(64, 40, generator=draw) for name in ("exp_avg", "exp_avg_sq")}
+    optimizer = {"state": {0: moments}, "param_groups": [{"lr": 1e-3, "params": [0]}]}
+    return weights, {"step": step, "optimizer": optimizer, "random_state": draw.get_state()}
+
+
+def save(folder: str, step: int) -> None:
+    """Save a checkpoint, say so, and delete those that are no longer needed, as a run does. Raises UserError."""
+    save_checkpoint(Path(folder), step, *content(step))
+    print(SAVED, flush=True)
+    prune(Path(folder), newest=KEPT, keep=())
+
+
+def delete_then_save(folder: str, step: int) -> None:
+    """Not what a run does: with one place for all checkpoints. It is there to show that these trials notice what is lost."""
+    for path in checkpoints(Path(folder)):
+        shutil.rmtree(path)
+    save(folder, step)
+
+
+def save_unsynced(folder: str, step: int) -> None:
+    """Not what a run does: without fsync. It is there to show that these trials notice what is lost."""
+    os.fsync = lambda descriptor: None  # in a child that ends after this
+    save(folder, step)
+
+
+def prepared(folder: Path) -> Path:
+    """The folder, with the checkpoints there are before anything is disturbed; made if it is not there."""
+    for step in () if folder.exists() else BEFORE:
+        save_checkpoint(folder, step, *content(step))
+    return folder
+
+
+@contextlib.contextmanager
+def copied(folder: Path, to: Path) -> Iterator[Path]:
+    """A copy to be disturbed, deleted afterwards."""
+    shutil.copytree(folder, to)
+    try:
+        yield to
+    finally:
+        shutil.rmtree(to)
+
+
+@contextlib.contextmanager
+def host() -> Iterator[Host]:
+    """A host whose children save."""
+    with Host(MODULES) as started:
+        yield started
+
+
+def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
+    """What is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" where nothing is."""
+    newest = newest_verified(folder)
+    if newest is None:
+        return "no checkpoint is left"
+    step = int(newest.name.removeprefix("step-"))
+    if step not in allowed:
+        return f"the newest verified checkpoint is step {step}"
+    weights, state = content(step)
+    try:
+        kept = same(read_weights(newest), weights) and same(read_state(newest), state)
+    except UserError as error:
+        return f"step {step} cannot be read: {error}"
+    return "" if kept else f"step {step} holds something else"
+
+
+def stuck(folder: Path) -> str:
+    """What is wrong with the next save; "" where it works as if nothing had been."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            save(str(folder), NEXT)
+    except (UserError, OSError) as error:
+        return f"the next save failed: {error}"
+    return lost(folder, allowed=(NEXT,))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two nested values are equal, tensors by every bit."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other

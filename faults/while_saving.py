@@ -1,0 +1,103 @@
+"""Promises of a save that is cut off at any of its calls: killed, without power, or refused by a disk that is full or failing."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from faults import saving
+from faults.host import Ended, Host, Job
+from faults.power import LOSSES, lose
+from faults.promise import Conditions, Trial
+from faults.shim import Action, Call, Fault, calls_in
+
+KILLS = [Fault(action, value=signal.SIGKILL) for action in (Action.signal_before, Action.signal_after, Action.signal_halfway)]
+REFUSALS = [
+    Fault(Action.fail_from, value=errno.ENOSPC),
+    Fault(Action.half_then_fail, value=errno.ENOSPC),
+    Fault(Action.fail_from, value=errno.EROFS),
+    Fault(Action.fail_from, value=errno.EIO),
+    Fault(Action.fail_once, value=errno.EIO),
+    Fault(Action.always_half),  # allowed by write(2): the rest has to be written by further calls
+]
+ERROR_CODES = (3, 4)  # of DataError and TrainingError
+WRITES_ONLY = (Action.signal_halfway, Action.half_then_fail)
+
+
+def killed(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
+    """kill -9 before and after every call, and between the halves of every write."""
+    for case, folder, ended, _ in _disturbed(conditions, KILLS, work):
+        unharmed = "" if ended.code == -signal.SIGKILL else f"it was not killed: {ended.last_line}"
+        yield Trial(case, unharmed or saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
+
+
+def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
+    """The machine stops before every call, and of what was not synced is lost as much as a disk may lose; see power.py."""
+    stops = [(loss, Fault(Action.signal_before, value=signal.SIGKILL)) for loss in LOSSES]
+    for loss, fault in stops:
+        share = None if conditions.trials is None else -(-conditions.trials // len(stops))
+        for case, folder, ended, done in _disturbed(replace(conditions, trials=share), [fault], work):
+            lose(loss, done[:-1], folder)  # the last one was told, and not done
+            yield Trial(f"{loss} lost, {case}", saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
+
+
+def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
+    """Full from one call on (also after half of a write), read-only from one on, an I/O error of one call or of all from it on."""
+    for case, folder, ended, _ in _disturbed(conditions, REFUSALS, work):
+        yield Trial(case, unclear(ended) or saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
+
+
+def due(ended: Ended) -> tuple[int, ...]:
+    """The steps that may be the newest: the save is done or it is not, and once it said so it is."""
+    return (saving.DISTURBED,) if saving.SAVED in ended.lines else (saving.BEFORE[-1], saving.DISTURBED)
+
+
+def unclear(ended: Ended) -> str:
+    """What is wrong with how a program that could not go on said so: it owes its user one line and an exit code."""
+    if ended.code == 0:
+        return "" if ended.lines == [saving.SAVED] else f"it went on, and said: {ended.said!r}"
+    if ended.code not in ERROR_CODES:
+        return f"exit code {ended.code}: {ended.last_line}"
+    lines = [line for line in ended.lines if line != saving.SAVED]
+    return "" if len(lines) == 1 else f"{len(lines)} lines: {ended.said!r}"
+
+
+def _disturbed(conditions: Conditions, faults: Sequence[Fault], work: str) -> Iterator[tuple[str, Path, Ended, list[Call]]]:
+    """Each fault at each call of a save: what was done, the folder afterwards, how the child ended and the calls it made."""
+    good, trial, journal = (conditions.scratch / name for name in ("good", "trial", "journal"))
+    saving.prepared(good)
+    with saving.host() as host:
+        with saving.copied(good, trial):
+            calls = _run(host, work, trial, journal, Fault(Action.count))[1]
+        for fault, call in conditions.of(_cases(faults, calls)):
+            with saving.copied(good, trial):
+                ended, done = _run(host, work, trial, journal, replace(fault, at=call.number))
+                yield _said(fault, call, len(calls)), trial, ended, done
+
+
+def _cases(faults: Sequence[Fault], calls: Sequence[Call]) -> list[tuple[Fault, Call]]:
+    """Each fault at each call; what halves writes only at those, and what halves all of them once."""
+    return [
+        (fault, call)
+        for fault in faults
+        for call in (calls[:1] if fault.action is Action.always_half else calls)
+        if call.name == "write" or fault.action not in WRITES_ONLY
+    ]
+
+
+def _run(host: Host, work: str, folder: Path, journal: Path, fault: Fault) -> tuple[Ended, list[Call]]:
+    journal.unlink(missing_ok=True)
+    arguments = {"folder": str(folder), "step": saving.DISTURBED}
+    ended = host.run(Job(f"faults.saving:{work}", arguments, str(folder), fault, str(journal)))
+    return ended, calls_in(journal)
+
+
+def _said(fault: Fault, call: Call, of: int) -> str:
+    """The case in words, such as "fail_from ENOSPC, call 7 of 30: write state.pt"."""
+    signalled = fault.action.name.startswith("signal")
+    value = signal.Signals(fault.value).name if signalled else errno.errorcode.get(fault.value, "")
+    action = fault.action.name.replace("_", " ")
+    return f"{action} {value}, call {call.number} of {of}: {call.name} {Path(call.path).name}"
