@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from encoderlab.errors import UserError
+from encoderlab.errors import DataError, UserError
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, newest_verified, read_weights
 from faults import saving
 from faults.promise import Conditions, Trial
@@ -25,50 +26,50 @@ def noticed(conditions: Conditions) -> Iterator[Trial]:
     for number in range(conditions.trials or 0):
         name, damage = kinds[number % len(kinds)]
         with saving.copied(good, conditions.scratch / "trial") as folder:
-            where = damage(folder / f"step-{NEWER}", draw)
+            where = damage(RunFolder(folder).checkpoints / f"step-{NEWER}", draw)
             older_is_whole = damage not in (_exchanged_file, _exchanged_checkpoint)
             yield Trial(f"{name}: {where}", _unnoticed(folder, older_is_whole))
 
 
 def nothing_left(conditions: Conditions) -> Iterator[Trial]:
-    """All checkpoints damaged: none is used, each gets its line, and what was there is kept aside for whoever wants to look."""
+    """All checkpoints damaged: none is used, each gets its line, and is kept aside for whoever wants to look."""
     draw, kinds = Draw(conditions.seed), [kind for kind in KINDS.items() if "exchanged" not in kind[0]]
     good = saving.prepared(conditions.scratch / "good")
     for number in range(conditions.trials or 0):
         name, damage = kinds[number % len(kinds)]
         with saving.copied(good, conditions.scratch / "trial") as folder:
-            where = [damage(path, draw) for path in checkpoints(folder)]
+            where = [damage(path, draw) for path in checkpoints(RunFolder(folder).checkpoints)]
             yield Trial(f"{name}: {', '.join(where)}", _used(folder))
 
 
-def _unnoticed(folder: Path, older_is_whole: bool) -> str:
+def _unnoticed(run: Path, older_is_whole: bool) -> str:
     """What was not noticed of a damaged newest checkpoint; "" where all was."""
-    said = io.StringIO()
+    folder = RunFolder(run).checkpoints
     with contextlib.suppress(UserError):
         read_weights(folder / f"step-{NEWER}")
         return "it was read as if it were whole"
-    with contextlib.redirect_stderr(said):
-        newest = newest_verified(folder)
     if not older_is_whole:
-        return "" if newest is None else f"{newest.name} was used"
+        return _used(run)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        newest_verified(folder)
     if len(said.getvalue().splitlines()) != 1:
         return f"not one line was said: {said.getvalue()!r}"
-    if (folder / f"step-{NEWER}").exists() or not any(folder.glob(f"corrupt-step-{NEWER}*")):
+    if (folder / f"step-{NEWER}").exists() or not (folder / f"corrupt-step-{NEWER}").exists():
         return "it was not set aside"
-    return saving.lost(folder, allowed=(OLDER,))
+    return saving.lost(run, allowed=(OLDER,))
 
 
-def _used(folder: Path) -> str:
+def _used(run: Path) -> str:
     """What was made of checkpoints that are all damaged; "" where nothing was."""
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        newest = newest_verified(folder)
-    if newest is not None:
-        return f"{newest.name} was used"
-    lines = said.getvalue().splitlines()
-    if len(lines) != len(saving.BEFORE):
-        return f"not a line for each was said: {lines}"
-    return "" if len(list(folder.glob("corrupt-*"))) == len(saving.BEFORE) else "not all were set aside"
+    folder = RunFolder(run).checkpoints
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            return f"{newest_verified(folder)} was used"
+        except DataError as error:
+            refusal = str(error)
+    if len(said.getvalue().splitlines()) != len(saving.BEFORE) or "\n" in refusal:
+        return f"not a line for each was said: {said.getvalue()!r}, {refusal!r}"
+    return "" if len(list(folder.glob("corrupt-step-*"))) == len(saving.BEFORE) else "not all were set aside"
 
 
 def _flipped(checkpoint: Path, draw: Draw) -> str:

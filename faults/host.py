@@ -66,7 +66,7 @@ class Host:
     def __init__(self, modules: Sequence[str], *, environment: dict[str, str] | None = None) -> None:
         self._command = [sys.executable, "-m", "faults.forked", *modules]
         one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._environment = {**os.environ, **one_thread, **(environment or {}), "LD_PRELOAD": str(library()), "PYTHONPATH": path}
 
     def __enter__(self) -> Host:

@@ -14,7 +14,17 @@ from typing import Any
 import torch
 
 from encoderlab.errors import UserError
-from encoderlab.training.checkpoint import checkpoints, newest_verified, prune, read_state, read_weights, save_checkpoint
+from encoderlab.runs.folder import RunFolder
+from encoderlab.training.checkpoint import (
+    checkpoints,
+    clear_unfinished,
+    newest_verified,
+    prune,
+    read_state,
+    read_weights,
+    save_checkpoint,
+    step_of,
+)
 from faults.host import Host
 
 KEPT = 2
@@ -35,14 +45,17 @@ def content(step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 def save(folder: str, step: int) -> None:
     """Save a checkpoint, say so, and delete those that are no longer needed, as a run does. Raises UserError."""
-    save_checkpoint(Path(folder), step, *content(step))
-    print(SAVED, flush=True)
-    prune(Path(folder), newest=KEPT, keep=())
+    run = RunFolder(Path(folder))
+    with run.continued("train"):
+        clear_unfinished(run.checkpoints)
+        save_checkpoint(run.checkpoints, step, *content(step))
+        print(SAVED, flush=True)
+        prune(run.checkpoints, newest=KEPT, keep=())
 
 
 def delete_then_save(folder: str, step: int) -> None:
     """Not what a run does: with one place for all checkpoints. It is there to show that these trials notice what is lost."""
-    for path in checkpoints(Path(folder)):
+    for path in checkpoints(RunFolder(Path(folder)).checkpoints):
         shutil.rmtree(path)
     save(folder, step)
 
@@ -54,9 +67,9 @@ def save_unsynced(folder: str, step: int) -> None:
 
 
 def prepared(folder: Path) -> Path:
-    """The folder, with the checkpoints there are before anything is disturbed; made if it is not there."""
+    """The run folder, with the checkpoints there are before anything is disturbed; made if it is not there."""
     for step in () if folder.exists() else BEFORE:
-        save_checkpoint(folder, step, *content(step))
+        save_checkpoint(RunFolder(folder).checkpoints, step, *content(step))
     return folder
 
 
@@ -79,10 +92,13 @@ def host() -> Iterator[Host]:
 
 def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
     """What is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" where nothing is."""
-    newest = newest_verified(folder)
+    try:
+        newest = newest_verified(RunFolder(folder).checkpoints)
+    except UserError as error:
+        return str(error)
     if newest is None:
         return "no checkpoint is left"
-    step = int(newest.name.removeprefix("step-"))
+    step = step_of(newest)
     if step not in allowed:
         return f"the newest verified checkpoint is step {step}"
     weights, state = content(step)
@@ -100,7 +116,8 @@ def stuck(folder: Path) -> str:
             save(str(folder), NEXT)
     except (UserError, OSError) as error:
         return f"the next save failed: {error}"
-    return lost(folder, allowed=(NEXT,))
+    left = [path.name for path in RunFolder(folder).checkpoints.glob(".tmp-*")]
+    return f"{', '.join(left)} is left" if left else lost(folder, allowed=(NEXT,))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from encoderlab.runs.folder import RunFolder
 from faults import saving
 from faults.host import Job
 from faults.promise import Conditions, Trial, UnavailableError
@@ -24,7 +25,7 @@ def small_disk(conditions: Conditions) -> Iterator[Trial]:
     with saving.host() as host:
         for size in conditions.of(sizes):
             with _mounted(conditions.scratch / "disk", size) as disk:
-                folder = Path(shutil.copytree(good, disk / "checkpoints"))
+                folder = Path(shutil.copytree(good, disk / "run"))
                 ended = host.run(Job("faults.saving:save", {"folder": str(folder), "step": saving.DISTURBED}))
                 failure = unclear(ended) or saving.lost(folder, allowed=due(ended)) or _leftovers(folder)
                 yield Trial(f"a disk of {size} pages, {pages} of them taken", failure)
@@ -32,7 +33,7 @@ def small_disk(conditions: Conditions) -> Iterator[Trial]:
 
 def _leftovers(folder: Path) -> str:
     """What a save that failed left on the full disk; "" where nothing."""
-    left = [path.name for path in folder.iterdir() if not path.name.startswith("step-")]
+    left = [path.name for path in RunFolder(folder).checkpoints.iterdir() if not path.name.startswith("step-")]
     return f"{', '.join(left)} is left" if left else ""
 
 

@@ -24,6 +24,7 @@ REFUSALS = [
     Fault(Action.always_half),  # allowed by write(2): the rest has to be written by further calls
 ]
 ERROR_CODES = (3, 4)  # of DataError and TrainingError
+HOW_TO_GO_ON = "What was done so far is kept; go on with: "
 WRITES_ONLY = (Action.signal_halfway, Action.half_then_fail)
 
 
@@ -61,7 +62,7 @@ def unclear(ended: Ended) -> str:
         return "" if ended.lines == [saving.SAVED] else f"it went on, and said: {ended.said!r}"
     if ended.code not in ERROR_CODES:
         return f"exit code {ended.code}: {ended.last_line}"
-    lines = [line for line in ended.lines if line != saving.SAVED]
+    lines = [line for line in ended.lines if line != saving.SAVED and not line.startswith(HOW_TO_GO_ON)]
     return "" if len(lines) == 1 else f"{len(lines)} lines: {ended.said!r}"
 
 
