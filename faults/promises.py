@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from faults import damage, small_disk, while_saving
+from faults import damage, resuming, small_disk, while_running, while_saving
 from faults.promise import Promise
 
 ALL = (
     Promise(
         "killed_while_saving",
-        "Killed (kill -9) before, after or within any call of a save or of the deleting that follows it, "
-        "a run has the checkpoint being saved or the one before, whole; once saved, it stays; the next save works.",
+        "Killed (kill -9) before, after or within any call of a save or of the deleting that follows it, a run has the "
+        "checkpoint being saved or the one before, whole; once saved, it stays; the next save works.",
         while_saving.killed,
         quick=30,
     ),
     Promise(
         "power_lost_while_saving",
-        "The same where the machine stops, and whatever was not synced is gone "
-        "(simulated: contents, halves of contents, names, renames).",
+        "The same where the machine stops, and whatever was not synced is gone (simulated: contents, halves of "
+        "contents, names, renames).",
         while_saving.without_power,
         quick=24,
     ),
     Promise(
         "refused_while_saving",
-        "A disk that is full, read-only or failing from any call on, or in any one call, costs one line and never the last "
-        "good checkpoint; once there is room, the next save works.",
+        "A disk that is full, read-only or failing from any call on, or in any one call, costs one line and never the "
+        "last good checkpoint; once there is room, the next save works.",
         while_saving.refused,
         quick=40,
     ),
     Promise(
         "small_disk",
-        "On a disk with room for less than one more checkpoint, whatever the room, a save ends with one line, leaves the last good "
-        "checkpoint and nothing half written.",
+        "On a disk with room for less than one more checkpoint, whatever the room, a save ends with one line, leaves "
+        "the last good checkpoint and nothing half written.",
         small_disk.small_disk,
         quick=8,
     ),
     Promise(
         "damage_noticed",
-        "Damage to a saved checkpoint, manifest included, is noticed: flipped bits, files cut off, zeroed, missing or exchanged. "
-        "It is set aside with one line, and the one before is used.",
+        "Damage to a saved checkpoint, manifest included, is noticed: flipped bits, files cut off, zeroed, missing or "
+        "exchanged. It is set aside with one line, and the one before is used.",
         damage.noticed,
         quick=150,
         full=1000,
@@ -48,6 +48,69 @@ ALL = (
         damage.nothing_left,
         quick=30,
         full=200,
+    ),
+    Promise(
+        "killed_while_running",
+        "Killed up to three times at random moments of its life and gone on with, a run ends with the weights, report, "
+        "predictions and journal of one that was left alone.",
+        while_running.killed,
+        quick=3,
+        full=200,
+    ),
+    Promise(
+        "resumed_equals",
+        "Gone on with from any step, within an epoch or at an evaluation, a run ends bit for bit as if it had never "
+        "stopped: with dropout, masked tokens, batches in parts, every schedule, early stopping, the best or the last "
+        "kept, any batching.",
+        resuming.equal,
+        quick=2,
+    ),
+    Promise(
+        "nothing_left_out",
+        "Every piece of a checkpoint's state is needed for that: put back to its first value, some run of the grid "
+        "above ends otherwise.",
+        resuming.nothing_left_out,
+        quick=3,
+    ),
+    Promise(
+        "stopped_by_a_signal",
+        "SIGTERM or Ctrl-C, to the process or its group, at any moment: exit code 143 or 130, no traceback, a line that "
+        "says how to go on where there is something to go on with; what goes on ends as if nothing had been, also after "
+        "a second signal.",
+        while_running.signalled,
+        quick=4,
+        full=100,
+    ),
+    Promise(
+        "stopped_in_its_own_process",
+        "The same for a program as a shell starts it, from the moment it answers signals: while it loads, prepares, "
+        "trains or reports.",
+        while_running.signalled_process,
+        quick=1,
+        full=20,
+    ),
+    Promise(
+        "refused_while_running",
+        "A disk that is full, read-only or failing from any call of a run on ends it with one line, and once there is "
+        "room it goes on and ends as if nothing had been.",
+        while_running.refused,
+        quick=3,
+        full=100,
+    ),
+    Promise(
+        "one_folder",
+        "Of two runs that begin, or go on, in one folder at once, one ends as if it were alone, and the other says that "
+        "it is taken.",
+        while_running.one_folder,
+        quick=1,
+        full=20,
+    ),
+    Promise(
+        "eight_at_once",
+        "Eight runs of one task started in the same instant get eight folders.",
+        while_running.sweep,
+        quick=1,
+        full=10,
     ),
 )
 PROMISES = {promise.name: promise for promise in ALL}

@@ -1,14 +1,16 @@
-"""A small run, which a child makes with the command line as a user would; and whether it ended as one that nothing disturbed."""
+"""Small runs, made by children with the command line as a user would, and whether they ended as one that nothing disturbed."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,24 @@ from encoderlab.runs.folder import RunFolder
 from faults.host import Ended, Host, Job, Sent
 from faults.shim import Fault, calls_in
 
+SMALL = (
+    *("dataset.train_rows=160", "dataset.validation_rows=32", "dataset.test_rows=32", "baselines=false", "training.threads=1"),
+    *("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0.1", "training.batch_size=8"),
+)
 # Dropout, evaluations in mid-epoch, a best checkpoint and a last one: whatever of it is not restored shows in the weights.
 SETTINGS = (
-    *("train", "task=reverse", "dataset.train_rows=160", "dataset.validation_rows=32", "dataset.test_rows=32", "baselines=false"),
-    *("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0.1"),
-    *("training.steps=60", "training.batch_size=8", "training.checkpoint_every=3", "training.evaluate_every=15"),
-    *("training.log_every=5", "training.threads=1", "training.learning_rate=0.01", "seed=1"),
+    *("train", "task=reverse", *SMALL, "training.steps=60", "training.checkpoint_every=3", "training.evaluate_every=15"),
+    *("training.log_every=5", "training.learning_rate=0.01", "seed=1"),
 )
-COMMANDS = ("encoderlab.cli", "encoderlab.commands.train", "encoderlab.commands.pretrain", "faults.running")
+COMMANDS = ("encoderlab.cli", "encoderlab.commands.train", "encoderlab.commands.pretrain", "faults.running", "faults.racing")
 LATE = ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "hydra.main", "antlr4")
 MODULES = (*COMMANDS, *LATE, "hydra.core.hydra_config", "pandas", "sklearn.metrics", "scipy.stats")  # all that a run loads
 OF_THE_CLOCK = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
+HOURS = 1000.0  # seconds that no run here takes
 
 
 def type_command(arguments: list[str], folder: str) -> None:
-    """What the child does: run `encoderlab` with these arguments from `folder`. Raises SystemExit as the program does."""
+    """What a child does: run `encoderlab` with these arguments from `folder`. Raises SystemExit as the program does."""
     from encoderlab.cli import main
 
     os.chdir(folder)
@@ -38,46 +43,73 @@ def type_command(arguments: list[str], folder: str) -> None:
     main()
 
 
-@contextlib.contextmanager
-def host() -> Iterator[Host]:
-    """A host whose children train on one thread each."""
-    with Host(MODULES) as started:
-        yield started
+@cache
+def shared_host() -> Host:
+    """One host for all runs of this process: it takes seconds to start. Raises UnavailableError."""
+    return _until_the_end(Host(MODULES))
 
 
+@cache
+def shared_folder() -> Path:
+    """A folder for all runs of this process, deleted at its end."""
+    return Path(_until_the_end(tempfile.TemporaryDirectory(prefix="faults-"))).resolve()
+
+
+def _until_the_end(context: Any) -> Any:
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(context)
+
+
+@cache
 class Bed:
-    """A folder in which runs are made by a host, and what an undisturbed one of the same settings ended as."""
+    """Where runs of the same `settings` are made, and what an undisturbed one ended as: its seconds and its calls, too."""
 
-    def __init__(self, host: Host, folder: Path, settings: tuple[str, ...] = SETTINGS) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.host, self.folder = host, folder
-        self.settings = (*settings, f"cache_dir={folder / 'cache'}")
-        self.journal = folder / "journal"
-        reference = folder / "reference"
-        for _ in range(2):  # the first one fills the cache, and says nothing of how long a run takes
-            shutil.rmtree(reference, ignore_errors=True)
-            ended = self.run(reference)
-            assert ended.code == 0, ended.said
-        self.reference, self.seconds, self.calls = outcome(reference), ended.seconds, calls_in(self.journal)
+    def __init__(self, settings: tuple[str, ...] = SETTINGS) -> None:
+        self.host, cache_folder = shared_host(), shared_folder() / "cache"
+        self.folder = Path(tempfile.mkdtemp(dir=shared_folder()))
+        self.settings, self.cache = settings, f"cache_dir={cache_folder}"
+        self.journal, self.trial = self.folder / "journal", self.folder / "trial"
+        self._start()  # fills the cache, and says nothing of how long a run takes
+        ended = self._start()
+        self.seconds, self.calls, self.reference = ended.seconds, calls_in(self.journal), outcome(self.trial)
+        self.clear()
 
-    def run(
-        self, run: Path, *extra: str, fault: Fault | None = None, signals: tuple[Sent, ...] = (), settings: bool = True
-    ) -> Ended:
-        """Make a run in a folder, or go on with one (`extra`: resume=...), while a fault or a signal comes."""
+    def _start(self) -> Ended:
+        self.clear()
+        ended = self.start()
+        assert ended.code == 0, ended.said
+        return ended
+
+    def start(self, *extra: str, fault: Fault | None = None, signals: tuple[Sent, ...] = ()) -> Ended:
+        """Make the run, or with `resume=auto` go on with it where there is one, while a fault or signals come."""
+        return self._typed([*self.settings, self.cache, f"run_dir={self.trial}", *extra], fault, signals)
+
+    def resume(self, *, fault: Fault | None = None, signals: tuple[Sent, ...] = ()) -> Ended:
+        """Go on with the run as its last line says; where it was not begun, begin it."""
+        if not RunFolder(self.trial).config.exists():
+            return self.start("resume=auto", fault=fault, signals=signals)
+        return self._typed([self.settings[0], self.cache, f"resume={self.trial}"], fault, signals)
+
+    def _typed(self, arguments: list[str], fault: Fault | None, signals: tuple[Sent, ...]) -> Ended:
         self.journal.unlink(missing_ok=True)
-        typed = [*(self.settings if settings else self.settings[:1]), *extra]
-        if not any(one.startswith("resume=") for one in extra) or "resume=auto" in extra:
-            typed.append(f"run_dir={run}")
-        arguments = {"arguments": typed, "folder": str(self.folder)}
-        job = Job("faults.running:type_command", arguments, str(run), fault, str(self.journal), signals)
-        return self.host.run(job)
+        given = {"arguments": arguments, "folder": str(self.folder)}
+        return self.host.run(Job("faults.running:type_command", given, str(self.trial), fault, str(self.journal), signals))
 
-    def finished_otherwise(self, run: Path) -> str:
-        """In what the ended run differs from the undisturbed one; "" where in nothing."""
-        if not RunFolder(run).finished:
+    @property
+    def finished(self) -> bool:
+        return RunFolder(self.trial).finished
+
+    def differs(self) -> str:
+        """In what the run ended otherwise than the undisturbed one; "" where in nothing."""
+        if not self.finished:
             return "it did not finish"
-        found = outcome(run)
+        found = outcome(self.trial)
         return ", ".join(f"another {name}" for name in self.reference if found[name] != self.reference[name])
+
+    def clear(self) -> None:
+        """Delete the run."""
+        shutil.rmtree(self.trial, ignore_errors=True)
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -89,6 +121,7 @@ def outcome(run: Path) -> dict[str, Any]:
         "weights": hashlib.sha256((folder.model / "model.safetensors").read_bytes()).hexdigest(),
         "report": {name: value for name, value in report.items() if name != "throughput"},
         "padding": report["throughput"]["padding_fraction"],
+        "time": report["throughput"]["train_seconds"] > HOURS / 2,
         "predictions": folder.predictions.read_text(encoding="utf-8") if folder.predictions.exists() else None,
         "journal": [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in journal],
     }
