@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from encoderlab.errors import DataError
 from encoderlab.interruption import Interrupted, deferred, signals_handled, stop_if_interrupted
 
 
@@ -19,6 +20,26 @@ def test_a_signal_ends_what_is_going_on_with_its_own_exit_code(number, code):
     with pytest.raises(Interrupted) as ended, signals_handled():
         send(number)
     assert (ended.value.exit_code, ended.value.name) == (code, signal.Signals(number).name)
+
+
+def test_an_error_that_a_signal_has_caused_is_the_signal():
+    """An extension module that is interrupted as it loads says that it could not be loaded."""
+    with pytest.raises(Interrupted, match="SIGINT"), signals_handled():
+        try:
+            send(signal.SIGINT)
+        except Interrupted:
+            raise ImportError("initialization failed") from None
+
+
+def test_a_users_mistake_stays_one_also_after_a_signal():
+    with pytest.raises(DataError, match="the disk is full"), signals_handled(), deferred():
+        send(signal.SIGTERM)
+        raise DataError("the disk is full")
+
+
+def test_an_error_without_a_signal_stays_what_it_is():
+    with pytest.raises(ImportError), signals_handled():
+        raise ImportError("initialization failed")
 
 
 def test_deferred_work_ends_where_it_asks_and_not_before(capfd):

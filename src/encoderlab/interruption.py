@@ -7,6 +7,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from encoderlab.errors import UserError
+
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 
 
@@ -49,6 +51,10 @@ def signals_handled() -> Iterator[None]:
             signal.signal(number, _on_signal)
     try:
         yield
+    except Exception as error:  # a library that is interrupted while it loads may report an error of its own
+        if _Received.number is None or isinstance(error, UserError):
+            raise
+        raise Interrupted(_Received.number) from None
     finally:
         for number, handler in before.items():
             if handler is not None:
