@@ -35,6 +35,7 @@ class _Received:
 
     number: int | None = None
     is_deferred = False
+    is_raised = False
 
 
 @contextmanager
@@ -45,14 +46,14 @@ def signals_handled() -> Iterator[None]:
     """
     numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
-    _Received.number = None
+    _Received.number, _Received.is_raised = None, False
     for number, handler in before.items():
         if handler not in (signal.SIG_IGN, None):  # None: set by something that is no Python
             signal.signal(number, _on_signal)
     try:
         yield
     except Exception as error:  # a library that is interrupted while it loads may report an error of its own
-        if _Received.number is None or isinstance(error, UserError):
+        if not _Received.is_raised or isinstance(error, UserError):
             raise
         raise Interrupted(_Received.number) from None
     finally:
@@ -85,6 +86,7 @@ def _on_signal(number: int, _: object) -> None:
         return
     _Received.number = number
     if not _Received.is_deferred:
+        _Received.is_raised = True
         raise Interrupted(number)
     name = signal.Signals(number).name
     os.write(2, f"\nencoderlab: {name}: saving after this step; send it again to stop at once\n".encode())
