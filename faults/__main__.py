@@ -51,6 +51,8 @@ def table(options: argparse.Namespace) -> None:
 
 def _tried(promise: Promise, options: argparse.Namespace) -> str:
     """Try one promise: done, failed or skipped."""
+    if options.quick and not promise.quick:
+        return "skipped"
     count = options.trials or (promise.quick if options.quick else promise.full)
     started = time.perf_counter()
     try:

@@ -38,7 +38,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised, in a sentence, and how it is tried.
+    """What is promised, in a sentence, and how it is tried; `tests` where the trials are those of the suite.
 
     `tried` yields the trials; `quick` of them are part of the suite, `full` make the figures of RELIABILITY.md (None: all). Raises
     UnavailableError where they cannot be had here.
@@ -49,11 +49,12 @@ class Promise:
     tried: Callable[[Conditions], Iterator[Trial]]
     quick: int | None
     full: int | None = None
+    tests: tuple[str, ...] = ()
 
     @property
     def test(self) -> str:
         """The test of the suite that tries it."""
-        return f"tests/faults/test_promises.py -k {self.name}"
+        return " ".join(self.tests) or f"tests/faults/test_promises.py -k {self.name}"
 
     @property
     def command(self) -> str:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from faults import damage, resuming, small_disk, while_running, while_saving
+from faults import damage, ranks, resuming, small_disk, while_running, while_saving
+from faults.counted import by_tests
 from faults.promise import Promise
+
+
+def _of_tests(name: str, sentence: str, *tests: str) -> Promise:
+    return Promise(name, sentence, by_tests(*tests), quick=0, tests=tests)
+
 
 ALL = (
     Promise(
@@ -111,6 +117,46 @@ ALL = (
         while_running.sweep,
         quick=1,
         full=10,
+    ),
+    Promise(
+        "rank_lost",
+        "Where one of two ranks is killed or stops answering, the run ends with one line, and goes on from its last checkpoint.",
+        ranks.one_lost,
+        quick=0,
+        full=20,
+    ),
+    Promise(
+        "other_worlds",
+        "A run that goes from one process to two and back takes the same steps over the same rows, and ends with the scores of "
+        "one that did not, but for the order in which sums are rounded.",
+        ranks.worlds,
+        quick=0,
+        full=6,
+    ),
+    _of_tests(
+        "dirty_files",
+        "A file is read row by row as it stands, or refused in one line with its name and line; no row is dropped.",
+        "tests/faults/test_dirty_files.py",
+    ),
+    _of_tests(
+        "any_rows",
+        "Whatever rows are written to a file, they are read back equal, or the file is refused.",
+        "tests/faults/test_any_rows.py",
+    ),
+    _of_tests(
+        "any_override",
+        "Whatever is typed as a setting, there is no traceback, and a wrong key gets the closest right one.",
+        "tests/faults/test_any_override.py",
+    ),
+    _of_tests(
+        "hostile_files",
+        "A hostile checkpoint, config or table runs no code, leaves the run folder alone and at worst gets a line.",
+        "tests/faults/test_hostile_files.py",
+    ),
+    _of_tests(
+        "hub_faults",
+        "A hub that is slow, fails, breaks off or is not there costs bounded retries and one line that says how to go on.",
+        "tests/faults/test_hub_faults.py",
     ),
 )
 PROMISES = {promise.name: promise for promise in ALL}

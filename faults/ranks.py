@@ -1,0 +1,161 @@
+"""Promises of a run across processes: a rank that is killed or stopped, and a run that goes on with another number of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+from encoderlab.runs.folder import RunFolder
+from encoderlab.training.checkpoint import checkpoints, step_of
+from faults.host import Ended
+from faults.promise import Conditions, Trial
+from faults.running import SMALL, shared_folder
+from faults.while_saving import HOW_TO_GO_ON
+
+SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=400", "training.checkpoint_every=5", "training.evaluate_every=200")
+UNEQUAL = ("training.learning_rate=0.01", "seed=1")
+WAIT = "5"  # seconds that a rank waits for the others, where it is one of those that are stopped
+ENOUGH = 180.0  # seconds for any of these runs
+POLL = 0.02
+SAME = 2e-3  # of the final loss: sums over two processes are rounded otherwise than over one
+
+
+def one_lost(conditions: Conditions) -> Iterator[Trial]:
+    """One of two ranks killed (kill -9) or stopped for good (SIGSTOP), while they train; the run ends and goes on."""
+    draw = random.Random(conditions.seed)
+    for number, rank in islice(
+        cycle((one, rank) for one in (signal.SIGKILL, signal.SIGSTOP) for rank in (0, 1)), conditions.trials or 0
+    ):
+        with _folder() as run:
+            after_step = draw.randrange(5, 100, 5)
+            ended = _launched(run, 2, *SETTINGS, *UNEQUAL, f"run_dir={run}", disturbed=(after_step, number, rank))
+            failure = _badly_lost(run, ended) or _goes_on(run, 2)
+            yield Trial(f"{number.name} to rank {rank} behind step {after_step}", failure)
+
+
+def worlds(conditions: Conditions) -> Iterator[Trial]:
+    """A run begun alone, gone on with on two processes and again alone: the steps, rows and scores of one left alone."""
+    draw = random.Random(conditions.seed)
+    with _folder() as reference:
+        ended = _launched(reference, 1, *SETTINGS, *UNEQUAL, f"run_dir={reference}", "model.dropout=0")
+        assert ended.code == 0, ended.said
+        wanted = _facts(reference)
+    for sizes in islice(cycle(((1, 2, 1), (2, 1, 2))), conditions.trials or 0):
+        with _folder() as run:
+            stops = sorted(draw.sample(range(10, 300, 5), 2))
+            new = (*SETTINGS, *UNEQUAL, f"run_dir={run}", "model.dropout=0")
+            for size, stop in zip(sizes, [*stops, None], strict=True):
+                typed = new if not RunFolder(run).config.exists() else ("train", f"resume={run}")
+                ended = _launched(run, size, *typed, disturbed=None if stop is None else (stop, signal.SIGTERM, None))
+            failure = "" if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
+            yield Trial(f"{sizes} processes, changed behind steps {stops}", failure or _unlike(_facts(run), wanted))
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    run = Path(tempfile.mkdtemp(dir=shared_folder()))
+    try:
+        yield run
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def _launched(run: Path, size: int, *typed: str, disturbed: tuple[int, signal.Signals, int | None] | None = None) -> Ended:
+    """Run the command on `size` processes; behind a step's checkpoint, a rank (None: the launcher) gets a signal."""
+    program = ["-m", "encoderlab", *typed, f"cache_dir={shared_folder() / 'cache'}"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ENCODERLAB_WAIT_SECONDS": WAIT}
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        started = time.monotonic()
+        child = subprocess.Popen(
+            [sys.executable, *launcher, *program],
+            env=environment,
+            cwd=run.parent,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            if disturbed is not None:
+                _disturb(child, run, *disturbed)
+            code = child.wait(ENOUGH)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        output.seek(0)
+        return Ended(code, output.read(), time.monotonic() - started)
+
+
+def _disturb(child: subprocess.Popen, run: Path, after_step: int, number: signal.Signals, rank: int | None) -> None:
+    """Wait for the checkpoint of that step, or the end, and send the signal."""
+    while child.poll() is None:
+        found = [step_of(path) for path in checkpoints(RunFolder(run).checkpoints)]
+        if found and max(found) >= after_step:
+            break
+        time.sleep(POLL)
+    whom = child.pid if rank is None else _ranks(child.pid).get(rank)
+    if whom is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(whom, number)
+
+
+def _ranks(launcher: int) -> dict[int, int]:
+    """The process of each rank, by what the launcher has put into its environment."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children")
+    found = {}
+    for process in map(int, children.read_text(encoding="utf-8").split() if children.exists() else []):
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            found |= {int(one.partition(b"=")[2]): process for one in variables if one.startswith(b"RANK=")}
+    return found
+
+
+def _badly_lost(run: Path, ended: Ended) -> str:
+    """What is wrong with how a run ended that lost a rank; "" where nothing is. The launcher adds an account of its own."""
+    if RunFolder(run).finished:
+        return ""
+    if ended.code == 0:
+        return "exit code 0 without a report"
+    lines = [line for line in ended.lines if line.startswith("encoderlab:")]
+    if len(lines) > 1:
+        return f"{len(lines)} lines: {lines}"
+    if not lines and not any(line.startswith(HOW_TO_GO_ON) for line in ended.lines):
+        return f"nothing was said: {ended.said[-300:]!r}"
+    return ""
+
+
+def _goes_on(run: Path, size: int) -> str:
+    if RunFolder(run).finished:
+        return ""
+    ended = _launched(run, size, "train", f"resume={run}")
+    if ended.code or not RunFolder(run).finished:
+        return f"going on ended with exit code {ended.code}: {ended.last_line}"
+    return ""
+
+
+def _facts(run: Path) -> dict[str, float]:
+    """What a run did and how good it became."""
+    lines = [json.loads(line) for line in RunFolder(run).metrics.read_text(encoding="utf-8").splitlines()]
+    report = json.loads(RunFolder(run).report.read_text(encoding="utf-8"))
+    last = next(line for line in reversed(lines) if line["kind"] == "step")
+    counts = {name: last[name] for name in ("step", "examples", "tokens")}
+    return {**counts, "loss": report["splits"]["test"]["loss"], "rows": report["splits"]["test"]["n"]}
+
+
+def _unlike(found: dict[str, float], wanted: dict[str, float]) -> str:
+    """In what a run differs from the one that was left alone; "" where only in how sums are rounded."""
+    counts = [name for name in wanted if name != "loss" and found[name] != wanted[name]]
+    loss = abs(found["loss"] - wanted["loss"]) > SAME * wanted["loss"]
+    return ", ".join(f"{name} {found[name]} instead of {wanted[name]}" for name in [*counts, *(["loss"] if loss else [])])

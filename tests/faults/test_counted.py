@@ -1,0 +1,36 @@
+"""Trials that are tests: each one that ran counts, a property by its examples, and one that fails is told."""
+
+import pytest
+
+from faults.counted import by_tests
+from faults.promise import Conditions, UnavailableError
+
+TESTS = """
+import pytest
+from hypothesis import given, settings, strategies
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_three(number):
+    assert number != 2, "it is two"
+
+@pytest.mark.skip
+def test_skipped():
+    pass
+
+@settings(max_examples=40, database=None)
+@given(strategies.text(min_size=5))
+def test_property(text):
+    assert len(text) >= 5
+"""
+
+
+def test_tests_and_examples_are_counted(tmp_path):
+    (tmp_path / "test_some.py").write_text(TESTS)
+    trials = list(by_tests(str(tmp_path / "test_some.py"))(Conditions(None, 0, tmp_path)))
+    assert len(trials) == 3 + 40
+    assert [trial.case for trial in trials if trial.failure] == ["test_three[2]"]
+
+
+def test_a_file_that_is_not_there_is_said():
+    with pytest.raises(UnavailableError, match="test_none.py is not there"):
+        list(by_tests("tests/faults/test_none.py")(Conditions(None, 0, None)))
