@@ -85,7 +85,7 @@ ALL = (
         "a second signal.",
         while_running.signalled,
         quick=4,
-        full=100,
+        full=60,
     ),
     Promise(
         "stopped_in_its_own_process",
@@ -101,7 +101,7 @@ ALL = (
         "room it goes on and ends as if nothing had been.",
         while_running.refused,
         quick=3,
-        full=100,
+        full=60,
     ),
     Promise(
         "one_folder",
