@@ -123,7 +123,7 @@ ALL = (
         "Where one of two ranks is killed or stops answering, the run ends with one line, and goes on from its last checkpoint.",
         ranks.one_lost,
         quick=0,
-        full=20,
+        full=12,
     ),
     Promise(
         "other_worlds",

@@ -23,9 +23,9 @@ from faults.promise import Conditions, Trial
 from faults.running import SMALL, shared_folder
 from faults.while_saving import HOW_TO_GO_ON
 
-SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=400", "training.checkpoint_every=5", "training.evaluate_every=200")
+SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
 UNEQUAL = ("training.learning_rate=0.01", "seed=1")
-WAIT = "5"  # seconds that a rank waits for the others, where it is one of those that are stopped
+WAIT = "20"  # seconds that a rank waits for the others, where it is one of those that are stopped
 ENOUGH = 180.0  # seconds for any of these runs
 POLL = 0.02
 SAME = 2e-3  # of the final loss: sums over two processes are rounded otherwise than over one
@@ -38,7 +38,7 @@ def one_lost(conditions: Conditions) -> Iterator[Trial]:
         cycle((one, rank) for one in (signal.SIGKILL, signal.SIGSTOP) for rank in (0, 1)), conditions.trials or 0
     ):
         with _folder() as run:
-            after_step = draw.randrange(5, 100, 5)
+            after_step = draw.randrange(5, 60, 5)
             ended = _launched(run, 2, *SETTINGS, *UNEQUAL, f"run_dir={run}", disturbed=(after_step, number, rank))
             failure = _badly_lost(run, ended) or _goes_on(run, 2)
             yield Trial(f"{number.name} to rank {rank} behind step {after_step}", failure)
@@ -53,7 +53,7 @@ def worlds(conditions: Conditions) -> Iterator[Trial]:
         wanted = _facts(reference)
     for sizes in islice(cycle(((1, 2, 1), (2, 1, 2))), conditions.trials or 0):
         with _folder() as run:
-            stops = sorted(draw.sample(range(10, 300, 5), 2))
+            stops = sorted(draw.sample(range(10, 90, 5), 2))
             new = (*SETTINGS, *UNEQUAL, f"run_dir={run}", "model.dropout=0")
             for size, stop in zip(sizes, [*stops, None], strict=True):
                 typed = new if not RunFolder(run).config.exists() else ("train", f"resume={run}")
