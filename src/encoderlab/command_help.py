@@ -19,6 +19,7 @@ EXAMPLES = {
         ("encoderlab train task=classification dataset=files dataset.path=reviews.csv", "your own file"),
         ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "every combination, one run each"),
         ("encoderlab train experiment=sst2", "a whole recipe; further settings win over it"),
+        ("encoderlab train resume=outputs/train/...", "go on with a run that was stopped; resume=auto finds it"),
     ],
     "pretrain": [
         ("encoderlab pretrain", "masked tokens and next sentences on the built-in corpus"),
@@ -47,6 +48,9 @@ EXAMPLES = {
     ],
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
+    ],
+    "verify": [
+        ("encoderlab verify run=outputs/train/...", "exit code 0 where all of a run is as it should be, else 3"),
     ],
     "tokenizer": [
         ("encoderlab tokenizer dataset=sst2 tokenizer.vocabulary_size=4000 output=my_tokenizer", "train one"),
