@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.sources.formats import Quoting
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice
@@ -95,6 +96,7 @@ class PredictConfig(OpenRunConfig):
     split: str | None = setting(None, "A split of the run's dataset to answer for.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
+    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
     output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat = setting(PredictionFormat.csv, "csv, jsonl, or glue (index and prediction, for GLUE's server).")
 
@@ -127,6 +129,7 @@ class EmbedConfig(OpenRunConfig):
     text_pair_column: str | None = setting(
         None, "Column of `input` that holds the second text; null: as trained, but none where text_column is given."
     )
+    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
     output: str = setting(REQUIRED, "The .npy file to write; the index lies beside it, as .index.jsonl.")
     pooling: VectorPooling = setting(VectorPooling.mean, "What stands for a text: mean of its tokens' vectors, or cls.")
     tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
     pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        return file_examples(assembly, Path(config.input), column, pair_column)
+        return file_examples(assembly, Path(config.input), column, pair_column, config.quoting)
     return standard_input_examples(assembly, paired=pair_column is not None), None
 
 
@@ -92,12 +93,25 @@ def _joined(example: Example, answer: Answer) -> Answered:
 def _output(path: str | None) -> Iterator[TextIO]:
     """Standard output, or a new file that appears whole or not at all."""
     if path is None:
-        yield sys.stdout
-        return
-    with written_aside(Path(path)) as aside:
-        try:
-            file = aside.open("w", encoding="utf-8", newline="")
-        except OSError as error:
-            raise DataError(f"output={path} cannot be written: {error.strerror}", remedy="Choose another folder") from None
-        with file:
+        with _standard_output() as file:
             yield file
+        return
+    try:
+        with written_aside(Path(path)) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise DataError(
+            f"output={path} cannot be written: {error.strerror}", remedy="Free space, or choose another folder"
+        ) from None
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more as it ends
+        raise DataError(f"Standard output cannot be written: {error.strerror}", remedy="Free space, or type output=FILE") from None

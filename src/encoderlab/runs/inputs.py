@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -15,7 +16,7 @@ from encoderlab.command_settings import EmbedConfig, PredictConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.sources.files import read_unlabelled
 from encoderlab.data.sources.formats import Format, Quoting, format_of
-from encoderlab.data.sources.text_files import plain_lines
+from encoderlab.data.sources.text_files import LONGEST_LINE, plain_lines
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpus import Corpus
@@ -67,15 +68,19 @@ def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Itera
     return (TextExample(paragraph) for document in documents[name].documents() for paragraph in document), None
 
 
-def file_examples(assembly: Assembly, path: Path, text: str, text_pair: str | None) -> tuple[Iterable[Example], int]:
+def file_examples(
+    assembly: Assembly, path: Path, text: str, text_pair: str | None, quoting: Quoting = Quoting.auto
+) -> tuple[Iterable[Example], int]:
     """The texts of a file in its order, `text` and `text_pair` being columns, and how many they are.
 
+    Where `quoting` is left to us, quotes mean what they meant in the files of training, if it was of files.
     All is read once before the first is handed out. A .txt file is then read again line by line; of any other, the texts are held.
     Raises DataError for whatever cannot be read.
     """
     words = reads_words(assembly)
     if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
-        quoting = getattr(assembly.config.dataset, "quoting", Quoting.auto)
+        if quoting is Quoting.auto:
+            quoting = getattr(assembly.config.dataset, "quoting", Quoting.auto)
         split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, quoting=quoting)
         return split, len(split)
     total = sum(1 for _ in plain_lines(path))
@@ -92,9 +97,11 @@ def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Exa
 
 
 def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
-    for number, raw in enumerate(stream, start=1):
+    for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
+        if len(raw) == LONGEST_LINE:
+            raise DataError(f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="a text in each line")
         try:
-            line = raw.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+            line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
             raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
         first, tab, second = line.partition("\t") if paired else (line, "", "")

@@ -1,0 +1,127 @@
+"""encoderlab predict answers for every row of a file once, in order, or for none: whatever the rows hold, whatever the disk does."""
+
+import csv
+import io
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from encoderlab.errors import DataError
+
+ANY = st.text(st.characters(codec="utf-8"), max_size=12)
+NASTY = st.text(st.sampled_from('ab(",\n\r\t 0\0\u2028\x85\x0c\ufeff'), max_size=8)
+ROWS = st.lists(ANY | NASTY | st.sampled_from(["", " ", "NA", "None", "\u3000", "(" * 3000]), min_size=1, max_size=12)
+FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def as_separated(rows, separator, path):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerows(
+            [["text", "id"], *((row, n) for n, row in enumerate(rows))]
+        )
+
+
+WRITERS = {
+    "csv": lambda rows, path: as_separated(rows, ",", path),
+    "tsv": lambda rows, path: as_separated(rows, "\t", path),
+    "jsonl": lambda rows, path: path.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows)),
+    "parquet": lambda rows, path: pq.write_table(pa.table({"text": rows}), path),
+    "txt": lambda rows, path: path.write_bytes("\n".join([*rows, ""]).encode()),
+}
+
+
+def answers(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+@FEW
+@given(rows=ROWS, kind=st.sampled_from(sorted(WRITERS)))
+@example(rows=["", "", " "], kind="txt")
+@example(rows=["", "", ""], kind="csv")
+@example(rows=["\r"], kind="csv")
+@example(rows=['"a', "b", '"'], kind="tsv")
+def test_each_row_is_answered_once_in_order_or_none_is(command, brackets_run, tmp_path_factory, rows, kind):
+    folder = tmp_path_factory.mktemp("rows")
+    path = folder / f"rows.{kind}"
+    WRITERS[kind](rows, path)
+    whole = all(not set(row) & set("\r\n") for row in rows)  # a line of a .txt file holds no line end
+    try:
+        command("predict", f"run={brackets_run}", f"input={path}", f"output={folder / 'out.jsonl'}", "format=jsonl")
+    except DataError as refused:
+        assert str(refused).isprintable()
+        assert [entry.name for entry in folder.iterdir()] == [path.name]
+        assert any(set(row) & set('\0"\r\n\t,\ufeff') for row in rows) or kind == "parquet"
+    else:
+        found = answers(folder / "out.jsonl")
+        assert [answer["text"] for answer in found] == (rows if kind != "txt" or whole else lines_of(rows))
+        assert {answer["predicted"] for answer in found} <= {"balanced", "unbalanced"}
+
+
+def lines_of(rows):
+    return [line.removesuffix("\n").removesuffix("\r") for line in io.StringIO("\n".join([*rows, ""]), newline="")]
+
+
+@FEW
+@given(rows=st.lists(st.tuples(ANY | NASTY, ANY | NASTY), min_size=1, max_size=8), kind=st.sampled_from(["jsonl", "parquet"]))
+def test_pairs_too_are_answered_once_each_in_order(command, pairs_run, tmp_path_factory, rows, kind):
+    folder = tmp_path_factory.mktemp("pairs")
+    path = folder / f"rows.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps({"title": a, "body": b}) + "\n" for a, b in rows))
+    else:
+        pq.write_table(pa.table({"title": [a for a, _ in rows], "body": [b for _, b in rows]}), path)
+    command("predict", f"run={pairs_run}", f"input={path}", f"output={folder / 'out.jsonl'}", "format=jsonl")
+    assert [(answer["text"], answer["text_pair"]) for answer in answers(folder / "out.jsonl")] == rows
+
+
+def test_quotes_that_could_be_read_either_way_are_explained_by_a_setting_of_predict(command, brackets_run, tmp_path):
+    (tmp_path / "rows.csv").write_text('text\n"(\n)"\n()\n')
+    with pytest.raises(DataError, match="Mend the quotes, or type quoting=double if it is one row, =literal if"):
+        command("predict", f"run={brackets_run}", "input=rows.csv")
+    for quoting, rows in (("double", ["(\n)", "()"]), ("literal", ['"(', ')"', "()"])):
+        command("predict", f"run={brackets_run}", "input=rows.csv", f"quoting={quoting}", f"output={quoting}", "format=jsonl")
+        assert [answer["text"] for answer in answers(tmp_path / quoting)] == rows
+
+
+def test_lines_of_standard_input_are_answered_whatever_they_hold(command, brackets_run, capsys, monkeypatch):
+    typed = b"\xef\xbb\xbfa\x0cb\r\n\r\n \n\xe2\x80\xa8\n\0\na\rb\n\r\r\nlast"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
+    command("predict", f"run={brackets_run}", "format=jsonl")
+    found = [json.loads(line)["text"] for line in capsys.readouterr().out.split("\n")[:-1]]
+    assert found == ["a\x0cb", "", " ", "\u2028", "\0", "a\rb", "\r", "last"]
+
+
+def test_a_line_without_end_on_standard_input_is_refused(command, brackets_run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"()\n" + b"(" * 2**24)))
+    with pytest.raises(DataError, match="Line 2 of standard input has more than 16,777,216 bytes"):
+        command("predict", f"run={brackets_run}")
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(command, brackets_run, tmp_path):
+    (tmp_path / "rows.txt").write_text("(())\n" * 2000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # as a full disk: a file may grow no further
+    try:
+        with pytest.raises(DataError, match="output=out.csv cannot be written: File too large. Free space"):
+            command("predict", f"run={brackets_run}", "input=rows.txt", "output=out.csv")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.txt"]
+
+
+def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
+    arguments = [sys.executable, "-m", "encoderlab", "predict", f"run={brackets_run}", "text=(())"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 3
+    assert (
+        ended.stderr == "encoderlab: Standard output cannot be written: No space left on device. Free space, or type output=FILE.\n"
+    )
