@@ -10,7 +10,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "encoderlab"
 GROUND = {"errors", "settings"}
 MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "__main__": {"cli"},
-    "cli": {"commands", "command_help", "config", "config_errors", "composing", "overrides", "interruption", "errors"},
+    "cli": {"commands", "command_help", "config", "config_errors", "composing", "overrides", "interruption", "errors", "world"},
     "command_help": {"commands", "config", *GROUND},
     "commands": {
         "aside",
@@ -26,6 +26,7 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
         "metrics",
         "batch",
         "device",
+        "world",
         *GROUND,
     },
     "reports": {"aside", "runs", "metrics", "batch", "errors"},
@@ -41,6 +42,7 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
         "metrics",
         "batch",
         "device",
+        "world",
         *GROUND,
     },
     "config_errors": {"config", *GROUND},
@@ -49,16 +51,17 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "config": {"command_settings", "data", "model", "tasks", "training", *GROUND},
     "command_settings": {"data", "model", "tasks", "training", *GROUND},
     "tasks": {"data", "metrics", "batch", *GROUND},
-    "training": {"aside", "metrics", "batch", "device", *GROUND},
+    "training": {"aside", "metrics", "batch", "device", "world", *GROUND},
     "model": {"batch", *GROUND},
     "metrics": {"batch", "errors"},
     "data": {"aside", *GROUND},
     "settings": {"errors"},
-    "device": {"errors"},
+    "device": {"errors", "world"},
+    "world": {"errors"},
     "batch": set(),
     "errors": set(),
     "aside": set(),
-    "interruption": {"errors"},
+    "interruption": {"errors", "world"},
     "__init__": set(),
 }
 FILES = sorted(SOURCE.rglob("*.py"))

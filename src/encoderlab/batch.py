@@ -31,8 +31,9 @@ class Batch:
 
     `attention_mask` is True at real tokens; None says that nothing is padding. `asked` lists the places the token head answers for,
     as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their answers. `rows` says where in
-    its split each example stands. `n_tokens` counts real tokens, and `n_asked` the places that will be asked for where they are
-    still to be drawn (None: not known). Both are plain numbers, so that reading them never waits for a device.
+    its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real tokens, and `n_asked` the places
+    that will be asked for where they are still to be drawn (None: not known). Both are plain numbers, so that reading them never
+    waits for a device.
     """
 
     input_ids: Int[Tensor, "batch length"]
@@ -47,6 +48,12 @@ class Batch:
 
     def __len__(self) -> int:
         return self.input_ids.shape[0]
+
+    def without_answers(self) -> Batch:
+        """The same tokens, with no row to answer for: what a process computes that has no row of a step, to take part in it."""
+        none = self.rows[:0]
+        labels, token_labels = (None if known is None else known[:0] for known in (self.labels, self.token_labels))
+        return replace(self, rows=none, asked=self.asked[:0], labels=labels, token_labels=token_labels, n_tokens=0, n_asked=0)
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`. To a CUDA card it is copied from pinned memory, which the host does not wait for."""

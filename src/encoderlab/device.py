@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from encoderlab.errors import SettingError
+from encoderlab.world import ALONE, World
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below, a CPU spends longer on converting numbers than on multiplying them
@@ -48,17 +49,20 @@ def choose_compute(
     *,
     width: int = BF16_FROM_WIDTH,
     setting: str = "training.device",
+    world: World = ALONE,
 ) -> Compute:
     """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise; `width` is the model's d_model.
 
     Sets the number of CPU threads of this process, has it keep the memory it frees, and makes it flush denormal numbers to zero:
     they slow some CPU kernels down up to elevenfold. Raises SettingError for a device this machine lacks, naming the `setting` it
-    came from.
+    came from. The processes of a `world` share out the cores of their machine, and have a card each.
     """
-    torch.set_num_threads(threads or _available_cores())
+    torch.set_num_threads(threads or max(_available_cores() // world.local_size, 1))
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     chosen = _choose_device(device, setting)
+    if world.size > 1:
+        chosen = _of_ones_own(chosen, device, setting, world)
     dtype, reason = _choose_precision(precision, chosen, width)
     return Compute(chosen, dtype, torch.get_num_threads(), reason)
 
@@ -98,6 +102,26 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
     if not there:
         raise SettingError(f"{setting}={wanted} is not on this machine", allowed=", ".join(["auto", *available]), remedy=remedy)
     return device
+
+
+def _of_ones_own(device: torch.device, wanted: str, setting: str, world: World) -> torch.device:
+    """The device of this process among those of its machine: a card each, or the cores that all share."""
+    remedy = f"Type {setting}=cpu, or start one process"
+    if device.type == "mps":
+        if wanted == "auto":
+            return torch.device("cpu")
+        raise SettingError(
+            f"{setting}={wanted} works for one process, and there are {world.size}", allowed="cuda, cpu", remedy=remedy
+        )
+    if device.type != "cuda":
+        return device
+    if device.index is not None:
+        raise SettingError(f"{setting}={wanted} is one card for {world.size} processes", allowed="auto, cuda, cpu", remedy=remedy)
+    if world.local_rank >= (cards := torch.cuda.device_count()):
+        raise SettingError(f"{world.local_size} processes on this machine want a card each, and it has {cards}", remedy=remedy)
+    chosen = torch.device("cuda", world.local_rank)
+    torch.cuda.set_device(chosen)
+    return chosen
 
 
 def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:

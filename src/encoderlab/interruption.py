@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from encoderlab.errors import UserError
+from encoderlab.world import ALONE, World
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 
@@ -62,10 +63,16 @@ def signals_handled() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def stop_if_interrupted() -> None:
-    """A place at which deferred work can end. Raises Interrupted where a signal has come."""
-    if _Received.number is not None:
-        raise Interrupted(_Received.number)
+def is_interrupted() -> bool:
+    """Whether a signal has come."""
+    return _Received.number is not None
+
+
+def stop_if_interrupted(world: World = ALONE) -> None:
+    """A place at which deferred work can end. Raises Interrupted where a signal has come, to any process of the `world`."""
+    number = world.most(_Received.number or 0)
+    if number:
+        raise Interrupted(number)
 
 
 @contextmanager

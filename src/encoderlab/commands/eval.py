@@ -22,20 +22,23 @@ from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import record_start
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
+from encoderlab.world import ALONE, World
 
 
-def eval(config: EvalConfig) -> RunFolder:
+def eval(config: EvalConfig, world: World = ALONE) -> RunFolder:
     """Score the run and write a run folder of its own. Raises DataError where the split has no labels or other ones."""
-    check_free(config.run_dir)
-    assembly = reopen(config)
+    world.from_first(lambda: check_free(config.run_dir))
+    assembly = reopen(config, world)
     assembly.task.metrics()  # refuses an encoder without a head before anything is read
     if isinstance(assembly.config.task, PretrainingConfig):
         return score_pretrained(config, assembly)
-    corpus, split = _what_to_score(config, assembly)
-    _check_rows(assembly, corpus, split, own=config.dataset is None)
-    rows = corpus.rows(split, assembly.task)
-    with RunFolder.new(config.run_dir, "eval", assembly.config.task.name) as folder:
-        record_start(folder, "eval", config, assembly.compute, corpus)
+    with world.first_alone():
+        corpus, split = _what_to_score(config, assembly)
+        _check_rows(assembly, corpus, split, own=config.dataset is None)
+        rows = corpus.rows(split, assembly.task)
+    with world.entered_by_first(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
+        if world.is_first:
+            record_start(folder, "eval", config, assembly.compute, corpus)
         print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _score_and_report(config, assembly, corpus, split, rows, folder)
     return folder
@@ -57,6 +60,9 @@ def _score_and_report(
     started = time.perf_counter()
     scores = assembly.evaluate(rows)
     seconds = time.perf_counter() - started
+    assembly.world.leave()
+    if not assembly.world.is_first:
+        return
     cut = rows.truncated_share()
     notes = [f"{cut:.1%} of the rows were cut to model.max_length={assembly.config.model.max_length} tokens"] if cut else []
     if corpus.splits.labels != assembly.task.labels:

@@ -7,11 +7,12 @@ from collections.abc import Collection
 from encoderlab.command_settings import FinetuneConfig
 from encoderlab.commands.train import train_and_report
 from encoderlab.runs.folder import RunFolder
+from encoderlab.world import ALONE, World
 
 
-def finetune(config: FinetuneConfig, said: Collection[str] | None = None) -> RunFolder:
+def finetune(config: FinetuneConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
     `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
     """
-    return train_and_report(config, "finetune", said)
+    return train_and_report(config, "finetune", said, world)

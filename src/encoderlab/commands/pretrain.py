@@ -29,36 +29,45 @@ from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.world import ALONE, World
 
 
-def pretrain(config: PretrainConfig, said: Collection[str] | None = None) -> RunFolder:
+def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder:
     """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
 
-    `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
+    `said` and `world` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    run = continued_run(config, said, "pretrain")
+    run = world.from_first(lambda: continued_run(config, said, "pretrain"))
     if run is None:
-        check_free(config.run_dir)
+        world.from_first(lambda: check_free(config.run_dir))
     else:
         config, _ = run
     task = _pretraining_task(config)
-    initial = None if config.init_from is None else open_initial(config.init_from)
-    config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
-    compute = compute_for(config)
-    corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
-    scored = corpus.scored_splits()
-    assembly = assemble(config, compute, corpus, initial)
-    rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-    pairs = pair_facts(rows["train"], corpus)
-    guessed = guessed_pairs(rows["train"], rows[scored[-1]]) if config.baselines else {}
-    show_pairs(pairs, guessed)
+    with world.first_alone():
+        initial = None if config.init_from is None else open_initial(config.init_from)
+        config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+        compute = compute_for(config, world)
+        corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
+        scored = corpus.scored_splits()
+        assembly = assemble(config, compute, corpus, initial, world)
+        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        facts = _said_before(config, corpus, rows) if world.is_first else None
     assembly = assembly.with_parts(rows["train"])
     config = replace(config, training=assembly.config.training)
-    with run_folder(run, config, "pretrain", corpus.fingerprints()) as folder:
-        record_start(folder, "pretrain", config, compute, corpus)
+    with world.entered_by_first(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
+        if world.is_first:
+            record_start(folder, "pretrain", config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        _fit_and_report(assembly, corpus, rows, folder, _Facts("pretrain", pairs, guessed, config.init_from))
+        _fit_and_report(assembly, corpus, rows, folder, facts)
     return folder
+
+
+def _said_before(config: PretrainConfig, corpus: DocumentCorpus, rows: dict[str, SentenceRows]) -> _Facts:
+    """What is known, and shown, of the pairs before training begins."""
+    pairs = pair_facts(rows["train"], corpus)
+    guessed = guessed_pairs(rows["train"], list(rows.values())[-1]) if config.baselines else {}
+    show_pairs(pairs, guessed)
+    return _Facts("pretrain", pairs, guessed, config.init_from)
 
 
 def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
@@ -76,6 +85,24 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
 
     Raises DataError where the split is not there, or the run's own documents have changed.
     """
+    world = assembly.world
+    with world.first_alone():
+        corpus, rows = _documents_to_score(config, assembly)
+    split = list(rows)[-1]
+    with world.entered_by_first(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
+        if world.is_first:
+            record_start(folder, "eval", config, assembly.compute, corpus)
+        print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        started = time.perf_counter()
+        scores = {split: assembly.evaluate(rows[split])}
+        world.leave()
+        if world.is_first:
+            _report_scores(config, assembly, corpus, rows, scores, folder, time.perf_counter() - started)
+    return folder
+
+
+def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[DocumentCorpus, dict[str, SentenceRows]]:
+    """The documents, and the rows of those that were trained on and those that are to be scored, last."""
     corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), assembly.config.task, cache_folder(config.cache_dir))
     split = config.split or corpus.scored_splits()[-1]
     if split not in corpus.documents.by_name:
@@ -86,23 +113,29 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
             "The documents have changed since this model was pretrained on them: some may now stand in another split",
             remedy="To score on new documents, type dataset=files dataset.path=FILE",
         )
-    rows = {name: corpus.rows(name, assembly.task) for name in ("train", split)}
-    with RunFolder.new(config.run_dir, "eval", assembly.config.task.name) as folder:
-        record_start(folder, "eval", config, assembly.compute, corpus)
-        print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        started = time.perf_counter()
-        scores = {split: assembly.evaluate(rows[split])}
-        tokens = int(rows[split].epoch(EVALUATION_SEED, 0).lengths.sum())
-        speed = evaluation_throughput(tokens, len(rows[split]), time.perf_counter() - started)
-        facts = _Facts("eval", pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split]), None)
-        report = _report(assembly, rows, scores, facts, Fitted(assembly.origin.checkpoint, speed, []))
-        write_pretraining_report(folder, report)
-        show_pretraining_report(
-            report,
-            {"report": str(folder.report)},
-            [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"],
-        )
-    return folder
+    return corpus, {name: corpus.rows(name, assembly.task) for name in ("train", split)}
+
+
+def _report_scores(
+    config: EvalConfig,
+    assembly: Assembly,
+    corpus: DocumentCorpus,
+    rows: dict[str, SentenceRows],
+    scores: dict[str, PretrainingScores],
+    folder: RunFolder,
+    seconds: float,
+) -> None:
+    split = list(scores)[-1]
+    tokens = int(rows[split].epoch(EVALUATION_SEED, 0).lengths.sum())
+    speed = evaluation_throughput(tokens, len(rows[split]), seconds)
+    facts = _Facts("eval", pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split]), None)
+    report = _report(assembly, rows, scores, facts, Fitted(assembly.origin.checkpoint, speed, []))
+    write_pretraining_report(folder, report)
+    show_pretraining_report(
+        report,
+        {"report": str(folder.report)},
+        [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +149,13 @@ class _Facts:
 
 
 def _fit_and_report(
-    assembly: Assembly, corpus: DocumentCorpus, rows: dict[str, SentenceRows], folder: RunFolder, facts: _Facts
+    assembly: Assembly, corpus: DocumentCorpus, rows: dict[str, SentenceRows], folder: RunFolder, facts: _Facts | None
 ) -> None:
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
     scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
+    assembly.world.leave()
+    if facts is None:  # another process than the first, which alone writes
+        return
     report = _report(assembly, rows, scores, facts, fitted)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
     save_model(assembly, folder.model, origin, pretraining_card(report))

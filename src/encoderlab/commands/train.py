@@ -26,39 +26,42 @@ from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
+from encoderlab.world import ALONE, World
 
 
-def train(config: RunConfig, said: Collection[str] | None = None) -> RunFolder:
+def train(config: RunConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
-    `said` matters where a run is continued; see `runs.resume.continued_run`. Raises SettingError, DataError or TrainingError with
-    what the user can do.
+    `said` matters where a run is continued; see `runs.resume.continued_run`. The processes of a `world` share the work.
+    Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    return train_and_report(config, "train", said)
+    return train_and_report(config, "train", said, world)
 
 
-def train_and_report(config: RunConfig, command: str, said: Collection[str] | None) -> RunFolder:
+def train_and_report(config: RunConfig, command: str, said: Collection[str] | None, world: World) -> RunFolder:
     """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`."""
-    run = continued_run(config, said, command)
+    run = world.from_first(lambda: continued_run(config, said, command))
     if run is None:
-        check_free(config.run_dir)
+        world.from_first(lambda: check_free(config.run_dir))
     else:
         config, _ = run
     _refuse_pretraining(config)
     init_from = getattr(config, "init_from", None)
-    initial = None if init_from is None else open_initial(init_from)
-    config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
-    compute = compute_for(config)
-    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
-    corpus.check_training_labels()
-    scored = corpus.scored_splits()
-    show_survey(corpus.survey.as_dict())
-    assembly = assemble(config, compute, corpus, initial)
-    rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+    with world.first_alone():
+        initial = None if init_from is None else open_initial(init_from)
+        config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+        compute = compute_for(config, world)
+        corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+        corpus.check_training_labels()
+        scored = corpus.scored_splits()
+        show_survey(corpus.survey.as_dict())
+        assembly = assemble(config, compute, corpus, initial, world)
+        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
     assembly = assembly.with_parts(rows["train"])
     config = replace(config, training=assembly.config.training)
-    with run_folder(run, config, command, corpus.fingerprints()) as folder:
-        record_start(folder, command, config, compute, corpus)
+    with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
+        if world.is_first:
+            record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, command, init_from)
     return folder
@@ -76,6 +79,9 @@ def _fit_and_report(
     scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
     scores = {name: assembly.evaluate(rows[name]) for name in scored}
+    assembly.world.leave()
+    if not assembly.world.is_first:
+        return
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
     report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}

@@ -28,6 +28,8 @@ def helpers_at_hand() -> int:
     """How many helping processes there are cores for beside this process's own."""
     if multiprocessing.parent_process() is not None:
         return 0  # it is one of many that have shared the cores out among themselves
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return 0  # of the processes that torchrun starts on a machine, the first prepares the data, and has all cores to itself
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores - 1, _MOST_HELPERS)
 

@@ -29,6 +29,14 @@ class ClassificationMetrics:
         logits = prediction.sequence_logits.detach().to(torch.float32, copy=True)
         self._kept.append((batch.rows, batch.labels, logits))
 
+    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """See `Metrics.collected`."""
+        return [tuple(column.cpu() for column in batch) for batch in self._kept]
+
+    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+        """See `Metrics.replace`."""
+        self._kept = list(collected)
+
     def scores(self) -> Scores:
         """See `Metrics.scores`.
 

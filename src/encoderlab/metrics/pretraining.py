@@ -95,6 +95,14 @@ class PretrainingMetrics:
         assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
         return _judged(prediction.sequence_logits, batch.labels.long())
 
+    def collected(self) -> list[_Kept]:
+        """See `Metrics.collected`."""
+        return [_Kept(*(column.cpu() for column in batch)) for batch in self._kept]
+
+    def replace(self, collected: list[_Kept]) -> None:
+        """See `Metrics.replace`."""
+        self._kept = list(collected)
+
     def scores(self) -> PretrainingScores:
         """See `Metrics.scores`.
 

@@ -75,6 +75,12 @@ class Metrics(Protocol):
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """Keep the answers to one batch, on their device and without waiting for it."""
 
+    def collected(self) -> list[Any]:
+        """What was added, batch by batch, in a form that another process can read."""
+
+    def replace(self, collected: list[Any]) -> None:
+        """Forget what was added for what `collected` gave, here and in other processes."""
+
     def scores(self) -> SplitScores:
         """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
 

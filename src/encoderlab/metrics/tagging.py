@@ -41,6 +41,14 @@ class TaggingMetrics:
         losses = cross_entropy(logits, labels, reduction="none")
         self._kept.append(_Kept(batch.rows, row, labels, logits.argmax(-1), losses))
 
+    def collected(self) -> list[_Kept]:
+        """See `Metrics.collected`."""
+        return [_Kept(*(column.cpu() for column in batch)) for batch in self._kept]
+
+    def replace(self, collected: list[_Kept]) -> None:
+        """See `Metrics.replace`."""
+        self._kept = list(collected)
+
     def scores(self) -> Scores:
         """See `Metrics.scores`.
 

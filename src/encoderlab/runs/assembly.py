@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,6 +26,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.compilation import compile_encoder
 from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.distribution import Sharded, Whole, distribute, distribution
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
@@ -32,10 +35,13 @@ from encoderlab.runs.saved_model import Origin, read_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
-from encoderlab.training.config import TrainingConfig, seconds_of
+from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget
 from encoderlab.training.optimizer import freeze
+from encoderlab.world import ALONE, World
+
+NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Assembly:
     origin: Origin | None = None
     compiled: str | None = None
     parts: Parts | None = None
+    world: World = ALONE
 
     @property
     def picked(self) -> str:
@@ -61,12 +68,13 @@ class Assembly:
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
         attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
-        said = [compute, f"attention by {attention}", self.compiled, self.parts]
+        said = [compute, distribution(self.config.training, self.world), f"attention by {attention}", self.compiled, self.parts]
         return ", ".join(str(part) for part in said if part is not None)
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
-        return evaluate(self.model, self.scoring_batches(rows), self.task.metrics(), self.compute)
+        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.world)
+        return evaluate(self.model, batches, self.task.metrics(), self.compute, self.world)
 
     def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
         """Every one of `rows` once, on the model's device."""
@@ -74,8 +82,13 @@ class Assembly:
 
     def training_batches(self, rows: Rows, *, after: int = 0) -> Iterator[list[Batch]]:
         """The run's batches, step after step, without end, from the one behind step `after` on."""
-        training, seed, device = self.config.training, self.config.seed, self.compute.device
-        return training_batches(rows, training, seed, self.tokenizer.pad_id, device, parts=training.accumulate or 1, after=after)
+        training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
+        parts = training.accumulate or 1
+        return training_batches(rows, training, self.config.seed, pad_id, device, parts=parts, after=after, world=self.world)
+
+    def distribute(self) -> Whole | Sharded:
+        """The model as the processes of the run train it; see `runs.distribution`."""
+        return distribute(self.model, self.config.training, self.world)
 
     def with_parts(self, train: Rows) -> Assembly:
         """The same, `training.accumulate` being decided by the free memory where it was left open. Done once, and recorded."""
@@ -91,16 +104,23 @@ class Assembly:
         longest = int(rows.epoch(config.seed, 0).lengths.max())
         vocabulary = self.tokenizer.vocabulary_size
         memory = step_memory(config.model, self.model.n_parameters, task.heads, vocabulary, asked, longest, self.compute)
-        return choose_parts(config.training.batch_size, memory, self.compute.device)
+        share = -(-config.training.batch_size // self.world.size)
+        return choose_parts(share, memory, self.compute.device, self.world)
 
 
-def compute_for(config: RunConfig) -> Compute:
+def compute_for(config: RunConfig, world: World = ALONE) -> Compute:
     """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
     training = config.training
-    return choose_compute(training.device, training.precision.value, training.threads, width=config.model.d_model)
+    return choose_compute(training.device, training.precision.value, training.threads, width=config.model.d_model, world=world)
 
 
-def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpus, initial: Initial | None = None) -> Assembly:
+def assemble(
+    config: RunConfig,
+    compute: Compute,
+    corpus: Corpus | DocumentCorpus,
+    initial: Initial | None = None,
+    world: World = ALONE,
+) -> Assembly:
     """Build tokenizer, task and model for training, from `initial` where there is one.
 
     The weights depend on `config.seed` and `initial` alone. The assembly's config says in full what the model is, and nothing of
@@ -115,8 +135,9 @@ def assemble(config: RunConfig, compute: Compute, corpus: Corpus | DocumentCorpu
         _start_from(initial, model, task)
     freeze(model, config.training)
     model.to(compute.device)
-    compiled = compile_encoder(model.encoder, config.training.compile, compute.device)
-    return Assembly(config, compute, tokenizer, task, model, compiled=compiled)
+    sharded = world.size > 1 and config.training.sharding is Sharding.full
+    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute.device)
+    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, world=world)
 
 
 def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
@@ -128,11 +149,11 @@ def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
     return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.config)})
 
 
-def reopen(run: OpenRunConfig) -> Assembly:
+def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
     """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
     saved = read_model(model_folder(run.run))
     width = saved.config.model.d_model
-    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device")
+    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", world=world)
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     model = build_model(saved.config, saved.tokenizer, task)
     try:
@@ -140,7 +161,7 @@ def reopen(run: OpenRunConfig) -> Assembly:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise DataError(f"The weights of run={run.run} do not fit its config: {reason}") from None
-    return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin)
+    return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, world=world)
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:
@@ -166,11 +187,12 @@ def cache_folder(setting: str) -> Path:
     return Path(setting).expanduser()
 
 
-def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0) -> tuple[Horizon, int]:
+def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: World = ALONE) -> tuple[Horizon, int]:
     """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
     per_epoch = math.ceil(rows / training.batch_size)
     if training.budget is not None:
-        return TimeBudget(seconds_of(training.budget), spent), per_epoch
+        clock = partial(world.from_first, time.monotonic)  # one for all: they have to end after the same step
+        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
     return FixedSteps(training.steps or max(round(training.epochs * per_epoch), 1)), per_epoch
 
 

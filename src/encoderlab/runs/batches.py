@@ -14,8 +14,9 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.interruption import stop_if_interrupted
-from encoderlab.tasks.rows import Rows
+from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, TrainingConfig
+from encoderlab.world import ALONE, World
 
 EVALUATION_TOKENS = 4096  # in one batch: enough to keep the matrix products busy, little enough to stay in the cache
 CARD_EVALUATION_TOKENS = 32_768  # a card takes longer to be told what to compute than to compute little
@@ -41,39 +42,74 @@ def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: i
 
 
 def training_batches(
-    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, *, parts: int = 1, after: int = 0
+    rows: Rows,
+    config: TrainingConfig,
+    seed: int,
+    pad_id: int,
+    device: torch.device,
+    *,
+    parts: int = 1,
+    after: int = 0,
+    world: World = ALONE,
 ) -> Iterator[list[Batch]]:
-    """The batches of step `after` + 1, + 2, and so on without end, each cut into so many `parts`."""
-    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, parts, after))
+    """The batches of step `after` + 1, + 2, and so on without end: this process's share of each, cut into so many `parts`.
+
+    The rows of a step are drawn first and then shared out, so that they are the same for any number of processes. Where there are
+    fewer rows than processes or parts, what is left over is made of a batch without answers: all processes have as many parts.
+    """
+    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, parts, after, world))
 
 
 def _training_batches(
-    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, parts: int, after: int
+    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, parts: int, after: int, world: World
 ) -> Iterator[list[Batch]]:
     per_epoch = -(-len(rows) // config.batch_size)
     for epoch in count(after // per_epoch):
         drawn = rows.epoch(seed, epoch)
         done = max(after - epoch * per_epoch, 0)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
-            some = np.array_split(chosen, parts) if parts > 1 else [chosen]
-            yield [drawn.prepare(drawn.gather(part, pad_id).to(device)) for part in some if len(part)]
+            yield [_batch(drawn, part, chosen, pad_id, device) for part in _shares(chosen, parts, world)]
 
 
-def scoring_batches(rows: Rows, pad_id: int, device: torch.device) -> Iterator[Batch]:
-    """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time."""
-    return _made_for(device, _scoring_batches(rows, pad_id, device))
+def _shares(chosen: np.ndarray, parts: int, world: World) -> list[np.ndarray]:
+    """The parts of this process's share, as many as those of the largest share, the first: some may be empty."""
+    largest = -(-len(chosen) // world.size)
+    return np.array_split(np.array_split(chosen, world.size)[world.rank], min(parts, largest))
 
 
-def _scoring_batches(rows: Rows, pad_id: int, device: torch.device) -> Iterator[Batch]:
+def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
+    """The batch of some rows; of none, that of the first one `among` which they might have been, without answers."""
+    batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
+    return batch if len(some) else batch.without_answers()
+
+
+def scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World = ALONE) -> Iterator[Batch]:
+    """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time.
+
+    The processes of a `world` are dealt a batch each in turn. In the last round there may be too few, and some are given one
+    without answers.
+    """
+    return _made_for(device, _scoring_batches(rows, pad_id, device, world))
+
+
+def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World) -> Iterator[Batch]:
     drawn = rows.epoch(EVALUATION_SEED, 0)
-    order = np.argsort(_small(drawn.lengths), kind="stable")
+    dealt = list(_scoring_rows(drawn.lengths, device))
+    dealt += [np.arange(0)] * (-len(dealt) % world.size)
+    for some in dealt[world.rank :: world.size]:
+        stop_if_interrupted(world)
+        yield _batch(drawn, some, dealt[0], pad_id, device)
+
+
+def _scoring_rows(lengths: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
+    """The rows of each scoring batch."""
+    order = np.argsort(_small(lengths), kind="stable")
     tokens = CARD_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
     start = 0
     while start < len(order):
-        stop_if_interrupted()
-        size = max(tokens // max(int(drawn.lengths[order[start]]), 1), 1)
-        size = max(tokens // max(int(drawn.lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
-        yield drawn.prepare(drawn.gather(order[start : start + size], pad_id).to(device))
+        size = max(tokens // max(int(lengths[order[start]]), 1), 1)
+        size = max(tokens // max(int(lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
+        yield order[start : start + size]
         start += size
 
 

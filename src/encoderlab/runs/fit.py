@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from encoderlab.errors import DataError
-from encoderlab.interruption import Interrupted, deferred, stop_if_interrupted
+from encoderlab.interruption import Interrupted, deferred, is_interrupted, stop_if_interrupted
 from encoderlab.runs.assembly import Assembly, horizon_of
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
-from encoderlab.runs.progress import Progress, random_states, set_random_states
+from encoderlab.runs.progress import Progress
+from encoderlab.runs.random_state import begin_dropout, random_states, set_random_states
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.checkpoint import (
     checkpoints,
@@ -26,10 +30,9 @@ from encoderlab.training.checkpoint import (
     read_weights,
     save_checkpoint,
     step_of,
-    weights_of,
 )
 from encoderlab.training.config import Keep
-from encoderlab.training.loop import optimize
+from encoderlab.training.loop import Step, optimize
 from encoderlab.training.optimizer import build_optimizer
 
 CHECKPOINTS_KEPT = 2  # so that a damaged newest one leaves another
@@ -67,26 +70,42 @@ class _Fitting:
     """What a fit works on, and how far it has come."""
 
     def __init__(self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder) -> None:
-        self.assembly, self.validation, self.checkpoints = assembly, validation, folder.checkpoints
+        self.distributed, self.world = assembly.distribute(), assembly.world
+        self.assembly = replace(assembly, model=self.distributed.model)
+        self.validation, self.checkpoints = validation, folder.checkpoints
         training = assembly.config.training
-        self.optimizer = build_optimizer(assembly.model, training)
-        clear_unfinished(self.checkpoints)
-        found = newest_verified(self.checkpoints)
-        self.progress, spent = (Progress(), 0.0) if found is None else self._restored(found)
+        self.optimizer = build_optimizer(self.distributed.model, training)
+        found = self.world.from_first(self._newest)
+        self.progress, spent = (self._begun(), 0.0) if found is None else self._restored(found)
         self.saved = None if found is None else self.progress.step
-        self.horizon, per_epoch = horizon_of(training, len(train), spent)
+        self.horizon, per_epoch = horizon_of(training, len(train), spent, self.world)
         self.evaluate_every = training.evaluate_every or per_epoch
         self.save()
-        self.journal = Journal(folder.metrics, training.log_every, per_epoch, self.progress)
+        metrics = folder.metrics if self.world.is_first else Path(os.devnull)
+        self.journal = Journal(metrics, training.log_every, per_epoch, self.progress)
+
+    def _newest(self) -> Path | None:
+        """The newest whole checkpoint, what a kill has left half-made being removed."""
+        clear_unfinished(self.checkpoints)
+        return newest_verified(self.checkpoints)
+
+    def _begun(self) -> Progress:
+        """Where a new run stands. Each process draws a dropout of its own; the first goes on as one alone would."""
+        if not self.world.is_first:
+            begin_dropout(self.assembly.config.seed, 0, self.world)
+        return Progress()
 
     def _restored(self, checkpoint: Path) -> tuple[Progress, float]:
         """Put everything back to where it was when `checkpoint` was written; how far that was, and the time spent of a budget."""
-        state = read_state(checkpoint)
+        state = self.world.from_first(lambda: read_state(checkpoint))
         try:
-            self.assembly.model.load_state_dict(read_weights(checkpoint))
-            self.optimizer.load_state_dict(state["optimizer"])
-            set_random_states(state["random_states"])
-            return Progress.from_dict(state["progress"]), float(state["budget_spent"])
+            with self.world.watched("Type the same again"):
+                self.distributed.load(read_weights(checkpoint) if self.world.is_first else {})
+            self.distributed.load_optimizer_state(self.optimizer, state["optimizer"])
+            progress = Progress.from_dict(state["progress"])
+            seed, device = self.assembly.config.seed, self.assembly.compute.device
+            set_random_states(state["random_states"], device, self.world, seed, progress.step)
+            return progress, float(state["budget_spent"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"The checkpoint {checkpoint} does not fit the run's config: {reason}") from None
@@ -96,11 +115,10 @@ class _Fitting:
         training, progress = self.assembly.config.training, self.progress
         if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # a signal came before the evaluation
             self._pause(evaluate=True)
-        batches = () if self.stopped_early else self.assembly.training_batches(train, after=progress.step)
-        compute = self.assembly.compute
-        for step in optimize(self.assembly.model, batches, self.optimizer, training, compute, self.horizon, after=progress.step):
+        for step in self._steps(train):
             self.journal.step(step)
-            stop_if_interrupted()
+            if step.stop:
+                stop_if_interrupted(self.world)
             evaluate = self._is_due(self.evaluate_every)
             if evaluate or self._is_due(training.checkpoint_every):
                 self._pause(evaluate=evaluate)
@@ -108,6 +126,20 @@ class _Fitting:
                 break
         if progress.judged != progress.step:
             self._pause(evaluate=True)
+
+    def _steps(self, train: Rows) -> Iterator[Step]:
+        """The steps that are left."""
+        return optimize(
+            self.distributed.stepped,
+            () if self.stopped_early else self.assembly.training_batches(train, after=self.progress.step),
+            self.optimizer,
+            self.assembly.config.training,
+            self.assembly.compute,
+            self.horizon,
+            after=self.progress.step,
+            world=self.world,
+            stopping=is_interrupted,
+        )
 
     @property
     def stopped_early(self) -> bool:
@@ -139,13 +171,15 @@ class _Fitting:
             return
         state = {
             "step": self.progress.step,
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.distributed.optimizer_state(self.optimizer),
             "progress": self.progress.as_dict(),
             "budget_spent": self.horizon.spent(),
-            "random_states": random_states(),
+            "random_states": random_states(self.assembly.compute.device, self.world),
         }
-        save_checkpoint(self.checkpoints, self.progress.step, weights_of(self.assembly.model), state)
-        prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best.step} - {0})
+        weights = self.distributed.weights()
+        if self.world.is_first:
+            save_checkpoint(self.checkpoints, self.progress.step, weights, state)
+            prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best.step} - {0})
         self.saved = self.progress.step
 
     def choose(self) -> Fitted:
@@ -161,17 +195,23 @@ class _Fitting:
                 print(f"encoderlab: {notes[-1]}", file=sys.stderr)
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
+        self.distributed.finish()
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:
         """Put the weights of that step's checkpoint into the model; False where it is gone or damaged."""
+        weights = self._kept_weights(step) if self.world.is_first else None
+        found = self.world.most(int(weights is not None)) > 0
+        if found:
+            self.distributed.load(weights or {})
+        return found
+
+    def _kept_weights(self, step: int) -> dict[str, Tensor] | None:
         path = next((path for path in checkpoints(self.checkpoints) if step_of(path) == step), None)
         try:
-            if path is not None:
-                self.assembly.model.load_state_dict(read_weights(path))
+            return None if path is None else read_weights(path)
         except DataError:
-            return False
-        return path is not None
+            return None
 
 
 @contextmanager

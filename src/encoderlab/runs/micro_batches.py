@@ -13,6 +13,7 @@ import torch
 from encoderlab.batch import HeadSizes
 from encoderlab.device import Compute
 from encoderlab.model.config import Activation, ModelConfig
+from encoderlab.world import ALONE, World
 
 USABLE = 0.8  # of the free memory: the estimate leaves out what kernels work in, and what is lost between blocks
 LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and the last)
@@ -42,12 +43,17 @@ class Parts:
         return f"batches in {self.number} part{'s' * (self.number > 1)} ({self.reason})"
 
 
-def choose_parts(batch_size: int, memory: StepMemory, device: torch.device) -> Parts:
-    """As many parts as the free memory of `device` makes necessary, asked before the first step, with the weights there."""
+def choose_parts(batch_size: int, memory: StepMemory, device: torch.device, world: World = ALONE) -> Parts:
+    """As many parts as the free memory of `device` makes necessary, asked before the first step, with the weights there.
+
+    The processes of a `world` take as many as the one with the least memory needs; those of one machine share what it has.
+    """
     free = free_memory(device)
+    if free is not None and device.type == "cpu":
+        free //= world.local_size
+    number = world.most(1 if free is None else parts_for(batch_size, memory, int(USABLE * free)))
     if free is None:
-        return Parts(1, "free memory not known")
-    number = parts_for(batch_size, memory, int(USABLE * free))
+        return Parts(number, "free memory not known")
     takes = f"a step takes about {_gigabytes(memory.of(-(-batch_size // number)))} of {_gigabytes(free)} free"
     return Parts(number, takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(batch_size))}")
 

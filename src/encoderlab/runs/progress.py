@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
-
 
 @dataclass(slots=True)
 class Best:
@@ -52,22 +50,3 @@ class Progress:
     def from_dict(cls, plain: dict[str, Any]) -> Progress:
         """What `as_dict` wrote."""
         return cls(**plain | {"best": Best(**plain["best"]), "counted": Counted(**plain["counted"])})
-
-
-def random_states() -> dict[str, Any]:
-    """The states of PyTorch's generators, from which dropout is drawn, on every device there is."""
-    states: dict[str, Any] = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state_all()
-    if torch.backends.mps.is_available():
-        states["mps"] = torch.mps.get_rng_state()
-    return states
-
-
-def set_random_states(states: dict[str, Any]) -> None:
-    """Have the generators go on from `states`; those of devices that are not here are left out."""
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.device_count() == len(states["cuda"]):
-        torch.cuda.set_rng_state_all(states["cuda"])
-    if "mps" in states and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(states["mps"])

@@ -20,7 +20,7 @@ from encoderlab.runs.folder import RunFolder
 # What may be typed anew, with any run that is named: logging changes nothing that is computed, the rows behind a path are compared,
 # a length moves the schedule, and other hardware rounds otherwise: with these two, the steps that follow are those of another run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "training.log_every", "training.checkpoint_every"}
-HARDWARE = {"training.device", "training.threads", "training.compile"}
+HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
 PATHS = {"init_from", "dataset.path", "dataset.validation", "dataset.test"}
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH

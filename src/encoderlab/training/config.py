@@ -44,6 +44,13 @@ class Compile(Enum):
     cuda_graphs = "cuda_graphs"
 
 
+class Sharding(Enum):
+    """Whether several processes hold all weights each, or cut them among themselves; see `runs.distribution`."""
+
+    none = "none"
+    full = "full"
+
+
 class Keep(Enum):
     """Which checkpoint becomes the run's model."""
 
@@ -84,7 +91,10 @@ class TrainingConfig:
         Compile.auto, "Compile the encoder: auto (on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads of a process; null: one for each core it may use.", least=1, most=1024)
+    sharding: Sharding = setting(
+        Sharding.none, "Several processes: none (each holds all weights) or full (a piece each, for models too large for a card)."
+    )
     evaluate_every: int | None = setting(None, "Steps between evaluations; null: once an epoch.", least=1)
     checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
     patience: int | None = setting(None, "Stop after this many evaluations without a better score; null: never.", least=1)

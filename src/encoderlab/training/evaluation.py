@@ -1,24 +1,43 @@
 """Evaluation: a model's answers over a whole split, scored once at the end."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from encoderlab.batch import Batch
 from encoderlab.device import Compute
+from encoderlab.world import ALONE, World
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics, SplitScores
 
 
-def evaluate(model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute) -> "SplitScores":
-    """Score `model` on `batches`, which hold each example of a split once, in any order."""
+def evaluate(
+    model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute, world: World = ALONE
+) -> "SplitScores":
+    """Score `model` on `batches`, which hold each example of a split once, in any order.
+
+    The processes of a `world` have been dealt the batches in turn. Their answers are put together before they are scored, in the
+    order in which one process would have given them: the scores are the same.
+    """
     model.eval()
     with torch.inference_mode():
         for batch in batches:
             with compute.autocast():
                 prediction = model(batch)
-            metrics.add(prediction, batch)
+            if len(batch.rows):
+                metrics.add(prediction, batch)
+    if world.size == 1:
+        return metrics.scores()
+    collected = world.gather(metrics.collected())
+    return world.from_first(lambda: _scores_of(metrics, collected))
+
+
+def _scores_of(metrics: "Metrics", collected: Sequence[Sequence[Any]]) -> "SplitScores":
+    """The scores of what all processes collected, a batch of each in turn."""
+    in_turn = chain.from_iterable(zip_longest(*collected))
+    metrics.replace([batch for batch in in_turn if batch is not None])
     return metrics.scores()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 
@@ -19,6 +19,9 @@ from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import answers, losses
 from encoderlab.training.memory import memory_errors_explained
 from encoderlab.training.schedule import learning_rate_at
+from encoderlab.world import ALONE, World
+
+QUESTIONS = ("sequence", "token")  # what a loss may be about; see `training.loss`
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class Step:
     """What one optimizer step did. `number` counts from 1, `of` how many the run is expected to have.
 
     `losses` are means over the answers of the step, by the name of the question, and `gradient_norm` is measured before clipping.
-    Both stay tensors: a step whose figures nobody reads never waits for the device.
+    Both stay tensors: a step whose figures nobody reads never waits for the device. `stop` tells that one of the processes was
+    asked to stop. Every figure is that of all processes, and the same in each of them.
     """
 
     number: int
@@ -37,6 +41,7 @@ class Step:
     examples: int
     tokens: int
     padded_tokens: int
+    stop: bool = False
 
     def figures(self) -> dict[str, float]:
         """The step's figures as plain numbers, `loss` being the sum of all losses. Raises TrainingError if any is not finite."""
@@ -60,11 +65,16 @@ def optimize(
     horizon: Horizon,
     *,
     after: int = 0,
+    world: World = ALONE,
+    stopping: Callable[[], bool] = bool,
 ) -> Iterator[Step]:
     """Take one optimizer step for each item of `batches` until the `horizon`, `after` steps having been taken before.
 
     An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
-    are counted first, and each summed loss is divided by that total. Raises TrainingError where the device's memory is too small.
+    are counted first, and each summed loss is divided by that total. So is sharing out a step's rows among the processes of a
+    `world`: then `batches` are this one's parts, as many as the others', and `model` averages its gradients with theirs after the
+    last part. `stopping` is asked once a step; if it is true anywhere, `Step.stop` is, everywhere. Raises TrainingError where the
+    device's memory is too small.
     """
     batches = iter(batches)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -77,8 +87,9 @@ def optimize(
             model.train()
         learning_rate = learning_rate_at(number - 1, steps, config)
         _set_learning_rate(optimizer, learning_rate)
+        counts = _count(parts, world, stopping)
         with memory_errors_explained(number, parts):
-            step_losses = _backward(model, parts, compute)
+            step_losses = _backward(model, parts, compute, counts.answers, world)
             norm = _clip(parameters, config.clip_norm)
         step = Step(
             number=number,
@@ -86,9 +97,10 @@ def optimize(
             losses=step_losses,
             gradient_norm=norm,
             learning_rate=learning_rate,
-            examples=sum(len(part) for part in parts),
-            tokens=sum(part.n_tokens for part in parts),
-            padded_tokens=sum(part.input_ids.numel() for part in parts),
+            examples=counts.examples,
+            tokens=counts.tokens,
+            padded_tokens=counts.padded_tokens,
+            stop=counts.stop if world.size > 1 else stopping(),
         )
         if compute.device.type == "cpu":
             step.figures()  # costs nothing here, and keeps a loss that is not finite from reaching the weights
@@ -103,33 +115,64 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -
         group["lr"] = learning_rate * group["scale"]
 
 
-def _backward(model: nn.Module, parts: Sequence[Batch], compute: Compute) -> dict[str, Tensor]:
-    """Add up the gradients of all parts; the mean losses of the whole."""
-    totals: Counter[str] = Counter()
-    for part in parts:
-        totals.update(answers(part))
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """What a step consists of, over all processes: `answers` by the name of the question."""
+
+    examples: int
+    tokens: int
+    padded_tokens: int
+    answers: dict[str, int]
+    stop: bool
+
+
+def _count(parts: Sequence[Batch], world: World, stopping: Callable[[], bool]) -> _Counts:
+    """Count this process's parts, and add up what the others counted."""
+    examples = sum(len(part.rows) for part in parts)
+    tokens, padded = sum(part.n_tokens for part in parts), sum(part.input_ids.numel() for part in parts)
+    asked = [sum(answers(part).get(name, 0) for part in parts) for name in QUESTIONS]
+    examples, tokens, padded, *asked, stops = world.totals([examples, tokens, padded, *asked, world.size > 1 and stopping()])
+    return _Counts(examples, tokens, padded, dict(zip(QUESTIONS, asked, strict=True)), stops > 0)
+
+
+def _backward(
+    model: nn.Module, parts: Sequence[Batch], compute: Compute, totals: Mapping[str, int], world: World
+) -> dict[str, Tensor]:
+    """Add up the gradients of all parts; the mean losses of the whole, of which `totals` counts the answers."""
     sums: dict[str, Tensor] = {}
-    for part in parts:
-        for name, loss in _backward_of_part(model, part, compute, totals).items():
+    for number, part in enumerate(parts, start=1):
+        # A model of several processes would meet the others after each part, where once is enough.
+        with nullcontext() if world.size == 1 or number == len(parts) else model.no_sync():
+            found = _backward_of_part(model, part, compute, totals, world.size)
+        for name, loss in found.items():
             sums[name] = sums.get(name, 0) + loss
-    return sums
+    if world.size == 1:
+        return sums
+    return dict(zip(sums, world.sum(torch.stack(list(sums.values()))), strict=True))
 
 
-def _backward_of_part(model: nn.Module, part: Batch, compute: Compute, totals: Mapping[str, int]) -> dict[str, Tensor]:
-    """Add the gradients of one part to those there are; its share of the mean losses, of which `totals` counts the answers."""
+def _backward_of_part(
+    model: nn.Module, part: Batch, compute: Compute, totals: Mapping[str, int], processes: int
+) -> dict[str, Tensor]:
+    """Add the gradients of one part to those there are; its share of the mean losses.
+
+    `processes` average their gradients, which undoes what the sum of their losses is to be multiplied with.
+    """
     with compute.autocast():
         prediction = model(part)
     means = {name: loss / max(totals[name], 1) for name, loss in losses(prediction, part).items()}
-    torch.stack(list(means.values())).sum().backward()
+    total = torch.stack(list(means.values())).sum()
+    (total * processes if processes > 1 else total).backward()
     return {name: loss.detach() for name, loss in means.items()}
 
 
 def _clip(parameters: Sequence[nn.Parameter], clip_norm: float | None) -> Tensor:
     """Shorten the gradient to `clip_norm`, if it is longer (None: never); its norm before that."""
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    whole = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of gradients that are cut among processes
     if clip_norm is None:
-        return norm
-    is_short = norm.device.type == "cpu" and norm <= clip_norm  # on another device, asking would be waiting
+        return whole
+    is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, asking would be waiting
     if not is_short:
         nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
-    return norm
+    return whole

@@ -1,0 +1,289 @@
+"""What a process knows of the others that work on the same run: how many there are, which one it is, and how they agree.
+
+`torchrun` starts the processes and tells each its place in environment variables. They talk through PyTorch's own process group,
+and say what went wrong through its store, which outlives any of them. Alone, all of this is free, and nothing of it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from encoderlab.errors import SettingError, TrainingError, UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WAIT_SECONDS = 600  # for the others at a point where all meet: longer than anything that one does there and the others do not
+PATIENCE_SECONDS = 5  # to learn whether the first process says the same
+POLL_SECONDS = 0.05
+SIGNS = ("gloo", "NCCL", "nccl", "Connection closed by peer", "Connection reset", "Broken pipe", "DistBackendError", "TCPStore")
+START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
+Answer = TypeVar("Answer")
+
+
+class FailedElsewhereError(Exception):
+    """Another process has failed, and said why: this one ends with the same `exit_code` and says nothing."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
+class ProcessLostError(TrainingError):
+    """Another process of the run has gone without a word, or answers no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The processes of a run, and this one's place among them.
+
+    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, which is number `machine`. Apart from
+    `rank` and what depends on it, all processes must call the same methods in the same order: each waits for the others.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    machine: int = 0
+    store: Any = field(default=None, repr=False, compare=False)
+    turns: Iterator[int] = field(default_factory=count, repr=False, compare=False)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and speaks for all."""
+        return self.rank == 0
+
+    def totals(self, numbers: Sequence[int]) -> list[int]:
+        """Each number summed over all processes. They wait for one another, and not for their devices."""
+        if self.size == 1:
+            return list(numbers)
+        import torch
+
+        return self.sum(torch.tensor(numbers, dtype=torch.int64)).tolist()
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The tensor summed over all processes, in place and on its device."""
+        if self.size > 1:
+            import torch.distributed
+
+            torch.distributed.all_reduce(tensor)
+        return tensor
+
+    def most(self, number: int) -> int:
+        """The largest of the processes' numbers."""
+        if self.size == 1:
+            return number
+        import torch
+        import torch.distributed
+
+        found = torch.tensor(number, dtype=torch.int64)
+        torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX)
+        return int(found)
+
+    def gather(self, mine: Answer) -> list[Answer] | None:
+        """What each process has, by rank, on the first; None on the others."""
+        if self.size == 1:
+            return [mine]
+        import torch.distributed
+
+        found: list[Answer] | None = [mine] * self.size if self.is_first else None
+        torch.distributed.gather_object(mine, found)
+        return found
+
+    def from_first(self, make: Callable[[], Answer]) -> Answer:
+        """What `make` gives on the first process, on all. What it raises ends the others too."""
+        if self.size == 1:
+            return make()
+        import torch.distributed
+
+        made = [make() if self.is_first else None]
+        torch.distributed.broadcast_object_list(made, device=torch.device("cpu"))
+        return made[0]
+
+    @contextmanager
+    def entered_by_first(self, make: Callable[[], AbstractContextManager[Answer]]) -> Iterator[Answer]:
+        """Only the first process enters what `make` makes, and leaves it at the end; all have what it gives."""
+        with ExitStack() as entered:
+            yield self.from_first(lambda: entered.enter_context(make()))
+
+    def copy_first(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrite the tensors, on their devices, with those of the first process."""
+        if self.size == 1:
+            return
+        import torch.distributed
+
+        for tensor in tensors:
+            torch.distributed.broadcast(tensor, 0)
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """The first process does the enclosed work, then one of each other machine, then all others: each finds it done.
+
+        They wait as long as it takes.
+        """
+        if self.size == 1:
+            yield
+            return
+        turn = next(self.turns)
+        if not self.is_first:
+            self._wait_for(f"turn {turn} first" if self.local_rank == 0 else f"turn {turn} machine {self.machine}")
+        yield
+        if self.is_first:
+            self.store.set(f"turn {turn} first", "done")
+        if self.local_rank == 0:
+            self.store.set(f"turn {turn} machine {self.machine}", "done")
+
+    def _wait_for(self, key: str) -> None:
+        while not self.store.check([key]):
+            self._end_with_others()
+            time.sleep(POLL_SECONDS)
+
+    def _end_with_others(self) -> None:
+        """Raise FailedElsewhereError if another process has said why it ends."""
+        if self.store.check(["failed"]):
+            raise FailedElsewhereError(int(self.store.get("failed")))
+
+    @contextmanager
+    def watched(self, remedy: str) -> Iterator[None]:
+        """Raise ProcessLostError, with `remedy`, where another process is lost during the enclosed work.
+
+        Raises FailedElsewhereError where that one has said why it ends.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not any(sign in str(error) for sign in SIGNS):
+                raise
+            raise self._gone(error, remedy) from None
+
+    def _gone(self, error: RuntimeError, remedy: str) -> Exception:
+        try:
+            self._end_with_others()
+            if self.store.add("gone", 1) > 1:
+                return FailedElsewhereError(ProcessLostError.exit_code)
+        except FailedElsewhereError as failed:
+            return failed
+        except RuntimeError:
+            pass  # the store has gone as well
+        how = "answers no more" if "imed out" in str(error) else "has gone"
+        return ProcessLostError(f"Another process of this run {how}, of {self.size}", remedy=remedy)
+
+    def announce(self, error: BaseException, exit_code: int) -> bool:
+        """Let the others know that this process ends with `exit_code`; whether it is to say why.
+
+        The first process always is, and any other what the first does not say too.
+        """
+        if self.size == 1:
+            return True
+        try:
+            if not self.is_first and isinstance(error, UserError) and not isinstance(error, ProcessLostError):
+                return not self._said_by_first(str(error))
+            if self.is_first:
+                self.store.set("said", str(error))
+            return True
+        except RuntimeError:  # the store has gone
+            return True
+        finally:
+            self._note_failure(exit_code)
+
+    def _said_by_first(self, line: str) -> bool:
+        for _ in range(int(PATIENCE_SECONDS / POLL_SECONDS)):
+            if self.store.check(["said"]):
+                return self.store.get("said").decode() == line
+            time.sleep(POLL_SECONDS)
+        return False
+
+    def _note_failure(self, exit_code: int) -> None:
+        try:
+            self.store.set("failed", str(exit_code))
+        except RuntimeError:
+            return
+
+    def leave(self) -> None:
+        """Part from the others: from here on each process goes its own way."""
+        if self.size > 1:
+            import torch.distributed
+
+            if torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()
+
+
+ALONE = World()
+
+
+def join() -> World:
+    """The world that torchrun's variables describe, once all of its processes are there; `ALONE` where there are none.
+
+    Raises SettingError for variables that are missing or no numbers, and ProcessLostError where the others do not come.
+    """
+    if _whole_number("WORLD_SIZE", 1, default=1) == 1:
+        return ALONE
+    import torch
+    import torch.distributed as distributed
+
+    size = _whole_number("WORLD_SIZE", 1)
+    place = World(
+        rank=_whole_number("RANK", 0, below=size),
+        size=size,
+        local_rank=_whole_number("LOCAL_RANK", 0, below=size),
+        local_size=_whole_number("LOCAL_WORLD_SIZE", 1, below=size + 1),
+        machine=_whole_number("GROUP_RANK", 0, below=size, default=0),
+    )
+    _whole_number("MASTER_PORT", 1, below=2**16)
+    timeout = timedelta(seconds=_whole_number("ENCODERLAB_WAIT_SECONDS", 1, default=WAIT_SECONDS))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and distributed.is_nccl_available() else "gloo"
+    try:
+        store, _, _ = next(distributed.rendezvous("env://", timeout=timeout))
+        distributed.init_process_group(backend, store=store, rank=place.rank, world_size=size, timeout=timeout)
+    except (RuntimeError, ValueError) as error:
+        why = " ".join(str(error).split())[:160]
+        raise ProcessLostError(
+            f"The {size} processes of this run do not find one another ({why})", remedy="Start all of them"
+        ) from None
+    return World(place.rank, size, place.local_rank, place.local_size, place.machine, distributed.PrefixStore("encoderlab", store))
+
+
+def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:
+    """The number that an environment variable holds. Raises SettingError."""
+    said = os.environ.get(name)
+    if said is None and default is not None:
+        return default
+    value = int(said) if said is not None and said.strip().isascii() and said.strip().isdigit() else None
+    if value is None or value < least or (below is not None and value >= below):
+        found = "not set" if said is None else f"{said!r}"
+        most = "" if below is None else f" and at most {below - 1}"
+        remedy = f"Let torchrun set it: {START}; without it, unset WORLD_SIZE"
+        raise SettingError(
+            f"The environment variable {name} is {found}", allowed=f"a whole number, at least {least}{most}", remedy=remedy
+        )
+    return value
+
+
+@contextmanager
+def speaking_for_all(world: World) -> Iterator[None]:
+    """During the enclosed work, only what the first process writes to standard output and error reaches the user."""
+    if world.is_first:
+        yield
+        return
+    kept = [os.dup(1), os.dup(2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for stream, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, stream)
+            os.close(before)
+        os.close(nowhere)
