@@ -175,7 +175,7 @@ class World:
         except RuntimeError:
             pass  # the store has gone as well
         how = "answers no more" if "imed out" in str(error) else "has gone"
-        return ProcessLostError(f"Another process of this run {how}, of {self.size}", remedy=remedy)
+        return ProcessLostError(f"One of the {self.size} processes of this run {how}", remedy=remedy)
 
     def announce(self, error: BaseException, exit_code: int) -> bool:
         """Let the others know that this process ends with `exit_code`; whether it is to say why.

@@ -257,9 +257,3 @@ def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
     command(*arguments, "run_dir=b")
     assert "It is made again." in capsys.readouterr().err
     assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]
-
-
-def test_several_processes_are_refused_until_they_share_the_work(command, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(SettingError, match="Training across processes is not built yet"):
-        command("train")

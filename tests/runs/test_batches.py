@@ -13,6 +13,7 @@ from encoderlab.batch import Encoded
 from encoderlab.runs.batches import epoch_order, made_ahead, scoring_batches, training_batches
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.training.config import Batching, TrainingConfig
+from encoderlab.world import World
 
 PAD = 0
 CPU = torch.device("cpu")
@@ -185,3 +186,41 @@ def test_batches_for_a_card_are_made_ahead_in_the_consumers_stream_and_are_the_s
     assert [part.rows.tolist() for part in scoring_batches(store, PAD, card)]
     assert [stream for stream, _ in streams] == ["stream of cuda:1"] * 2
     assert makers == {threading.main_thread(), *(thread for _, thread in streams)}
+
+
+@given(
+    lengths=lengths_of_rows,
+    batch_size=st.integers(1, 9),
+    parts=st.integers(1, 4),
+    size=st.integers(1, 5),
+    after=st.integers(0, 7),
+    batching=st.sampled_from(Batching),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(lengths, batch_size, parts, size, after, batching):
+    store, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+
+    def steps(rank, size, parts):
+        return list(islice(training_batches(store, config, 3, PAD, CPU, parts=parts, after=after, world=World(rank, size)), 6))
+
+    alone = [step[0] for step in steps(0, 1, 1)]
+    of_each = [steps(rank, size, parts) for rank in range(size)]
+    for number, whole in enumerate(alone):
+        shares = [one[number] for one in of_each]
+        assert torch.cat([part.rows for share in shares for part in share]).tolist() == whole.rows.tolist()
+        assert torch.cat([part.labels for share in shares for part in share]).tolist() == whole.labels.tolist()
+        assert len({len(share) for share in shares}) == 1  # all meet after each part
+        assert all(len(part) for share in shares for part in share)  # there is something to compute
+        assert sum(part.n_tokens for share in shares for part in share) == whole.n_tokens
+
+
+@given(lengths=lengths_of_rows, size=st.integers(1, 5))
+@settings(deadline=None, max_examples=40)
+def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths, size):
+    store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
+    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU)]
+    of_each = [list(scoring_batches(store, PAD, CPU, World(rank, size))) for rank in range(size)]
+    assert len({len(batches) for batches in of_each}) == 1
+    in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
+    assert [rows for rows in in_turn if rows] == alone
+    assert in_turn[: len(alone)] == alone
