@@ -51,7 +51,7 @@ MAY_IMPORT = {  # the table of ARCHITECTURE.md
     "config": {"command_settings", "data", "model", "tasks", "training", *GROUND},
     "command_settings": {"data", "model", "tasks", "training", *GROUND},
     "tasks": {"data", "metrics", "batch", *GROUND},
-    "training": {"aside", "metrics", "batch", "device", "world", *GROUND},
+    "training": {"aside", "interruption", "metrics", "batch", "device", "world", *GROUND},
     "model": {"batch", *GROUND},
     "metrics": {"batch", "errors"},
     "data": {"aside", *GROUND},

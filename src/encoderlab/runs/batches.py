@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.interruption import stop_if_interrupted
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, TrainingConfig
 from encoderlab.world import ALONE, World
@@ -97,7 +96,6 @@ def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World
     dealt = list(_scoring_rows(drawn.lengths, device))
     dealt += [np.arange(0)] * (-len(dealt) % world.size)
     for some in dealt[world.rank :: world.size]:
-        stop_if_interrupted(world)
         yield _batch(drawn, some, dealt[0], pad_id, device)
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from encoderlab.batch import Batch
 from encoderlab.device import Compute
+from encoderlab.interruption import stop_if_interrupted
 from encoderlab.world import ALONE, World
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def evaluate(
     model.eval()
     with torch.inference_mode():
         for batch in batches:
+            stop_if_interrupted(world)
             with compute.autocast():
                 prediction = model(batch)
             if len(batch.rows):
