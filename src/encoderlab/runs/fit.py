@@ -117,7 +117,7 @@ class _Fitting:
             self._pause(evaluate=True)
         for step in self._steps(train):
             self.journal.step(step)
-            if step.stop:
+            if step.stop or self.world.size == 1:
                 stop_if_interrupted(self.world)
             evaluate = self._is_due(self.evaluate_every)
             if evaluate or self._is_due(training.checkpoint_every):

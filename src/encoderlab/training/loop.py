@@ -29,8 +29,8 @@ class Step:
     """What one optimizer step did. `number` counts from 1, `of` how many the run is expected to have.
 
     `losses` are means over the answers of the step, by the name of the question, and `gradient_norm` is measured before clipping.
-    Both stay tensors: a step whose figures nobody reads never waits for the device. `stop` tells that one of the processes was
-    asked to stop. Every figure is that of all processes, and the same in each of them.
+    Both stay tensors: a step whose figures nobody reads never waits for the device. `stop` tells that one of
+    several processes was asked to stop before this step. Every figure is that of all processes, and the same in each of them.
     """
 
     number: int
@@ -73,8 +73,8 @@ def optimize(
     An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
     are counted first, and each summed loss is divided by that total. So is sharing out a step's rows among the processes of a
     `world`: then `batches` are this one's parts, as many as the others', and `model` averages its gradients with theirs after the
-    last part. `stopping` is asked once a step; if it is true anywhere, `Step.stop` is, everywhere. Raises TrainingError where the
-    device's memory is too small.
+    last part. `stopping` is asked of several processes once a step; if it is true in one of them, `Step.stop` is in all. Raises
+    TrainingError where the device's memory is too small.
     """
     batches = iter(batches)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -100,7 +100,7 @@ def optimize(
             examples=counts.examples,
             tokens=counts.tokens,
             padded_tokens=counts.padded_tokens,
-            stop=counts.stop if world.size > 1 else stopping(),
+            stop=counts.stop,
         )
         if compute.device.type == "cpu":
             step.figures()  # costs nothing here, and keeps a loss that is not finite from reaching the weights

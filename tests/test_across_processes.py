@@ -1,0 +1,228 @@
+"""Training and scoring across processes, started as a user starts them: what comes out is what one process would give."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from encoderlab import cli
+from encoderlab.training.checkpoint import checkpoints, read_state, verified
+
+from .torchrun import command_of, environment, ours, torchrun
+
+TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
+SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
+BRACKETS = (*SHORT, "task=brackets", "dataset.limit=61", "training.steps=15", "training.batch_size=6", "training.batching=random")
+TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second", "padded_tokens")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def alone(cache, tmp_path, monkeypatch):
+    """Run a command in this process, and no other."""
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["encoderlab"])
+    return lambda *arguments: cli.run([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def processes(cache, tmp_path):
+    """Run a command in several processes: exit code, standard output, and our own lines on standard error."""
+
+    def run(size, *arguments, **variables):
+        return torchrun(size, "-m", "encoderlab", *arguments, folder=tmp_path, ENCODERLAB_CACHE=str(cache), **variables)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def one(cache, tmp_path_factory):
+    """A run of one process."""
+    folder = tmp_path_factory.mktemp("runs") / "one"
+    os.environ["ENCODERLAB_CACHE"] = str(cache)
+    cli.run(["train", *BRACKETS, f"run_dir={folder}"])
+    return folder
+
+
+def journal(folder):
+    lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
+
+
+def report(folder):
+    return json.loads(Path(folder, "report.json").read_text())
+
+
+def assert_alike(folder, other):
+    """The same steps of the same rows, and losses, gradients and scores that differ by rounding alone."""
+    lines, others = journal(folder), journal(other)
+    assert [(line["kind"], line["step"]) for line in lines] == [(line["kind"], line["step"]) for line in others]
+    for line, like in zip(lines, others, strict=True):
+        assert line == {key: pytest.approx(value, abs=1e-5) if key != "split" else value for key, value in like.items()}
+    for name, scores in report(folder)["splits"].items():
+        assert scores["n"] == report(other)["splits"][name]["n"]
+        assert scores["loss"] == pytest.approx(report(other)["splits"][name]["loss"], abs=1e-5)
+    weights = load_file(Path(other, "model", "model.safetensors"))
+    for name, weight in load_file(Path(folder, "model", "model.safetensors")).items():
+        assert torch.allclose(weight, weights[name], atol=1e-3), name
+
+
+def cut_back(folder, step):
+    """Leave of a finished run what a kill after `step` would have left."""
+    for path in checkpoints(folder / "checkpoints"):
+        if path.name != f"step-{step}":
+            shutil.rmtree(path)
+    for path in (folder / "report.json", folder / "predictions.csv"):
+        path.unlink(missing_ok=True)
+    for path in (folder / "model", folder / "plots"):
+        shutil.rmtree(path, ignore_errors=True)
+    assert verified(folder / "checkpoints" / f"step-{step}")
+
+
+def files(folder):
+    return {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_two_processes_train_as_one_does_and_the_run_goes_on_in_one(one, processes, alone, tmp_path):
+    code, out, errors = processes(2, "train", *BRACKETS, "training.accumulate=2", "run_dir=two")
+    assert code == 0, errors
+    assert_alike(tmp_path / "two", one)
+    assert (out, errors.count("Next"), sum("run folder two" in line for line in errors)) == ("", 1, 1)
+    assert sum("step 15 of 15" in line for line in errors) == 1
+    assert any("2 processes" in line for line in errors)
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
+    assert files(tmp_path / "two") == files(one)
+    assert len(read_state(tmp_path / "two" / "checkpoints" / "step-15")["random_states"]) == 2
+    cut_back(tmp_path / "two", 10)
+    alone("train", "resume=two")
+    assert_alike(tmp_path / "two", one)
+
+
+def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, processes, tmp_path):
+    shutil.copytree(one, tmp_path / "run")
+    cut_back(tmp_path / "run", 10)
+    code, _, errors = processes(3, "train", "resume=run", "training.sharding=full")
+    assert code == 0, errors
+    assert any("3 processes with a piece of the weights each" in line for line in errors)
+    assert_alike(tmp_path / "run", one)
+
+
+def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(processes, alone, tmp_path):
+    sentences = [
+        f"The {a} {b} looks at the {c} {b}." for a in ("old", "red") for b in ("cat", "dog", "king") for c in ("new", "big")
+    ]
+    documents = ["\n".join(" ".join(sentences[(n * k) % 12] for k in (1, 5, 7)) for _ in range(3)) for n in range(24)]
+    (tmp_path / "texts.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    data = (
+        "dataset=files",
+        f"dataset.path={tmp_path / 'texts.txt'}",
+        "tokenizer.vocabulary_size=60",
+        "dataset.validation_fraction=0.2",
+    )
+    settings = (*SHORT, *data, "training.batch_size=5", "training.steps=6", "training.evaluate_every=3", "training.accumulate=2")
+    code, _, errors = processes(2, "pretrain", *settings, "training.sharding=full", "run_dir=two")
+    assert code == 0, errors
+    alone("pretrain", *settings, "run_dir=one")
+    assert_alike(tmp_path / "two", tmp_path / "one")
+    assert read_state(tmp_path / "two/checkpoints/step-6")["optimizer"].keys() == {"state", "param_groups"}
+    cut_back(tmp_path / "two", 3)
+    alone("pretrain", "resume=two", "training.sharding=none")
+    assert_alike(tmp_path / "two", tmp_path / "one")
+
+
+def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(one, processes, alone, tmp_path):
+    rows = (tmp_path / "rows.csv").resolve()
+    rows.write_text("text,label\n()(),balanced\n((),unbalanced\n", encoding="utf-8")
+    few = ("eval", f"run={one}", "dataset=files", f"dataset.path={rows}", "threads=1")
+    many = ("eval", f"run={one}", "threads=1")
+    for name, arguments, size in (("few", few, 3), ("many", many, 2)):
+        code, _, errors = processes(size, *arguments, f"run_dir={name}-together")
+        assert code == 0, errors
+        assert sum(f"{name}-together/report.json" in line for line in errors) == 1
+        alone(*arguments, f"run_dir={name}-alone")
+        assert report(f"{name}-together")["splits"] == report(f"{name}-alone")["splits"]
+        assert Path(f"{name}-together/predictions.csv").read_bytes() == Path(f"{name}-alone/predictions.csv").read_bytes()
+
+
+MISTAKES = {
+    ("train", "model.n_layer=2"): "encoderlab: There is no setting model.n_layer. Did you mean model.n_layers?",
+    ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds something.",
+    ("predict", "run=nowhere"): "encoderlab: encoderlab predict does not run across 2 processes.",
+}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES, ids=["a setting", "the folder", "the command"])
+def test_a_mistake_is_said_once(processes, tmp_path, arguments):
+    (tmp_path / "precious").write_text("")
+    code, out, errors = processes(2, *arguments)
+    assert code != 0
+    assert out == ""
+    said = [line for line in errors if line.startswith("encoderlab: ")]
+    assert len(said) == 1, errors
+    assert said[0].startswith(MISTAKES[arguments])
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def start(size, *arguments, folder, cache):
+    """Start processes, and wait until the run has taken some steps."""
+    line = [*command_of(size), "-m", "encoderlab", *arguments, "run_dir=run"]
+    variables = environment(ENCODERLAB_CACHE=str(cache))
+    with (folder / "errors.txt").open("w") as errors:
+        started = subprocess.Popen(line, cwd=folder, env=variables, stdout=subprocess.DEVNULL, stderr=errors)
+    for _ in range(1200):
+        if (folder / "run" / "checkpoints" / "step-10").exists() or started.poll() is not None:
+            break
+        time.sleep(0.1)
+    return started
+
+
+def children(process):
+    """The processes that torchrun started, by rank."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ranks = {}
+    for pid in found:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        ranks |= {int(variable[5:]): int(pid) for variable in variables if variable.startswith(b"RANK=")}
+    return ranks
+
+
+LONG = (*BRACKETS[:-4], "dataset.limit=61", "training.batch_size=6", "training.steps=100000", "training.checkpoint_every=5")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in Linux's /proc")
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_run_that_loses_a_process_ends_with_one_line_and_goes_on(alone, cache, tmp_path, killed):
+    started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
+    os.kill(children(started)[killed], signal.SIGKILL)
+    assert started.wait(timeout=60) != 0
+    said = ours((tmp_path / "errors.txt").read_text())
+    lost = [line for line in said if "of the 2 processes of this run has gone" in line]
+    assert len(lost) == 1, said
+    assert "resume=auto" in lost[0]
+    done = int(checkpoints(tmp_path / "run" / "checkpoints")[-1].name.removeprefix("step-"))
+    alone("train", "resume=run", f"training.steps={done + 2}")
+    assert journal("run")[-1]["step"] == done + 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in Linux's /proc")
+def test_a_signal_to_any_process_stops_all_after_the_same_step(cache, tmp_path):
+    started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
+    os.kill(children(started)[1], signal.SIGTERM)
+    assert started.wait(timeout=60) != 0
+    said = ours((tmp_path / "errors.txt").read_text())
+    assert sum("go on with: encoderlab train resume=run" in line for line in said) == 1, said
+    newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    assert verified(newest)
+    assert f"step-{journal(tmp_path / 'run')[-1]['step']}" == newest.name  # no step was lost
