@@ -22,13 +22,15 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 class Compute:
     """What a run computes on. `precision` is the dtype of the matrix products; weights and optimizer stay in float32.
 
-    `reason` says why that precision was picked.
+    `reason` says why that precision was picked. `deterministic` says that no kernel rounds otherwise from one run to the next where
+    there is a choice; see docs/determinism.md.
     """
 
     device: torch.device
     precision: torch.dtype
     threads: int
     reason: str
+    deterministic: bool = False
 
     def autocast(self) -> AbstractContextManager:
         """Run the enclosed forward pass in `precision`."""
@@ -39,7 +41,8 @@ class Compute:
     def __str__(self) -> str:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         precision = str(self.precision).removeprefix("torch.")
-        return f"device {name}, precision {precision} ({self.reason}), {self.threads} threads"
+        same = ", deterministic kernels" if self.deterministic else ""
+        return f"device {name}, precision {precision} ({self.reason}), {self.threads} threads{same}"
 
 
 def choose_compute(
@@ -48,23 +51,40 @@ def choose_compute(
     threads: int | None = None,
     *,
     width: int = BF16_FROM_WIDTH,
+    deterministic: bool = False,
     setting: str = "training.device",
     world: World = ALONE,
 ) -> Compute:
     """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise; `width` is the model's d_model.
 
-    Sets the number of CPU threads of this process, has it keep the memory it frees, and makes it flush denormal numbers to zero:
-    they slow some CPU kernels down up to elevenfold. Raises SettingError for a device this machine lacks, naming the `setting` it
-    came from. The processes of a `world` share out the cores of their machine, and have a card each.
+    Sets the number of CPU threads of this process, has it keep the memory it frees, picks `deterministic` kernels if that is asked
+    for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold. Raises SettingError for a
+    device this machine lacks, naming the `setting` it came from. The processes of a `world`
+    share out the cores of their machine, and have a card each.
     """
     torch.set_num_threads(threads or max(_available_cores() // world.local_size, 1))
     torch.set_flush_denormal(True)
     _keep_freed_memory()
+    _use_deterministic_kernels(deterministic)
     chosen = _choose_device(device, setting)
     if world.size > 1:
         chosen = _of_ones_own(chosen, device, setting, world)
     dtype, reason = _choose_precision(precision, chosen, width)
-    return Compute(chosen, dtype, torch.get_num_threads(), reason)
+    return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
+
+
+def _use_deterministic_kernels(wanted: bool) -> None:
+    """Have this process use kernels that add up in one fixed order wherever there is a choice (PyTorch, notes on randomness).
+
+    The switch reaches the matrix products, which ask for a fixed workspace (cuBLAS, "Results Reproducibility"), the backward passes
+    of attention (cuDNN's is then left out) and of gathers, and the compiler, which then times no kernels to choose one.
+    """
+    if wanted != torch.are_deterministic_algorithms_enabled():  # asked, since the switch imports the compiler: half a second
+        torch.use_deterministic_algorithms(wanted)
+    torch.backends.cudnn.deterministic = wanted
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first matrix product on a card
+        torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it has not written
 
 
 def _keep_freed_memory() -> None:

@@ -80,10 +80,10 @@ class Assembly:
         """Every one of `rows` once, on the model's device."""
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
-    def training_batches(self, rows: Rows, *, after: int = 0) -> Iterator[list[Batch]]:
-        """The run's batches, step after step, without end, from the one behind step `after` on."""
+    def training_batches(self, rows: Rows, after: int = 0, parts: int | None = None) -> Iterator[list[Batch]]:
+        """The run's batches from step `after` + 1 on, without end, each cut into so many `parts` (None: as the settings say)."""
         training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
-        parts = training.accumulate or 1
+        parts = parts or training.accumulate or 1
         return training_batches(rows, training, self.config.seed, pad_id, device, parts=parts, after=after, world=self.world)
 
     def distribute(self) -> Whole | Sharded:
@@ -111,7 +111,14 @@ class Assembly:
 def compute_for(config: RunConfig, world: World = ALONE) -> Compute:
     """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
     training = config.training
-    return choose_compute(training.device, training.precision.value, training.threads, width=config.model.d_model, world=world)
+    return choose_compute(
+        training.device,
+        training.precision.value,
+        training.threads,
+        width=config.model.d_model,
+        deterministic=training.deterministic,
+        world=world,
+    )
 
 
 def assemble(

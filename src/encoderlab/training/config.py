@@ -82,6 +82,9 @@ class TrainingConfig:
     beta2: float = setting(0.999, "AdamW's decay of the squared gradient average.", least=0, below=1)
     epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
     clip_norm: float | None = setting(1.0, "Largest norm of the gradient, longer ones are shortened; null: no clipping.", above=0)
+    skip_nonfinite: int = setting(
+        0, "Steps left out because their loss or gradient is not finite, before the run stops; 0: it stops at the first.", least=0
+    )
     layer_decay: float = setting(
         1.0, "Factor on the learning rate from each layer to the one below it, the heads being the top.", above=0, most=1
     )
@@ -89,6 +92,9 @@ class TrainingConfig:
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
     compile: Compile = setting(
         Compile.auto, "Compile the encoder: auto (on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
+    )
+    deterministic: bool = setting(
+        False, "Use no kernel on CUDA that rounds otherwise each time, at some cost in speed; a CPU has none of them."
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     threads: int | None = setting(None, "CPU threads of a process; null: one for each core it may use.", least=1, most=1024)

@@ -1,0 +1,95 @@
+"""What docs/determinism.md promises: the same weights, bit for bit, from any process on the same build, instructions and threads."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from encoderlab.device import choose_compute
+from tests.golden.runs import CASES, depends_on, known
+
+RUNS = Path(__file__).parent / "golden" / "runs.py"
+
+
+def started(*arguments):
+    return subprocess.Popen([sys.executable, str(RUNS), *arguments], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The hashes of four processes, two at a time."""
+    pairs = {
+        "1 thread": [("--threads", "1")] * 2,
+        "2 threads": [("--threads", "2"), ("--threads", "2", "training.deterministic=true")],
+    }
+    said = {}
+    for name, arguments in pairs.items():
+        processes = [started(*each) for each in arguments]
+        said[name] = [json.loads(process.communicate()[0]) for process in processes]
+    return said
+
+
+@pytest.mark.parametrize("case", [" ".join(case) for case in CASES])
+def test_two_processes_train_the_same_weights(found, case):
+    first, second = found["1 thread"]
+    assert first["hashes"][case] == second["hashes"][case]
+
+
+@pytest.mark.parametrize("case", [" ".join(case) for case in CASES])
+def test_so_they_do_with_two_threads_where_the_deterministic_kernels_are_the_usual_ones(found, case):
+    first, second = found["2 threads"]
+    assert first["hashes"][case] == second["hashes"][case]
+
+
+def test_each_case_has_weights_of_its_own(found):
+    assert len(set(found["1 thread"][0]["hashes"].values())) == len(CASES)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_weights_are_those_recorded_for_this_build_instruction_set_and_number_of_threads(found, threads):
+    first = found[f"{threads} thread{'s' * (threads > 1)}"][0]
+    recorded = known().get(first["depends_on"])
+    if recorded is None:
+        pytest.skip(
+            f"nothing is recorded for {first['depends_on']}: python tests/golden/runs.py --threads {threads} --record adds it"
+        )
+    assert first["hashes"] == recorded
+
+
+def test_what_the_weights_depend_on_names_build_instructions_and_threads():
+    said = depends_on(2)
+    assert torch.__version__ in said
+    assert torch.backends.cpu.get_cpu_capability() in said
+    assert said.endswith("threads 2")
+    assert depends_on(1) != said
+
+
+@pytest.fixture
+def process_settings():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.deterministic = False
+
+
+def test_the_setting_reaches_pytorch_and_is_said(process_settings, monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    compute = choose_compute("cpu", "fp32", 1, deterministic=True)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cudnn.deterministic
+    assert __import__("os").environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert str(compute).endswith(", 1 threads, deterministic kernels")
+    assert "deterministic" not in str(choose_compute("cpu", "fp32", 1))
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card here: what is promised on one is tried where there is one")
+def test_two_processes_train_the_same_weights_on_a_card():
+    runs = [started("training.deterministic=true", "training.device=cuda") for _ in range(2)]
+    first, second = (json.loads(process.communicate()[0]) for process in runs)
+    assert first["hashes"] == second["hashes"]
