@@ -56,3 +56,21 @@ def test_nothing_is_asked_or_answered_unless_it_is_said():
     example = Encoded([1], [0])
     assert (example.label, example.token_labels, example.truncated) == (None, None, False)
     assert (Prediction().sequence_logits, Prediction().token_logits) == (None, None)
+
+
+def test_the_halves_of_a_batch_hold_each_row_with_what_is_asked_of_it():
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=torch.bool)
+    ids = torch.arange(9).reshape(3, 3)
+    asked, answers, rows = torch.tensor([1, 3, 6, 8]), torch.tensor([11, 13, 16, 18]), torch.tensor([4, 2, 9])
+    first, last = Batch(ids, ids % 2, mask, rows, asked, rows + 1, answers, 6).halves()
+    assert (first.rows.tolist(), last.rows.tolist()) == ([4], [2, 9])
+    assert (first.input_ids.flatten()[first.asked].tolist(), last.input_ids.flatten()[last.asked].tolist()) == ([1], [3, 6, 8])
+    assert (first.token_labels.tolist(), last.token_labels.tolist()) == ([11], [13, 16, 18])
+    assert (first.labels.tolist(), last.labels.tolist()) == ([5], [3, 10])
+    assert (first.n_tokens, last.n_tokens) == (2, 4)
+    assert torch.equal(last.attention_mask, mask[1:])
+
+
+def test_halves_without_padding_and_answers_have_none():
+    first, last = batch(attention_mask=None, labels=None, token_labels=None, n_tokens=6).halves()
+    assert (first.attention_mask, first.labels, first.token_labels, first.n_tokens, last.n_tokens) == (None, None, None, 3, 3)

@@ -61,6 +61,26 @@ class Batch:
         moved = {name: getattr(self, name) for name in names}
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
 
+    def halves(self) -> tuple[Batch, Batch]:
+        """The first rows and the last, padded as before; of an odd number the last are one more. Waits for the device."""
+        middle = len(self) // 2
+        return self._between(0, middle), self._between(middle, len(self))
+
+    def _between(self, first: int, last: int) -> Batch:
+        length = self.input_ids.shape[1]
+        asked_here = (self.asked >= first * length) & (self.asked < last * length)
+        mask = None if self.attention_mask is None else self.attention_mask[first:last]
+        return Batch(
+            input_ids=self.input_ids[first:last],
+            token_type_ids=self.token_type_ids[first:last],
+            attention_mask=mask,
+            rows=self.rows[first:last],
+            asked=self.asked[asked_here] - first * length,
+            labels=None if self.labels is None else self.labels[first:last],
+            token_labels=None if self.token_labels is None else self.token_labels[asked_here],
+            n_tokens=(last - first) * length if mask is None else int(mask.sum()),
+        )
+
 
 def _on(device: torch.device, tensor: Tensor) -> Tensor:
     """PyTorch keeps pinned memory until the copy from it is done, so that nobody has to hold on to it."""

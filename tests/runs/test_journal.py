@@ -2,15 +2,16 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.errors import TrainingError
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.runs.journal import Journal, seconds_since_start
 from encoderlab.runs.progress import Progress
+from encoderlab.training.finiteness import LeftOut
 from encoderlab.training.loop import Step
 
 
@@ -63,11 +64,37 @@ def test_each_question_has_its_own_loss_where_there_are_two(tmp_path):
 
 
 def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
+    unreadable = torch.zeros(2)  # no single number
     with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
         journal.step(step(1))
-        journal.step(step(2, loss=float("nan")))  # reading it would raise
-        with pytest.raises(TrainingError, match="step 4 are not finite"):
-            journal.step(step(4, loss=float("nan")))
+        journal.step(replace(step(2), gradient_norm=unreadable))
+        with pytest.raises(ValueError, match="only one element tensors"):
+            journal.step(replace(step(4), gradient_norm=unreadable))
+
+
+def test_a_step_that_was_left_out_is_named_and_its_line_is_json_all_the_same(tmp_path, capsys):
+    known = LeftOut(3, {"sequence": float("nan")}, float("inf"), [5, 9], 4)
+    with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
+        journal.step(step(1))
+        journal.step(replace(step(4, loss=float("nan")), left_out=[known], n_left_out=1))
+    first, left_out, line = lines(tmp_path / "metrics.jsonl")
+    assert left_out == {
+        **{"kind": "left_out", "step": 3, "loss_sequence": "nan", "gradient_norm": "inf"},
+        **{"rows": [5, 9], "examples": 4},
+    }
+    assert (line["loss"], line["left_out"], first["left_out"]) == (None, 1, 0)
+    assert (
+        "Step 3 was left out, not being finite: sequence loss nan, gradient norm inf; rows 5, 9 and 2 more"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_loss_that_never_falls_is_warned_about_once(tmp_path, capsys):
+    with Journal(tmp_path / "metrics.jsonl", 1, 10, Progress()) as journal:
+        for number in range(1, 31):
+            journal.step(replace(step(number, loss=0.7), of=30))
+    assert capsys.readouterr().err.count("The loss is flat: 0.7 over the logged steps up to 15, 0.7 at the first.") == 1
+    assert len(journal.progress.watch.notes) == 1
 
 
 def test_lines_are_on_disk_before_the_run_ends(tmp_path):

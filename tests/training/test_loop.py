@@ -124,7 +124,7 @@ def test_a_loss_that_is_no_number_stops_the_run_before_it_reaches_the_weights():
         model.sequence.bias[0] = float("inf")
     before = copy.deepcopy(model.state_dict())
     config = TrainingConfig(steps=1)
-    with pytest.raises(TrainingError, match=r"figures of step 1 are not finite.*learning_rate"):
+    with pytest.raises(TrainingError, match=r"step 1 is not finite.*learning_rate"):
         list(optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, config), config, CPU, FixedSteps(config.steps)))
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
-from encoderlab.training.memory import out_of_memory
+from encoderlab.training.memory import MemoryTooSmallError, answered, out_of_memory
 
 
 def parts_of(*rows, length=7):
@@ -37,3 +39,54 @@ def test_no_more_parts_are_asked_for_than_a_batch_has_rows():
 
 def test_another_error_is_not_taken_for_it():
     assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"), 1, parts_of(1)) is None
+
+
+def test_a_batch_that_was_not_made_yet_is_said_to_be_too_much_and_might_be_made_of_fewer_rows():
+    said = out_of_memory(torch.OutOfMemoryError(""), 3, [])
+    assert str(said).startswith("The memory is too small for the batch of step 3.")
+    assert said.fewer_rows_help
+
+
+class Reader:
+    """Answers each row with its place, if it is given no more than so many tokens at once."""
+
+    def __init__(self, room):
+        self.room, self.asked_for = room, []
+
+    def __call__(self, batch):
+        self.asked_for.append(batch.input_ids.numel())
+        if batch.input_ids.numel() > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return batch.rows.tolist()
+
+
+def of_rows(start, n, length=7):
+    [batch] = parts_of(n, length=length)
+    return Batch(batch.input_ids, batch.input_ids, None, torch.arange(n) + start, batch.asked, None, None, batch.n_tokens)
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=5), room=st.integers(7, 70))
+def test_every_row_is_answered_once_and_in_order_however_little_room_there_is(sizes, room):
+    starts = [sum(sizes[:n]) for n in range(len(sizes))]
+    found = list(answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room)))
+    assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
+    assert all(batch.rows.tolist() == rows for batch, rows in found)
+
+
+def test_what_was_too_much_once_is_not_tried_again():
+    reader = Reader(21)
+    assert len(list(answered([of_rows(0, 4), of_rows(4, 4), of_rows(8, 5)], reader))) == 6
+    assert reader.asked_for == [28, 14, 14, 14, 14, 14, 21]
+
+
+def test_a_row_that_is_too_much_by_itself_is_said_to_be():
+    with pytest.raises(MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."):
+        list(answered([of_rows(0, 3)], Reader(6)))
+
+
+def test_an_answer_that_fails_for_another_reason_fails():
+    def broken(batch):
+        raise RuntimeError("shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        list(answered([of_rows(0, 3)], broken))

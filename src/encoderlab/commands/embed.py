@@ -22,6 +22,7 @@ from encoderlab.reports.vectors import VectorFile, check_output, index_of, vecto
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.inputs import check_sources, encoded_rows, file_examples, in_chunks, split_examples, standard_input_examples
 from encoderlab.tasks.rows import ExampleRows
+from encoderlab.training.memory import answered
 
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
@@ -91,14 +92,17 @@ def _described(example: Example) -> dict[str, Any]:
 def _vectors(config: EmbedConfig, assembly: Assembly, rows: ExampleRows) -> Iterator[tuple[int, np.ndarray]]:
     """Each row with its vectors, [vectors, d_model], in the order of the batches."""
     first = 1 if config.pooling is VectorPooling.cls else None
-    for batch in assembly.scoring_batches(rows):
+
+    def found(batch: Batch) -> np.ndarray:
         with assembly.compute.autocast():
             hidden = assembly.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, first)
         vectors = hidden.float() if config.tokens else _pooled(hidden.float(), batch, config.pooling)
-        vectors = F.normalize(vectors, dim=-1) if config.normalize else vectors
+        return (F.normalize(vectors, dim=-1) if config.normalize else vectors).cpu().numpy()
+
+    for batch, vectors in answered(assembly.scoring_batches(rows), found):
         lengths = rows.lengths[batch.rows.cpu().numpy()].tolist() if config.tokens else [1] * len(batch)
-        for row, length, found in zip(batch.rows.tolist(), lengths, vectors.cpu().numpy(), strict=True):
-            yield row, found[:length]
+        for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
+            yield row, of_row[:length]
 
 
 def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:

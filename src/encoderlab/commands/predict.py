@@ -12,6 +12,7 @@ from typing import TextIO
 import torch
 
 from encoderlab.aside import written_aside
+from encoderlab.batch import Batch
 from encoderlab.command_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
@@ -28,6 +29,7 @@ from encoderlab.runs.inputs import (
     standard_input_examples,
 )
 from encoderlab.tasks.task import Answer
+from encoderlab.training.memory import answered
 
 
 def predict(config: PredictConfig) -> None:
@@ -74,12 +76,16 @@ def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None
 
 def _answers(assembly: Assembly, examples: list[Example]) -> list[Answer]:
     """The model's answers for some examples, in their order."""
+
+    def answer(batch: Batch) -> list[Answer]:
+        with assembly.compute.autocast():
+            prediction = assembly.model(batch)
+        return assembly.task.answers(prediction, batch)
+
     answers: dict[int, Answer] = {}
     with torch.inference_mode():
-        for batch in assembly.scoring_batches(encoded_rows(assembly, examples)):
-            with assembly.compute.autocast():
-                prediction = assembly.model(batch)
-            answers.update(zip(batch.rows.tolist(), assembly.task.answers(prediction, batch), strict=True))
+        for batch, found in answered(assembly.scoring_batches(encoded_rows(assembly, examples)), answer):
+            answers.update(zip(batch.rows.tolist(), found, strict=True))
     return [answers[row] for row in range(len(examples))]
 
 

@@ -8,18 +8,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from encoderlab.batch import Batch
 from encoderlab.errors import DataError
 from encoderlab.interruption import Interrupted, deferred, is_interrupted, stop_if_interrupted
 from encoderlab.runs.assembly import Assembly, horizon_of
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
+from encoderlab.runs.micro_batches import Parts
 from encoderlab.runs.progress import Progress
 from encoderlab.runs.random_state import begin_dropout, random_states, set_random_states
+from encoderlab.runs.within_memory import StepsWithinMemory
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.checkpoint import (
     checkpoints,
@@ -32,6 +36,7 @@ from encoderlab.training.checkpoint import (
     step_of,
 )
 from encoderlab.training.config import Keep
+from encoderlab.training.finiteness import FiniteSteps
 from encoderlab.training.loop import Step, optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -76,9 +81,14 @@ class _Fitting:
         training = assembly.config.training
         self.optimizer = build_optimizer(self.distributed.model, training)
         found = self.world.from_first(self._newest)
-        self.progress, spent = (self._begun(), 0.0) if found is None else self._restored(found)
+        state = {} if found is None else self._restored(found)
+        self.progress = self._begun() if found is None else Progress.from_dict(state["progress"])
         self.saved = None if found is None else self.progress.step
-        self.horizon, per_epoch = horizon_of(training, len(train), spent, self.world)
+        self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.world)
+        waits = assembly.compute.device.type != "cuda"
+        self.finite = FiniteSteps(training.skip_nonfinite, waits=waits, before=state.get("left_out", ()))
+        parts = Parts(**state["parts"]) if found else assembly.parts or Parts(training.accumulate or 1, "as set")
+        self.steps = StepsWithinMemory(partial(self.assembly.training_batches, train), parts, training.batch_size)
         self.evaluate_every = training.evaluate_every or per_epoch
         self.save()
         metrics = folder.metrics if self.world.is_first else Path(os.devnull)
@@ -95,17 +105,16 @@ class _Fitting:
             begin_dropout(self.assembly.config.seed, 0, self.world)
         return Progress()
 
-    def _restored(self, checkpoint: Path) -> tuple[Progress, float]:
-        """Put everything back to where it was when `checkpoint` was written; how far that was, and the time spent of a budget."""
+    def _restored(self, checkpoint: Path) -> dict[str, Any]:
+        """Put model, optimizer and generators back to where they were when `checkpoint` was written; the rest of its state."""
         state = self.world.from_first(lambda: read_state(checkpoint))
         try:
             with self.world.watched("Type the same again"):
                 self.distributed.load(read_weights(checkpoint) if self.world.is_first else {})
-            self.distributed.load_optimizer_state(self.optimizer, state["optimizer"])
-            progress = Progress.from_dict(state["progress"])
+            self.distributed.load_optimizer_state(self.optimizer, state.pop("optimizer"))
             seed, device = self.assembly.config.seed, self.assembly.compute.device
-            set_random_states(state["random_states"], device, self.world, seed, progress.step)
-            return progress, float(state["budget_spent"])
+            set_random_states(state.pop("random_states"), device, self.world, seed, state["step"])
+            return state
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"The checkpoint {checkpoint} does not fit the run's config: {reason}") from None
@@ -115,7 +124,7 @@ class _Fitting:
         training, progress = self.assembly.config.training, self.progress
         if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # a signal came before the evaluation
             self._pause(evaluate=True)
-        for step in self._steps(train):
+        for step in () if self.stopped_early else self.steps.take(self._loop, self.optimizer, progress.step):
             self.journal.step(step)
             if step.stop or self.world.size == 1:
                 stop_if_interrupted(self.world)
@@ -127,16 +136,17 @@ class _Fitting:
         if progress.judged != progress.step:
             self._pause(evaluate=True)
 
-    def _steps(self, train: Rows) -> Iterator[Step]:
-        """The steps that are left."""
+    def _loop(self, batches: Iterator[list[Batch]], after: int) -> Iterator[Step]:
+        """The steps on these batches, `after` so many."""
         return optimize(
             self.distributed.stepped,
-            () if self.stopped_early else self.assembly.training_batches(train, after=self.progress.step),
+            batches,
             self.optimizer,
             self.assembly.config.training,
             self.assembly.compute,
             self.horizon,
-            after=self.progress.step,
+            after=after,
+            finite=self.finite,
             world=self.world,
             stopping=is_interrupted,
         )
@@ -174,6 +184,8 @@ class _Fitting:
             "optimizer": self.distributed.optimizer_state(self.optimizer),
             "progress": self.progress.as_dict(),
             "budget_spent": self.horizon.spent(),
+            "left_out": self.finite.state(),
+            "parts": self.steps.state(),
             "random_states": random_states(self.assembly.compute.device, self.world),
         }
         weights = self.distributed.weights()
@@ -196,6 +208,7 @@ class _Fitting:
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.distributed.finish()
+        notes += [*filter(None, (self.finite.note(), self.steps.note())), *self.progress.watch.notes]
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:

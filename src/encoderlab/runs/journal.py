@@ -48,12 +48,21 @@ class Journal:
         self.counted.examples += step.examples
         self.counted.tokens += step.tokens
         self.counted.padded_tokens += step.padded_tokens
+        for left_out in step.left_out:
+            self._write({"kind": "left_out", "step": left_out.step, **left_out.figures()})
+            self._warn(f"Step {left_out.step:,} was left out, not being finite: {left_out}")
         if step.number == 1 or step.number % self.log_every == 0:
-            figures = step.figures()
-            self._tick()
-            self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
-            self._show(loss=f"{figures['loss']:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
+            self._log(step)
         self._bar.update()
+
+    def _log(self, step: Step) -> None:
+        """Write the figures of the last step, and a warning where the losses give reason for one."""
+        figures = step.figures()
+        self._tick()
+        self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
+        loss = figures["loss"]
+        self._warn(self.progress.watch.see(step.number, step.of, loss))
+        self._show(loss="-" if loss is None else f"{loss:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
 
     def pause(self) -> None:
         """Stop the clock: what follows is no training."""
@@ -94,6 +103,10 @@ class Journal:
     def _place(self) -> dict[str, float]:
         return {"step": self.progress.step, "epoch": round(self.progress.step / self.per_epoch, 4)}
 
+    def _warn(self, line: str | None) -> None:
+        if line is not None:
+            tqdm.write(f"encoderlab: {line}", file=sys.stderr)
+
     def _show(self, **figures: str) -> None:
         self._shown |= figures
         self._bar.set_postfix(self._shown, refresh=False)
@@ -115,7 +128,7 @@ def _drop_lines_beyond(path: Path, progress: Progress) -> None:
 def _belongs(line: bytes, progress: Progress) -> bool:
     try:
         found = json.loads(line)
-        return line.endswith(b"\n") and found["step"] <= (progress.step if found["kind"] == "step" else progress.judged)
+        return line.endswith(b"\n") and found["step"] <= (progress.judged if found["kind"] == "evaluation" else progress.step)
     except (ValueError, KeyError, TypeError):
         return False
 

@@ -34,10 +34,15 @@ class StepMemory:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """In how many parts each batch is computed, and why, in words."""
+    """In how many parts each batch is computed, and why, in words.
+
+    `open` says that there may be more of them where memory runs out, `grown` that this has happened.
+    """
 
     number: int
     reason: str
+    open: bool = False
+    grown: bool = False
 
     def __str__(self) -> str:
         return f"batches in {self.number} part{'s' * (self.number > 1)} ({self.reason})"
@@ -53,9 +58,10 @@ def choose_parts(batch_size: int, memory: StepMemory, device: torch.device, worl
         free //= world.local_size
     number = world.most(1 if free is None else parts_for(batch_size, memory, int(USABLE * free)))
     if free is None:
-        return Parts(number, "free memory not known")
+        return Parts(number, "free memory not known", open=world.size == 1)
     takes = f"a step takes about {_gigabytes(memory.of(-(-batch_size // number)))} of {_gigabytes(free)} free"
-    return Parts(number, takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(batch_size))}")
+    reason = takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(batch_size))}"
+    return Parts(number, reason, open=world.size == 1)  # several processes would have to run out of it together
 
 
 def parts_for(batch_size: int, memory: StepMemory, usable: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from encoderlab.runs.loss_watch import LossWatch
+
 
 @dataclass(slots=True)
 class Best:
@@ -34,13 +36,14 @@ class Counted:
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands: the last `step` taken, `of` how many, the step that was `judged` last, the best, and what was counted."""
+    """Where a run stands: the last `step` taken, `of` how many, the step `judged` last, the best, what was counted and watched."""
 
     step: int = 0
     of: int = 0
     judged: int = 0
     best: Best = field(default_factory=Best)
     counted: Counted = field(default_factory=Counted)
+    watch: LossWatch = field(default_factory=LossWatch)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as a checkpoint holds them."""
@@ -49,4 +52,5 @@ class Progress:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Progress:
         """What `as_dict` wrote."""
-        return cls(**plain | {"best": Best(**plain["best"]), "counted": Counted(**plain["counted"])})
+        parts = {"best": Best, "counted": Counted, "watch": LossWatch}
+        return cls(**plain | {name: part(**plain[name]) for name, part in parts.items()})

@@ -1,6 +1,6 @@
 """Evaluation: a model's answers over a whole split, scored once at the end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from torch import nn
 from encoderlab.batch import Batch
 from encoderlab.device import Compute
 from encoderlab.interruption import stop_if_interrupted
+from encoderlab.training.memory import answered
 from encoderlab.world import ALONE, World
 
 if TYPE_CHECKING:
@@ -23,19 +24,30 @@ def evaluate(
 
     The processes of a `world` have been dealt the batches in turn. Their answers are put together before they are scored, in the
     order in which one process would have given them: the scores are the same.
+    A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError where one row is
+    too much.
     """
     model.eval()
+
+    def add(batch: Batch) -> None:
+        with compute.autocast():
+            prediction = model(batch)
+        if len(batch.rows):
+            metrics.add(prediction, batch)
+
     with torch.inference_mode():
-        for batch in batches:
-            stop_if_interrupted(world)
-            with compute.autocast():
-                prediction = model(batch)
-            if len(batch.rows):
-                metrics.add(prediction, batch)
+        for _ in answered(_until_interrupted(batches, world), add):
+            pass
     if world.size == 1:
         return metrics.scores()
     collected = world.gather(metrics.collected())
     return world.from_first(lambda: _scores_of(metrics, collected))
+
+
+def _until_interrupted(batches: Iterable[Batch], world: World) -> Iterator[Batch]:
+    for batch in batches:
+        stop_if_interrupted(world)
+        yield batch
 
 
 def _scores_of(metrics: "Metrics", collected: Sequence[Sequence[Any]]) -> "SplitScores":

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from encoderlab.batch import Batch
 from encoderlab.device import Compute
-from encoderlab.errors import TrainingError
 from encoderlab.training.config import TrainingConfig
+from encoderlab.training.finiteness import FiniteSteps, LeftOut
 from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import answers, losses
 from encoderlab.training.memory import memory_errors_explained
@@ -29,8 +29,10 @@ class Step:
     """What one optimizer step did. `number` counts from 1, `of` how many the run is expected to have.
 
     `losses` are means over the answers of the step, by the name of the question, and `gradient_norm` is measured before clipping.
-    Both stay tensors: a step whose figures nobody reads never waits for the device. `stop` tells that one of
-    several processes was asked to stop before this step. Every figure is that of all processes, and the same in each of them.
+    Both stay tensors: a step whose figures nobody reads never waits for the device. `left_out` are the steps of which it has become
+    known with this one that they were left out (see `FiniteSteps`), itself perhaps among them; `n_left_out` counts the run's.
+    `stop` tells that one of several processes was asked to stop before this step. Every figure is that of all processes, and the
+    same in each of them.
     """
 
     number: int
@@ -42,18 +44,15 @@ class Step:
     tokens: int
     padded_tokens: int
     stop: bool = False
+    left_out: Sequence[LeftOut] = ()
+    n_left_out: int = 0
 
-    def figures(self) -> dict[str, float]:
-        """The step's figures as plain numbers, `loss` being the sum of all losses. Raises TrainingError if any is not finite."""
+    def figures(self) -> dict[str, float | None]:
+        """The step's figures as plain numbers, `loss` being the sum of all losses; None for what is not finite."""
         parts = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
         loss = float(sum(self.losses.values()))
         figures = {"loss": loss, **parts, "gradient_norm": float(self.gradient_norm), "learning_rate": self.learning_rate}
-        if not all(math.isfinite(value) for value in figures.values()):
-            raise TrainingError(
-                f"The figures of step {self.number} are not finite: {figures}",
-                remedy="Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32",
-            )
-        return figures
+        return {name: value if math.isfinite(value) else None for name, value in figures.items()} | {"left_out": self.n_left_out}
 
 
 def optimize(
@@ -65,6 +64,7 @@ def optimize(
     horizon: Horizon,
     *,
     after: int = 0,
+    finite: FiniteSteps | None = None,
     world: World = ALONE,
     stopping: Callable[[], bool] = bool,
 ) -> Iterator[Step]:
@@ -73,16 +73,20 @@ def optimize(
     An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
     are counted first, and each summed loss is divided by that total. So is sharing out a step's rows among the processes of a
     `world`: then `batches` are this one's parts, as many as the others', and `model` averages its gradients with theirs after the
-    last part. `stopping` is asked of several processes once a step; if it is true in one of them, `Step.stop` is in all. Raises
-    TrainingError where the device's memory is too small.
+    last part. `stopping` is asked of several processes once a step; if it is true in one of them, `Step.stop` is in all. `finite`
+    (None: a new one) keeps what is not finite from the weights. Raises TrainingError where there is too much of that, and
+    MemoryTooSmallError as `memory_errors_explained` does.
     """
     batches = iter(batches)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    finite = finite or FiniteSteps(config.skip_nonfinite, waits=compute.device.type != "cuda")
+    told = len(finite.left_out)
     for number in count(after + 1):
         steps = horizon.steps(number - 1)
-        parts = next(batches, None) if number <= steps else None
+        with memory_errors_explained(number, ()):
+            parts = next(batches, None) if number <= steps else None
         if parts is None:
-            return
+            break
         if not model.training:  # whoever iterates may have evaluated; telling every module each step takes longer than asking
             model.train()
         learning_rate = learning_rate_at(number - 1, steps, config)
@@ -91,23 +95,15 @@ def optimize(
         with memory_errors_explained(number, parts):
             step_losses = _backward(model, parts, compute, counts.answers, world)
             norm = _clip(parameters, config.clip_norm)
-        step = Step(
-            number=number,
-            of=steps,
-            losses=step_losses,
-            gradient_norm=norm,
-            learning_rate=learning_rate,
-            examples=counts.examples,
-            tokens=counts.tokens,
-            padded_tokens=counts.padded_tokens,
-            stop=counts.stop,
-        )
-        if compute.device.type == "cpu":
-            step.figures()  # costs nothing here, and keeps a loss that is not finite from reaching the weights
-        with memory_errors_explained(number, parts):
-            optimizer.step()  # the first one makes room for its averages
+        with memory_errors_explained(number, parts, fewer_rows_help=False):
+            finite.take(optimizer, number, step_losses, norm, parts)  # the first one makes room for its averages
         optimizer.zero_grad(set_to_none=True)
-        yield step
+        if number in (1, steps) or number % config.log_every == 0:
+            finite.read()
+        sizes = (counts.examples, counts.tokens, counts.padded_tokens)
+        new, told = finite.left_out[told:], len(finite.left_out)
+        yield Step(number, steps, step_losses, norm, learning_rate, *sizes, counts.stop, new, told)
+    finite.read()
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

@@ -1,9 +1,11 @@
-"""Running out of memory: how a device says so, and what to type then."""
+"""Running out of memory: how a device says so, what to type then, and answers in smaller batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
@@ -11,26 +13,91 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 
 SIGNS = ("out of memory", "can't allocate memory", "not enough memory")  # of CUDA and MPS; of a CPU; of a CPU under Windows
+Answer = TypeVar("Answer")
+
+
+class MemoryTooSmallError(TrainingError):
+    """A device whose memory is too small. `fewer_rows_help` says whether computing fewer rows at a time could mend that."""
+
+    def __init__(self, wrong: str, *, remedy: str, fewer_rows_help: bool = False) -> None:
+        super().__init__(wrong, remedy=remedy)
+        self.fewer_rows_help = fewer_rows_help
 
 
 @contextmanager
-def memory_errors_explained(step: int, parts: Sequence[Batch]) -> Iterator[None]:
-    """Raise TrainingError with what to type where the enclosed part of a step runs out of memory."""
+def memory_errors_explained(step: int, parts: Sequence[Batch], *, fewer_rows_help: bool = True) -> Iterator[None]:
+    """Raise MemoryTooSmallError with what to type where the enclosed work for a step runs out of memory; see `out_of_memory`."""
     try:
         yield
     except RuntimeError as error:
-        raise out_of_memory(error, step, parts) or error from None
+        raise out_of_memory(error, step, parts, fewer_rows_help=fewer_rows_help) or error from None
 
 
-def out_of_memory(error: RuntimeError, step: int, parts: Sequence[Batch]) -> TrainingError | None:
-    """What to say of an `error` in a step whose batch was computed in these `parts`; None where it is about something else."""
-    if not isinstance(error, torch.OutOfMemoryError) and not any(sign in str(error) for sign in SIGNS):
+def out_of_memory(
+    error: RuntimeError, step: int, parts: Sequence[Batch], *, fewer_rows_help: bool = True
+) -> MemoryTooSmallError | None:
+    """What to say of an `error` in a step whose batch was computed in these `parts`; None where it is about something else.
+
+    Without parts the batch was still being made.
+    """
+    if not is_about_memory(error):
         return None
+    remedy = "Choose a smaller model, or a smaller model.max_length"
+    if not parts:
+        return MemoryTooSmallError(f"The memory is too small for the batch of step {step}", remedy=remedy, fewer_rows_help=True)
     rows, longest = sum(len(part) for part in parts), max(part.input_ids.shape[1] for part in parts)
     device = parts[0].input_ids.device.type
     more = min(2 * len(parts), rows)
-    remedy = f"Type training.accumulate={more} to compute each batch in {more} parts, alike but for what dropout draws"
-    if len(parts) == rows:
-        remedy = "Choose a smaller model, or a smaller model.max_length"
+    helps = fewer_rows_help and len(parts) < rows
+    if helps:
+        remedy = f"Type training.accumulate={more} to compute each batch in {more} parts, alike but for what dropout draws"
     batch = f"a batch of {rows} rows of up to {longest} tokens in {len(parts)} part{'s' * (len(parts) > 1)}"
-    return TrainingError(f"The memory of the device ({device}) is too small for step {step}, {batch}", remedy=remedy)
+    wrong = f"The memory of the device ({device}) is too small for step {step}, {batch}"
+    return MemoryTooSmallError(wrong, remedy=remedy, fewer_rows_help=helps)
+
+
+def is_about_memory(error: RuntimeError) -> bool:
+    """Whether `error` says that there was no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in SIGNS)
+
+
+def give_back_memory() -> None:
+    """Have PyTorch hold no memory that nothing uses any more, so that it can be had in other sizes."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer]) -> Iterator[tuple[Batch, Answer]]:
+    """Each batch with its answer; one for which memory is too small in halves, as are all later ones of its size.
+
+    `answer` must leave nothing behind where it fails, and give each row the answer it gives it in any batch. Raises
+    MemoryTooSmallError where a single row is too much.
+    """
+    too_many = math.inf  # tokens, padding among them
+    for batch in batches:
+        waiting = [batch]
+        while waiting:
+            part = waiting.pop()
+            found = _unless_too_much(part, answer) if part.input_ids.numel() < too_many or len(part) == 1 else None
+            if found is not None:
+                yield part, found[0]
+                continue
+            if len(part) == 1:
+                raise _too_small_for_a_row(part)
+            too_many = min(too_many, part.input_ids.numel())
+            give_back_memory()
+            waiting.extend(reversed(part.halves()))
+
+
+def _unless_too_much(batch: Batch, answer: Callable[[Batch], Answer]) -> tuple[Answer] | None:
+    try:
+        return (answer(batch),)
+    except RuntimeError as error:
+        if not is_about_memory(error):
+            raise
+    return None  # the error is gone by now, and with it what its frames held
+
+
+def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
+    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for a row of {batch.input_ids.shape[1]} tokens"
+    return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")

@@ -1,0 +1,132 @@
+"""Steps whose loss or gradient is not finite: kept from the weights, counted, and named with what was in their batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encoderlab.batch import Batch
+from encoderlab.errors import TrainingError
+
+ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A step that was left out: its losses by the name of the question, and the norm of its gradient, one of them not finite.
+
+    `rows` are the places in the training split, counted from 0, of the first few of the `examples` in its batch.
+    """
+
+    step: int
+    losses: dict[str, float]
+    gradient_norm: float
+    rows: list[int]
+    examples: int
+
+    def __str__(self) -> str:
+        parts = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
+        further = self.examples - len(self.rows)
+        rows = ", ".join(map(str, self.rows)) + (f" and {further:,} more" if further else "")
+        return f"{', '.join(parts)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
+
+    def figures(self) -> dict[str, Any]:
+        """The same as JSON has it: what is not finite is written as a word."""
+        figures = {f"loss_{name}": loss for name, loss in self.losses.items()} | {"gradient_norm": self.gradient_norm}
+        written = {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
+        return {**written, "rows": self.rows, "examples": self.examples}
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A step of which the device alone knows whether it was left out: `flag` is 1.0 if it was, else 0.0."""
+
+    step: int
+    flag: Tensor
+    losses: Mapping[str, Tensor]
+    gradient_norm: Tensor
+    rows: Sequence[Tensor]
+
+    def read(self) -> LeftOut:
+        rows = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist()
+        losses = {name: float(loss) for name, loss in self.losses.items()}
+        return LeftOut(self.step, losses, float(self.gradient_norm), rows, sum(map(len, self.rows)))
+
+
+class FiniteSteps:
+    """Lets the optimizer take those steps alone whose losses and gradient are finite; up to `limit` others are left out.
+
+    A step that is left out changes neither weights nor the optimizer's averages nor its count of steps. On a CUDA card that is
+    decided by the card: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the
+    figures anyway. Elsewhere (`waits`), the host is told at once. `before` is the `state` of an earlier part of the same run.
+    """
+
+    def __init__(self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.limit, self.waits = limit, waits
+        self.left_out = [LeftOut(**plain) for plain in before]
+        self._unread: list[_Unread] = []
+
+    def take(
+        self,
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        losses: Mapping[str, Tensor],
+        gradient_norm: Tensor,
+        parts: Sequence[Batch],
+    ) -> None:
+        """Have `optimizer` take a step, unless one of the figures is not finite. Raises TrainingError as `read` does.
+
+        Where several processes train one model, all must hand in the figures of the whole step: then all decide alike.
+        """
+        flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
+        self._unread.append(_Unread(step, flag, losses, gradient_norm, [part.rows for part in parts]))
+        if not self.waits:
+            optimizer.found_inf = flag
+            optimizer.step()
+        elif not self.read():
+            optimizer.step()
+
+    def read(self) -> list[LeftOut]:
+        """The steps left out among those not yet read; waits for the device.
+
+        Raises TrainingError, which names the first step beyond the limit.
+        """
+        unread, self._unread = self._unread, []
+        flags = torch.stack([each.flag for each in unread]).tolist() if unread else []
+        found = []
+        for flag, each in zip(flags, unread, strict=True):
+            if flag:
+                found.append(each.read())
+                self._refuse_beyond_limit(found[-1])
+                self.left_out.append(found[-1])
+        return found
+
+    def state(self) -> list[dict[str, Any]]:
+        """The steps left out so far, as plain values; see `before`. Waits for the device. Raises TrainingError as `read` does."""
+        self.read()
+        return [asdict(each) for each in self.left_out]
+
+    def note(self) -> str | None:
+        """What a report says of the steps left out; None where there are none."""
+        if not self.left_out:
+            return None
+        n = len(self.left_out)
+        steps = ", ".join(f"{each.step:,}" for each in self.left_out[:10]) + (", ..." if n > 10 else "")
+        return f"{n:,} step{'s were' if n > 1 else ' was'} left out, loss or gradient not being finite: {steps}"
+
+    def _refuse_beyond_limit(self, found: LeftOut) -> None:
+        n = len(self.left_out)
+        if n < self.limit:
+            return
+        steps = f"{n:,} steps before it were" if n > 1 else "1 step before it was"
+        before = f"; {steps} left out, as training.skip_nonfinite={self.limit} allows" if n else ""
+        more = f"training.skip_nonfinite={max(2 * self.limit, 10)} leaves such steps out"
+        raise TrainingError(
+            f"The loss or the gradient of step {found.step:,} is not finite ({found}){before}",
+            remedy=f"Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; {more}",
+        )

@@ -1,0 +1,42 @@
+"""A run that leaves out steps whose loss is not finite says so while it runs, in metrics.jsonl, and in its report."""
+
+import json
+
+import pytest
+
+from encoderlab.errors import TrainingError
+from encoderlab.training import loop
+
+LITTLE = ("task=brackets", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
+
+
+@pytest.fixture
+def broken_third_step(monkeypatch):
+    """The third loss of the run is no number."""
+    losses, calls = loop.losses, []
+
+    def broken(prediction, batch):
+        calls.append(batch)
+        found = losses(prediction, batch)
+        return {name: loss * float("nan") for name, loss in found.items()} if len(calls) == 3 else found
+
+    monkeypatch.setattr(loop, "losses", broken)
+
+
+def test_a_step_that_was_left_out_is_told_of_everywhere(command, broken_third_step, tmp_path, capsys):
+    command("train", *LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run")
+    assert (
+        "encoderlab: Step 3 was left out, not being finite: sequence loss nan, gradient norm nan; rows " in capsys.readouterr().err
+    )
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "left_out"] == [3]
+    assert [line["left_out"] for line in lines if line["kind"] == "step"] == [0, *[1] * 6]
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
+    assert "1 step was left out, loss or gradient not being finite: 3" in report["notes"]
+
+
+def test_without_the_setting_the_run_stops_there(command, broken_third_step):
+    with pytest.raises(
+        TrainingError, match=r"step 3 is not finite \(sequence loss nan.*training.skip_nonfinite=10 leaves such steps out"
+    ):
+        command("train", *LITTLE, "dataset.limit=200", "run_dir=run")

@@ -1,0 +1,97 @@
+"""Commands on a device with little memory: training goes on in smaller parts, and answers and scores are those of any other device."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from encoderlab.model.encoder import Encoder
+from encoderlab.training.memory import MemoryTooSmallError
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A device that has room for so many tokens at a time, padding among them."""
+    forward, refused = Encoder.forward, []
+
+    def leave(tokens):
+        def forward_in_little(encoder, input_ids, *further, **named):
+            if input_ids.numel() > tokens:
+                refused.append(input_ids.numel())
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return forward(encoder, input_ids, *further, **named)
+
+        monkeypatch.setattr(Encoder, "forward", forward_in_little)
+        return refused
+
+    return leave
+
+
+def predicted(command, run, rows):
+    command("predict", f"run={run}", "input=texts.csv", f"output={rows}")
+    return np.genfromtxt(rows, delimiter=",", skip_header=1, usecols=(-2, -1))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    lines = ["text", *("()" * (1 + n % 9) for n in range(60))]
+    (tmp_path / "texts.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_answers_are_the_same_and_nothing_is_said(command, brackets_run, texts, little_memory, tmp_path, capsys):
+    whole = predicted(command, brackets_run, tmp_path / "whole.csv")
+    said = capsys.readouterr().err
+    refused = little_memory(100)
+    assert predicted(command, brackets_run, tmp_path / "halves.csv") == pytest.approx(whole, abs=1e-5)
+    assert refused
+    assert capsys.readouterr().err == said
+
+
+def test_vectors_are_the_same(command, brackets_run, texts, little_memory, tmp_path):
+    command("embed", f"run={brackets_run}", "input=texts.csv", "output=whole.npy")
+    refused = little_memory(100)
+    command("embed", f"run={brackets_run}", "input=texts.csv", "output=halves.npy")
+    assert refused
+    assert np.load(tmp_path / "halves.npy") == pytest.approx(np.load(tmp_path / "whole.npy"), abs=1e-5)
+
+
+def test_a_text_that_is_too_much_by_itself_is_said_to_be(command, brackets_run, little_memory):
+    little_memory(3)
+    with pytest.raises(MemoryTooSmallError, match="too small for a row of 12 tokens. Choose another device, or a smaller model"):
+        command("predict", f"run={brackets_run}", "text=()()()()()")
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed"),
+    [("train", "training.batch_size=auto"), ("pretrain", "training.accumulate=null"), ("train", "training.accumulate=auto")],
+)
+def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_path, kind, typed, capsys):
+    documents = "\n\n".join(" ".join(f"word{n % 7} tree{n % 5} house{n % 3}." for _ in range(4)) for n in range(40))
+    (tmp_path / "documents.txt").write_text(documents, encoding="utf-8")
+    data = {
+        "train": ("task=brackets", "dataset.limit=200"),
+        "pretrain": ("dataset=files", "dataset.path=documents.txt", "tokenizer.vocabulary_size=100", "baselines=false"),
+    }[kind]
+    little = (
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "model.max_length=24",
+        "training=smoke",
+        "training.threads=1",
+    )
+    refused = little_memory(75)
+    command(kind, *data, *little, typed, "run_dir=run")
+    assert refused
+    said = capsys.readouterr().err
+    assert "encoderlab: out of memory in step " in said
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
+    assert any(note.startswith("Batches were computed in ") for note in report["notes"])
+
+
+def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
+    little_memory(75)
+    little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
+    with pytest.raises(MemoryTooSmallError, match="in 1 part. Type training.accumulate=2"):
+        command("train", "task=brackets", "dataset.limit=200", *little, "training.accumulate=1", "run_dir=run")

@@ -1,0 +1,158 @@
+"""Steps that are not finite never reach the weights, whoever decides it, are named, and are counted up to a limit."""
+
+import copy
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.device import Compute
+from encoderlab.errors import TrainingError
+from encoderlab.training.config import TrainingConfig
+from encoderlab.training.finiteness import FiniteSteps
+from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.loop import optimize
+from encoderlab.training.optimizer import build_optimizer
+
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+WAYS = pytest.mark.parametrize("waits", [True, False], ids=["decided by the host", "decided by the device"])
+
+
+class Poisoned(nn.Module):
+    """Answers for sequences; a batch whose first id is `LOSS` has a loss that is no number, `GRADIENT` a finite loss alone."""
+
+    LOSS, GRADIENT, HUGE = 1, 2, 3
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.head = nn.Embedding(20, 8), nn.Linear(8, 3)
+
+    def forward(self, batch):
+        logits = self.head(self.embedding(batch.input_ids).mean(1))
+        kind = int(batch.input_ids[0, 0])
+        if kind == self.LOSS:
+            logits = logits * math.nan
+        if kind == self.GRADIENT:
+            logits = logits + 0 * (logits - logits.detach()).abs().sqrt()  # 0 forward, NaN backward: 0 times the slope at 0
+        if kind == self.HUGE:
+            logits = logits + 1e25 * (logits - logits.detach())  # each gradient finite, the sum of their squares not
+        return Prediction(sequence_logits=logits)
+
+
+def batch(kind=9, first_row=0):
+    ids = torch.tensor([[kind, 5, 6], [9, 7, 8]])
+    rows = torch.tensor([first_row, first_row + 1])
+    return Batch(ids, ids * 0, None, rows, torch.empty(0, dtype=torch.long), torch.tensor([0, 2]), None, 6)
+
+
+def trained(kinds, limit, *, waits, after=0, before=(), log_every=1000):
+    """A model and its optimizer after a step for each of `kinds`, with the weights before each step."""
+    training = TrainingConfig(steps=100, learning_rate=0.1, log_every=log_every)
+    model = Poisoned()
+    optimizer = build_optimizer(model, training)
+    finite = FiniteSteps(limit, waits=waits, before=before)
+    batches = ([batch(kind, 10 * number)] for number, kind in enumerate(kinds, start=1))
+    seen = []
+    for step in optimize(model, batches, optimizer, training, CPU, FixedSteps(100), after=after, finite=finite):
+        seen.append((step, copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])))
+    return seen, finite
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@WAYS
+@pytest.mark.parametrize("kind", [Poisoned.LOSS, Poisoned.GRADIENT, Poisoned.HUGE])
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_averages_nor_their_count(kind, waits):
+    seen, finite = trained([9, 9, kind, 9], 1, waits=waits)
+    (_, before, averages), (_, after, averages_after) = seen[1], seen[2]
+    assert same(before, after)
+    assert all(same(averages[key], averages_after[key]) for key in averages)
+    assert not same(after, seen[3][1])
+    assert [left_out.step for left_out in finite.left_out] == [3]
+
+
+@WAYS
+def test_a_first_step_that_is_not_finite_leaves_the_weights_as_they_were_drawn(waits):
+    seen, _ = trained([Poisoned.LOSS], 1, waits=waits)
+    assert same(seen[0][1], Poisoned().state_dict())
+
+
+@settings(deadline=None, max_examples=25)
+@given(kinds=st.lists(st.sampled_from([1, 2, 3, 9, 9]), min_size=1, max_size=8), clip=st.booleans())
+def test_the_device_decides_as_the_host_does(kinds, clip):
+    by_host, told = trained(kinds, 8, waits=True)
+    by_device, read = trained(kinds, 8, waits=False)
+    assert told.left_out == read.left_out or str(told.left_out) == str(read.left_out)  # NaN is not equal to itself
+    assert all(same(a[1], b[1]) for a, b in zip(by_host, by_device, strict=True))
+    assert all(torch.isfinite(weight).all() for weight in by_host[-1][1].values())
+
+
+@WAYS
+def test_the_run_stops_at_the_first_step_beyond_the_limit_and_names_it(waits):
+    kinds = [9, Poisoned.GRADIENT, 9, Poisoned.LOSS, 9, Poisoned.LOSS, 9, 9]
+    with pytest.raises(TrainingError) as stopped:
+        trained(kinds, 1, waits=waits, log_every=7)
+    said = str(stopped.value)
+    assert said.startswith("The loss or the gradient of step 4 is not finite (sequence loss nan, gradient norm nan; rows 40, 41 of")
+    assert "1 steps before it were left out" not in said
+    assert "1 step before it was left out, as training.skip_nonfinite=1 allows" in said
+    assert stopped.value.exit_code == 4
+
+
+def test_the_device_is_not_waited_for_between_two_readings(monkeypatch):
+    reads = []
+    read = FiniteSteps.read
+    monkeypatch.setattr(FiniteSteps, "read", lambda finite: reads.append(len(finite._unread)) or read(finite))
+    seen, _ = trained([9] * 9, 0, waits=False, log_every=4)
+    assert reads == [1, 3, 4, 1]  # after steps 1, 4, 8, and at the end
+    assert [len(step.left_out) for step, *_ in seen] == [0] * 9
+
+
+def test_a_step_hands_out_what_became_known_with_it():
+    seen, _ = trained([9, 1, 9, 9, 1], 9, waits=False, log_every=4)
+    assert [[left_out.step for left_out in step.left_out] for step, *_ in seen] == [[], [], [], [2], []]
+    assert [step.n_left_out for step, *_ in seen] == [0, 0, 0, 1, 1]
+    assert seen[1][0].figures()["loss"] is None
+
+
+@WAYS
+def test_what_was_left_out_before_a_stop_counts_after_it(waits):
+    _, first = trained([9, 1, 9], 2, waits=waits)
+    state = first.state()
+    _, second = trained([9, 1], 2, waits=waits, after=3, before=state)
+    assert [left_out.step for left_out in second.left_out] == [2, 5]
+    assert second.note() == "2 steps were left out, loss or gradient not being finite: 2, 5"
+    with pytest.raises(TrainingError, match="step 5 is not finite"):
+        trained([9, 1], 1, waits=waits, after=3, before=state)
+    assert trained([9], 0, waits=waits)[1].note() is None
+    torch.save(state, buffer := __import__("io").BytesIO())
+    buffer.seek(0)
+    assert str(torch.load(buffer, weights_only=True)) == str(state)
+
+
+def test_rows_beyond_the_first_few_are_counted():
+    finite = FiniteSteps(1, waits=True)
+    ids = torch.zeros(4, 1, dtype=torch.long)
+    parts = [Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)]
+    finite.take(build_optimizer(Poisoned(), TrainingConfig()), 1, {"token": torch.tensor(math.inf)}, torch.tensor(1.0), parts)
+    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(finite.left_out[0])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the card's own kernel can be tried on a card only")
+def test_the_fused_kernel_of_a_card_leaves_the_step_out():
+    model = nn.Linear(3, 3).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    before = copy.deepcopy(model.state_dict())
+    model(torch.full((2, 3), math.nan, device="cuda")).sum().backward()
+    finite = FiniteSteps(1, waits=False)
+    rows = Batch(*[torch.zeros(2, 1, dtype=torch.long)] * 2, None, torch.arange(2), torch.zeros(0).long(), None, None, 2)
+    finite.take(optimizer, 1, {"sequence": model.weight.grad.sum()}, model.weight.grad.norm(), [rows])
+    assert same(before, model.state_dict())
+    assert [left_out.step for left_out in finite.read()] == [1]
