@@ -34,6 +34,8 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
             "device_name": torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None,
             "precision": str(compute.precision).removeprefix("torch."),
             "threads": compute.threads,
+            "deterministic": compute.deterministic,
+            "torch_commit": torch.version.git_version,
         },
         "git_commit": _git_commit(),
         "dataset": None if corpus is None else corpus.description(),
