@@ -60,7 +60,7 @@ ALL = (
         "Killed up to three times at random moments of its life and gone on with, a run ends with the weights, report, "
         "predictions and journal of one that was left alone.",
         while_running.killed,
-        quick=3,
+        quick=2,
         full=200,
     ),
     Promise(
@@ -76,7 +76,7 @@ ALL = (
         "Every piece of a checkpoint's state is needed for that: put back to its first value, some run of the grid "
         "above ends otherwise.",
         resuming.nothing_left_out,
-        quick=3,
+        quick=2,
     ),
     Promise(
         "stopped_by_a_signal",
@@ -84,7 +84,7 @@ ALL = (
         "says how to go on where there is something to go on with; what goes on ends as if nothing had been, also after "
         "a second signal.",
         while_running.signalled,
-        quick=4,
+        quick=3,
         full=60,
     ),
     Promise(
@@ -100,7 +100,7 @@ ALL = (
         "A disk that is full, read-only or failing from any call of a run on ends it with one line, and once there is "
         "room it goes on and ends as if nothing had been.",
         while_running.refused,
-        quick=3,
+        quick=2,
         full=60,
     ),
     Promise(
