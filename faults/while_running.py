@@ -25,6 +25,7 @@ from faults.while_saving import ERROR_CODES, HOW_TO_GO_ON
 
 STARTS = 6  # of one run, the last ones undisturbed: more than enough to end
 MOST_KILLS = 3
+BEGINNING = 20  # calls: the folder, its records, and the first checkpoint
 LOADING = 3.0  # seconds that a program takes before it is where a forked child begins
 NAMES = (signal.SIGTERM, signal.SIGINT)
 Moment = tuple[Fault | None, tuple[Sent, ...]]
@@ -112,11 +113,12 @@ def sweep(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _moment(bed: Bed, draw: random.Random, number: int, *, group: bool = False) -> Moment:
-    """A moment of a run's life, of its time or of its calls by turns of the draw."""
+    """A moment of a run: half of them of its time, a quarter of all its calls, and a quarter of those with which it begins."""
     if draw.random() < 0.5:
         return None, (Sent(draw.uniform(0, bed.seconds), number, group),)
     action = draw.choice((Action.signal_before, Action.signal_after, Action.signal_halfway))
-    return Fault(action, draw.randrange(1, len(bed.calls) + 1), number, group), ()
+    calls = draw.choice((len(bed.calls), BEGINNING))
+    return Fault(action, draw.randrange(1, calls + 1), number, group), ()
 
 
 def _process(bed: Bed, number: int, after: float) -> Ended:

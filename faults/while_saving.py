@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,12 +38,16 @@ def killed(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
 
 def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
     """The machine stops before every call, and of what was not synced is lost as much as a disk may lose; see power.py."""
-    stops = [(loss, Fault(Action.signal_before, value=signal.SIGKILL)) for loss in LOSSES]
-    for loss, fault in stops:
-        share = None if conditions.trials is None else -(-conditions.trials // len(stops))
-        for case, folder, ended, done in _disturbed(replace(conditions, trials=share), [fault], work):
-            lose(loss, done[:-1], folder)  # the last one was told, and not done
+    share = None if conditions.trials is None else -(-conditions.trials // len(LOSSES))
+    stop = Fault(Action.signal_before, value=signal.SIGKILL)
+    for case, folder, ended, done in _disturbed(replace(conditions, trials=share), [stop], work):
+        stopped = folder.rename(conditions.scratch / "stopped")
+        for loss in LOSSES:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(stopped, folder)
+            lose(loss, done[:-1], folder)  # the last call was told, and not done
             yield Trial(f"{loss} lost, {case}", saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
+        shutil.rmtree(stopped)
 
 
 def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:

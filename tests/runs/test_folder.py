@@ -35,6 +35,16 @@ def test_an_empty_folder_of_ones_own_is_taken_and_a_full_one_is_not(tmp_path):
         check_free(str(tmp_path / "mine"))
 
 
+def test_what_a_run_leaves_that_was_killed_before_it_began_does_not_take_a_folder(tmp_path):
+    folder = RunFolder(tmp_path)
+    for path in (folder.lock, folder.environment, tmp_path / ".tmp-0a1b2c3d-config.yaml"):
+        path.write_text("")
+        check_free(str(tmp_path))
+    folder.config.write_text("")
+    with pytest.raises(SettingError, match="already holds an unfinished run"):
+        check_free(str(tmp_path))
+
+
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be made: Not a directory. Type run_dir="):

@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.model.huggingface_files import read_config
 
+ASIDE = ".tmp-????????-*"  # what a kill leaves of a file that was not yet whole; see `aside`
 MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
@@ -163,14 +164,18 @@ class RunFolder:
 
 
 def check_free(run_dir: str | None) -> None:
-    """Refuse a `run_dir` that holds something: a run never overwrites another. Raises SettingError."""
+    """Refuse a `run_dir` that holds something: a run never overwrites another. Raises SettingError.
+
+    What a run leaves that was killed before it had begun, before it had a config.yaml, does not count.
+    """
     root = Path(run_dir) if run_dir else None
     if root is None or not root.exists():
         return
     if not root.is_dir():
         raise SettingError(f"run_dir={run_dir} is a file", allowed="a new or empty folder", remedy="Choose another name")
     folder = RunFolder(root)
-    if any(path != folder.lock for path in root.iterdir()):
+    before_it_began = (folder.lock, folder.environment) if not folder.config.exists() else (folder.lock,)
+    if any(path not in before_it_began and not path.match(ASIDE) for path in root.iterdir()):
         unfinished = folder.config.exists() and not folder.finished
         holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "something"
         remedy = f"Choose another name{f', or go on with resume={run_dir}' if unfinished else ''}"

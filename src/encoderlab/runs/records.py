@@ -19,14 +19,13 @@ CONTINUED = ("argv", "versions", "hardware", "git_commit")
 def record_start(
     folder: RunFolder, command: str, config: CommandConfig, compute: Compute, corpus: Corpus | DocumentCorpus | None = None
 ) -> None:
-    """Write config.yaml, every setting with its final value, and environment.json.
+    """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
     Of a run that is continued, environment.json keeps what it was started with, and says under `continued` what it goes on with.
     """
     found = environment(command, compute, corpus)
-    if folder.environment.is_file():
+    if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))
         found = started | {"continued": [*started.get("continued", []), {key: found[key] for key in CONTINUED}]}
-    settings = yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True)
-    write_text_aside(folder.config, settings)
     write_text_aside(folder.environment, json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+    write_text_aside(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))
