@@ -124,6 +124,14 @@ def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command
     assert [line["step"] for line in journal("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
 
 
+def test_a_run_that_goes_on_with_other_threads_says_that_it_is_rounded_otherwise(command, stopped, capsys):
+    stopped(*SHORT, "training.threads=1", "run_dir=run")
+    command("train", "resume=run", "training.threads=2")
+    note = "Went on with threads 2 instead of 1: the steps that follow are rounded otherwise"
+    assert note in capsys.readouterr().err
+    assert any(line.startswith(note) for line in report("run")["notes"])
+
+
 def test_a_longer_run_can_be_made_of_one_that_is_not_finished(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", "resume=run", "training.steps=12")

@@ -83,6 +83,7 @@ class _Fitting:
         found = self.world.from_first(self._newest)
         state = {} if found is None else self._restored(found)
         self.progress = self._begun() if found is None else Progress.from_dict(state["progress"])
+        self.notes = _rounded_otherwise(state.get("computed_on", {}), self._computed_on())
         self.saved = None if found is None else self.progress.step
         self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.world)
         waits = assembly.compute.device.type != "cuda"
@@ -98,6 +99,12 @@ class _Fitting:
         """The newest whole checkpoint, what a kill has left half-made being removed."""
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
+
+    def _computed_on(self) -> dict[str, Any]:
+        """What decides how sums are rounded."""
+        compute = self.assembly.compute
+        precision = str(compute.precision).removeprefix("torch.")
+        return {"device": compute.device.type, "precision": precision, "threads": compute.threads, "processes": self.world.size}
 
     def _begun(self) -> Progress:
         """Where a new run stands. Each process draws a dropout of its own; the first goes on as one alone would."""
@@ -186,6 +193,7 @@ class _Fitting:
             "budget_spent": self.horizon.spent(),
             "left_out": self.finite.state(),
             "parts": self.steps.state(),
+            "computed_on": self._computed_on(),
             "random_states": random_states(self.assembly.compute.device, self.world),
         }
         weights = self.distributed.weights()
@@ -196,7 +204,7 @@ class _Fitting:
 
     def choose(self) -> Fitted:
         """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
-        training, best, last, notes = self.assembly.config.training, self.progress.best, self.progress.step, []
+        training, best, last, notes = self.assembly.config.training, self.progress.best, self.progress.step, self.notes
         if self.stopped_early and last < self.progress.of:
             notes.append(f"Stopped early at step {last:,} of {self.progress.of:,}: {best.since} evaluations without a better score")
         chosen = {"step": last, "chosen_by": "last step", "chosen_on": None}
@@ -225,6 +233,16 @@ class _Fitting:
             return None if path is None else read_weights(path)
         except DataError:
             return None
+
+
+def _rounded_otherwise(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """A note, said on standard error too, where a run goes on with what rounds otherwise than what it was begun with."""
+    changed = [f"{name} {now[name]} instead of {before[name]}" for name in before if now[name] != before[name]]
+    if not changed:
+        return []
+    note = f"Went on with {', '.join(changed)}: the steps that follow are rounded otherwise than those of a run that never stopped"
+    print(f"encoderlab: {note}", file=sys.stderr)
+    return [note]
 
 
 @contextmanager
