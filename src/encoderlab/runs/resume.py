@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -132,8 +132,8 @@ def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may
         raise SettingError(
             f"The run in {folder.root} was started with other settings: {both}", remedy="Leave them out, or start a new run"
         )
-    config = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
-    return _with(config, {key: value for key, value in changed.items() if key in may_change - {"run_dir"}})
+    merged = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
+    return _with(merged, config, [key for key in changed if key in may_change - {"run_dir"}])
 
 
 def _left_open(key: str, now: Any) -> bool:
@@ -146,10 +146,12 @@ def _is_said(key: str, said: Collection[str] | None) -> bool:
     return said is None or "experiment" in said or any(key == one or key.startswith(f"{one}.") for one in said)
 
 
-def _with(config: Config, changed: dict[str, Any]) -> Config:
-    for key, value in changed.items():
+def _with(config: Config, said: Config, keys: Iterable[str]) -> Config:
+    """The settings of `config`, those named by `keys` as they were `said`."""
+    for key in keys:
         group, _, name = key.rpartition(".")
-        config = replace(config, **{group: replace(getattr(config, group), **{name: value})} if group else {name: value})
+        value = {name: getattr(getattr(said, group) if group else said, name)}
+        config = replace(config, **{group: replace(getattr(config, group), **value)} if group else value)
     return config
 
 
