@@ -169,3 +169,12 @@ def test_no_setting_goes_unread():
         *(f"{schema.__name__}.{split}_split" for schema in schemas for split in ("train", "validation", "test")),
         *(f"FilesDataset.{split}" for split in ("train", "validation", "test")),
     }
+
+
+def test_the_launchers_of_sweeps_compose_where_their_plugin_is_installed():
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install 'encoderlab[slurm]'")
+    for path in sorted((config_folder() / "hydra" / "launcher").glob("*.yaml")):
+        with initialize_config_dir(str(config_folder()), version_base="1.3"):
+            launcher = compose("train", overrides=[f"hydra/launcher={path.stem}"], return_hydra_config=True).hydra.launcher
+        assert "submitit" in launcher._target_
+        assert launcher.timeout_min == 240

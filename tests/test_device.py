@@ -10,6 +10,7 @@ import torch
 
 from encoderlab.device import choose_compute
 from encoderlab.errors import SettingError
+from encoderlab.world import World
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +149,33 @@ def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_sys
 
 def test_what_was_picked_is_said_in_one_line():
     assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 threads"
+
+
+def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeypatch):
+    before = torch.get_num_threads()
+    monkeypatch.setattr("encoderlab.device._available_cores", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: chosen.append(n))
+    chosen: list[int] = []
+    for size in (1, 3, 16):
+        choose_compute("cpu", world=World(0, size, 0, size))
+    assert chosen == [8, 2, 1]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(device.index))
+    for wanted in ("auto", "cuda"):
+        assert choose_compute(wanted, "fp32", world=World(5, 6, 1, 2)).device == torch.device("cuda:1")
+    assert chosen[-1] == 1
+    with pytest.raises(
+        SettingError, match="cuda:0 is one card for 2 processes. Allowed: auto, cuda, cpu. Type training.device=cpu"
+    ):
+        choose_compute("cuda:0", "fp32", world=World(0, 2, 0, 2))
+    with pytest.raises(SettingError, match="4 processes on this machine want a card each, and it has 2"):
+        choose_compute("auto", "fp32", world=World(2, 4, 2, 4))
+    assert torch.get_num_threads() == before
+
+
+def test_apples_cards_are_for_one_process(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_compute("auto", world=World(0, 2, 0, 2)).device == torch.device("cpu")
+    with pytest.raises(SettingError, match="training.device=mps works for one process, and there are 2"):
+        choose_compute("mps", world=World(0, 2, 0, 2))

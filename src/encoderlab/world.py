@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from encoderlab.errors import SettingError, TrainingError, UserError
@@ -55,7 +54,7 @@ class World:
     local_size: int = 1
     machine: int = 0
     store: Any = field(default=None, repr=False, compare=False)
-    turns: Iterator[int] = field(default_factory=count, repr=False, compare=False)
+    turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the first went alone
 
     @property
     def is_first(self) -> bool:
@@ -133,7 +132,8 @@ class World:
         if self.size == 1:
             yield
             return
-        turn = next(self.turns)
+        self.turns.append(None)
+        turn = len(self.turns)
         if not self.is_first:
             self._wait_for(f"turn {turn} first" if self.local_rank == 0 else f"turn {turn} machine {self.machine}")
         yield

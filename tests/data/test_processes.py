@@ -143,3 +143,10 @@ def test_one_process_of_many_starts_no_helpers(monkeypatch):
     assert 0 <= helpers_at_hand() < (os.cpu_count() or 1)
     monkeypatch.setattr(processes.multiprocessing, "parent_process", lambda: object())
     assert helpers_at_hand() == 0
+
+
+def test_of_the_processes_of_a_machine_only_the_first_has_help(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    for local_rank, helpers in (("0", 3), ("1", 0), ("2", 0)):
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+        assert helpers_at_hand() == helpers

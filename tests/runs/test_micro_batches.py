@@ -10,6 +10,7 @@ from encoderlab.device import Compute
 from encoderlab.model.config import Activation, ModelConfig, NormPosition
 from encoderlab.runs.micro_batches import StepMemory, choose_parts, free_host_memory, free_memory, parts_for, step_memory
 from encoderlab.training.loss import losses
+from encoderlab.world import World
 
 CPU = torch.device("cpu")
 FP32, BF16 = (Compute(CPU, precision, 1, "") for precision in (torch.float32, torch.bfloat16))
@@ -149,3 +150,13 @@ def test_a_container_that_cannot_see_its_groups_name_still_sees_its_limit(tmp_pa
 
 def test_other_systems_do_not_say_what_is_free(tmp_path):
     assert free_host_memory(tmp_path) is None
+
+
+def test_processes_of_one_machine_share_its_memory_and_agree_on_the_most_parts(monkeypatch):
+    monkeypatch.setattr("encoderlab.runs.micro_batches.free_memory", lambda device: 1000)
+    agreed = []
+    monkeypatch.setattr(World, "most", lambda world, number: agreed.append(number) or number + 1)
+    memory = StepMemory(fixed=0, row=100)
+    assert choose_parts(8, memory, torch.device("cpu"), World(0, 2, 0, 2)).number == 3  # 4 rows of 8 fit into 80% of a half
+    assert choose_parts(8, memory, torch.device("cuda"), World(0, 2, 0, 2)).number == 2  # a card is nobody else's
+    assert agreed == [2, 1]

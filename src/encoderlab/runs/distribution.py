@@ -73,8 +73,9 @@ class Sharded:
         mesh = init_device_mesh(self.device.type, (world.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
-        # All else is one piece: the heads use the table of the embeddings.
-        self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh))
+        # All else is one unit: the heads use the table of the embeddings. It is cut again after each forward pass, as layers are:
+        # else the model would hold whole weights after an evaluation, and what is written to them would be lost.
+        self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
         self.model.forward = self.stepped.forward  # by the one way in, through which the pieces are put together
 
     def weights(self) -> dict[str, Tensor]:

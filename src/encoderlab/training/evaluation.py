@@ -35,7 +35,8 @@ def evaluate(
         if len(batch.rows):
             metrics.add(prediction, batch)
 
-    with torch.inference_mode():
+    # What FSDP2 puts together in inference mode could not be trained on afterwards.
+    with torch.inference_mode() if world.size == 1 else torch.no_grad():
         for _ in answered(_until_interrupted(batches, world), add):
             pass
     if world.size == 1:
