@@ -154,6 +154,8 @@ def _badly_stopped(bed: Bed, ended: Ended, number: int, *, twice: bool) -> str:
     """What is wrong with how a run ended that was asked to; "" where nothing is."""
     if ended.code == 0:
         return "" if bed.finished else "exit code 0 without a report"
+    if bed.finished and ended.code == -number:  # all was done, and the program was leaving; a shell is told the same number
+        return ""
     if ended.code != 128 + number:
         return f"exit code {ended.code}: {ended.last_line}"
     if "Traceback" in ended.said:
