@@ -106,7 +106,7 @@ def test_a_missing_column_is_named_with_those_that_exist(command, tmp_path):
 
 @pytest.mark.parametrize(("error", "code"), [(SettingError, 2), (DataError, 3), (TrainingError, 4), (UserError, 1)])
 def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(monkeypatch, capsys, error, code):
-    def refuse(arguments):
+    def refuse(arguments, world):
         raise error("It is wrong", allowed="this", remedy="Type that")
 
     monkeypatch.setattr(cli, "run", refuse)
@@ -117,7 +117,7 @@ def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(
 
 
 def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys):
-    def interrupt(arguments):
+    def interrupt(arguments, world):
         raise Interrupted(signal.SIGINT)
 
     monkeypatch.setattr(cli, "run", interrupt)

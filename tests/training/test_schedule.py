@@ -16,7 +16,7 @@ def rates(steps, **settings):
 @given(
     schedule=st.sampled_from(Schedule),
     steps=st.integers(1, 300),
-    warmup=st.floats(0, 0.99),
+    warmup=st.floats(0, 0.99, allow_subnormal=False),
     peak=st.floats(1e-6, 1),
 )
 def test_every_schedule_stays_between_zero_and_its_peak_and_trains_in_every_step(schedule, steps, warmup, peak):
