@@ -11,6 +11,7 @@ from encoderlab.errors import UserError
 from encoderlab.world import ALONE, World
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
+UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 
 
 class Interrupted(BaseException):
@@ -88,7 +89,7 @@ def deferred() -> Iterator[None]:
 
 def _on_signal(number: int, _: object) -> None:
     if _Received.number is not None:
-        if "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun passes on what the terminal has sent to all already
+        if UNDER_TORCHRUN not in os.environ:  # torchrun passes on what the terminal has sent to all already
             os._exit(128 + number)
         return
     _Received.number = number
@@ -96,4 +97,5 @@ def _on_signal(number: int, _: object) -> None:
         _Received.is_raised = True
         raise Interrupted(number)
     name = signal.Signals(number).name
-    os.write(2, f"\nencoderlab: {name}: saving after this step; send it again to stop at once\n".encode())
+    again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
+    os.write(2, f"\nencoderlab: {name}: saving after this step{again}\n".encode())

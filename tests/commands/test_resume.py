@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     (newest / "state.pt").write_bytes(b"")
     command("train", "resume=run")
-    assert f"{newest.relative_to(tmp_path)} is damaged; the one before it is used" in capsys.readouterr().err
+    assert f"{newest.relative_to(tmp_path)} is damaged, and is set aside" in capsys.readouterr().err
     assert (newest.parent / "corrupt-step-5").is_dir()
     assert_same_run("run", "whole")
 
@@ -227,6 +227,55 @@ def test_a_record_that_cannot_be_read_is_one_line(command, stopped, tmp_path, da
     assert "\n" not in str(refused.value)
 
 
+def test_auto_leaves_a_run_alone_that_was_started_with_more_said_than_now(command, stopped, tmp_path):
+    """Nothing said is the default, and no wildcard: a trial on few rows is not gone on with."""
+    whole = [argument for argument in SHORT if not argument.startswith("dataset.limit")]
+    stopped(*SHORT, "training.patience=3", step=2)
+    for arguments in (SHORT, (*whole, "dataset.train_rows=60", "training.patience=3")):
+        command("train", *arguments, "resume=auto")
+    runs = list((tmp_path / "outputs/train/reverse").iterdir())
+    assert sorted((run / "report.json").exists() for run in runs) == [False, True, True]
+    with pytest.raises(SettingError, match=r"dataset.limit=None \(the run: 60\)"):
+        command("train", f"resume={next(run for run in runs if not (run / 'report.json').exists())}", "dataset.limit=null")
+
+
+def test_a_run_of_other_settings_than_there_are_now_is_named_and_stands_in_nobodys_way(command, stopped, tmp_path):
+    stopped(*SHORT, step=2)
+    run = next((tmp_path / "outputs/train/reverse").iterdir())
+    text = (run / "config.yaml").read_text()
+    for old in (
+        text.replace("beta1", "betas"),
+        text.replace("schema: reverse", "schema: [reverse]"),
+        text.replace("linear", "lineal"),
+    ):
+        (run / "config.yaml").write_text(old)
+        with pytest.raises((DataError, SettingError)) as refused:
+            command("train", f"resume={run}")
+        assert "\n" not in str(refused.value)
+    command("train", *SHORT, "resume=auto")
+    assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 2
+
+
+def test_a_group_that_is_typed_again_resets_nothing_that_may_change(command, stopped):
+    stopped(*SHORT, "run_dir=run", step=2)  # training.log_every=2, where training=smoke has 5
+    command("train", "resume=run", "training.learning_rate=1e-3", "task=reverse")
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 2
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["steps"] == 9
+
+
+def test_a_run_that_a_limit_has_ended_goes_on_with_another_one(command, stopped):
+    stopped(*SHORT, "run_dir=run", step=2)
+    command("train", "resume=run", "training.accumulate=3", "training.skip_nonfinite=5")
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["accumulate"] == 3
+
+
+def test_steps_can_take_the_place_of_a_budget(command, stopped):
+    arguments = [argument for argument in SHORT if not argument.startswith("training.steps")]
+    stopped(*arguments, "training.steps=null", "training.budget=1h", "run_dir=run", step=2)
+    command("train", "resume=run", "training.budget=null", "training.steps=4")
+    assert journal("run")[-1]["step"] == 4
+
+
 def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
-    with pytest.raises(DataError, match="nowhere holds no run: environment.json is not there. Type resume= with a run folder"):
+    with pytest.raises(DataError, match="nowhere holds no run: environment.json is not there. Name a run folder"):
         command("train", "resume=nowhere")

@@ -28,6 +28,7 @@ def test_a_run_as_it_was_left_is_good_in_every_part(command, brackets_run, capsy
 
 def test_an_unfinished_run_is_compared_with_the_model_it_is_to_become(command, copy, capsys):
     shutil.rmtree(copy / "model")
+    (copy / "report.json").unlink()
     command("verify", f"run={copy}")
     assert "hashes, numbers and shapes are good" in capsys.readouterr().out
 
@@ -77,6 +78,23 @@ def test_what_is_not_as_it_should_be_is_named(command, copy, capsys, damage):
     bad = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("good")]
     assert len(bad) == 1
     assert DAMAGE[damage] in bad[0]
+
+
+def test_a_run_that_nothing_is_left_of_is_not_good(command, copy, capsys):
+    shutil.rmtree(copy / "model")
+    with pytest.raises(DataError, match="not as they should be: model"):
+        command("verify", f"run={copy}")
+    (copy / "report.json").unlink()
+    for checkpoint in (copy / "checkpoints").iterdir():
+        checkpoint.rename(checkpoint.with_name(f"corrupt-{checkpoint.name}"))
+    with pytest.raises(DataError, match="not as they should be: checkpoints/corrupt-step-"):
+        command("verify", f"run={copy}")
+
+
+def test_what_is_no_training_run_is_said(command, brackets_run):
+    command("eval", f"run={brackets_run}", "run_dir=scored")
+    with pytest.raises(DataError, match="scored holds no training run. Allowed: a run of train, pretrain, finetune"):
+        command("verify", "run=scored")
 
 
 def test_where_there_is_no_run_that_is_said(command):

@@ -20,5 +20,6 @@ def verify(config: VerifyConfig) -> None:
         all_ += 1
         bad += [] if finding.good else [finding.part]
     if bad:
-        remedy = "A damaged checkpoint is not used: resume= goes on from the newest that is good"
+        can_go_on = not folder.finished and all(part.startswith("checkpoints/") for part in bad)
+        remedy = "A damaged checkpoint is not used: resume= goes on from the newest that is good" if can_go_on else ""
         raise DataError(f"{len(bad)} of {all_} parts of {folder.root} are not as they should be: {', '.join(bad)}", remedy=remedy)

@@ -82,13 +82,13 @@ class _Fitting:
         self.optimizer = build_optimizer(self.distributed.model, training)
         found = self.world.from_first(self._newest)
         state = {} if found is None else self._restored(found)
-        self.progress = self._begun() if found is None else Progress.from_dict(state["progress"])
+        self.progress = self._begun() if found is None else state["progress"]
         self.notes = _rounded_otherwise(state.get("computed_on", {}), self._computed_on())
         self.saved = None if found is None else self.progress.step
         self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.world)
         waits = assembly.compute.device.type != "cuda"
-        self.finite = FiniteSteps(training.skip_nonfinite, waits=waits, before=state.get("left_out", ()))
-        parts = Parts(**state["parts"]) if found else assembly.parts or Parts(training.accumulate or 1, "as set")
+        self.finite = FiniteSteps(training.skip_nonfinite, waits=waits, before=state.get("left_out", ()), world=self.world)
+        parts = state.get("parts", assembly.parts) or Parts(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(self.assembly.training_batches, train), parts, training.batch_size)
         self.evaluate_every = training.evaluate_every or per_epoch
         self.save()
@@ -99,6 +99,13 @@ class _Fitting:
         """The newest whole checkpoint, what a kill has left half-made being removed."""
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
+
+    def _parts(self, state: dict[str, Any]) -> Parts:
+        """In how many parts batches are computed: as they were when `state` was saved, unless another number was typed since."""
+        set_now = self.assembly.config.training.accumulate
+        if set_now != state["accumulate"]:
+            return Parts(set_now or 1, "as set")
+        return replace(parts := Parts(**state["parts"]), open=parts.open and self.world.size == 1)
 
     def _computed_on(self) -> dict[str, Any]:
         """What decides how sums are rounded."""
@@ -121,8 +128,10 @@ class _Fitting:
             self.distributed.load_optimizer_state(self.optimizer, state.pop("optimizer"))
             seed, device = self.assembly.config.seed, self.assembly.compute.device
             set_random_states(state.pop("random_states"), device, self.world, seed, state["step"])
-            return state
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            if state["tokenizer"] != self.assembly.tokenizer.fingerprint:
+                raise ValueError("its tokenizer is another one")
+            return state | {"progress": Progress.from_dict(state["progress"]), "parts": self._parts(state)}
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"The checkpoint {checkpoint} does not fit the run's config: {reason}") from None
 
@@ -193,6 +202,8 @@ class _Fitting:
             "budget_spent": self.horizon.spent(),
             "left_out": self.finite.state(),
             "parts": self.steps.state(),
+            "accumulate": self.assembly.config.training.accumulate,
+            "tokenizer": self.assembly.tokenizer.fingerprint,
             "computed_on": self._computed_on(),
             "random_states": random_states(self.assembly.compute.device, self.world),
         }

@@ -108,6 +108,8 @@ class RunFolder:
         Raises SettingError where another process fills it, and TrainingError where a file cannot be written.
         """
         with self._held(), self._errors_explained(command):
+            if self.finished:  # by another process, meanwhile
+                raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
             yield self
 
     @property
@@ -137,6 +139,8 @@ class RunFolder:
         """Say how to go on where there is something to go on with, and what it means that a file cannot be written."""
         try:
             yield
+        except BrokenPipeError:  # nobody reads what is printed: no matter of the folder
+            raise
         except OSError as error:
             self._say_how_to_go_on(command)
             what = error.filename or self.root
@@ -147,7 +151,7 @@ class RunFolder:
             raise
 
     def _say_how_to_go_on(self, command: str) -> None:
-        if self.worth_continuing:
+        if self.worth_continuing and not self.finished:
             resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
             print(f"What was done so far is kept; go on with: {resume}", file=sys.stderr)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.command_settings import RunConfig
 from encoderlab.config import settings_from_dict, settings_to_dict
@@ -18,12 +19,15 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folder import RunFolder
 
 # What may be typed anew, with any run that is named: logging changes nothing that is computed, the rows behind a path are compared,
-# a length moves the schedule, and other hardware rounds otherwise: with these two, the steps that follow are those of another run.
+# a length moves the schedule, other hardware rounds otherwise, and a run that a limit has ended needs another one: with these
+# three, the steps that follow are those of another run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
-PATHS = {"init_from", "dataset.path", "dataset.validation", "dataset.test"}
+PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
-MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH
+LIMITS = {"training.accumulate", "training.skip_nonfinite"}
+MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH | LIMITS
+CONTINUABLE = ("train", "pretrain", "finetune")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
 AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
@@ -33,8 +37,8 @@ def continued_run(config: Config, said: Collection[str] | None, command: str) ->
     """The run that `config.resume` names, and its settings; None where a new one is to be started.
 
     `said` holds what was typed, as the keys in front of the equals signs (None: all of `config` counts as said). What was said has
-    to agree with the run's own settings, or belongs to what may change; all else is the run's. `auto` takes the latest unfinished
-    run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there is none.
+    to agree with the run's own settings, or is named in full and may change; all else is the run's. `auto` takes the latest
+    unfinished run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there is none.
     Raises SettingError where the run is finished, or was started otherwise, DataError where there is none.
     """
     if config.resume is None:
@@ -78,7 +82,7 @@ def run_folder(
     if changed:
         raise DataError(
             f"The rows of {' and '.join(changed)} are not those that the run in {folder.root} was started with",
-            remedy="Put the data back as it was, or start a new run",
+            remedy="Put the data back as it was, or start a new run: leave resume out",
         )
     with folder.continued(command):
         yield folder
@@ -114,11 +118,10 @@ def _continued_here(config: Config, folder: RunFolder) -> tuple[Config, RunFolde
 
 
 def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
-    """The unfinished runs of a command and a task in their usual place, the latest first: their names begin with the time."""
-    for root in sorted((Path("outputs") / command / task).glob("*"), reverse=True):
-        folder = RunFolder(root)
-        if folder.config.is_file() and not folder.finished:
-            yield folder
+    """The unfinished runs of a command and a task in their usual place, the one that was started or continued last first."""
+    folders = map(RunFolder, (Path("outputs") / command / task).glob("*"))
+    begun = [folder for folder in folders if folder.config.is_file() and not folder.finished]
+    yield from sorted(begun, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
 
 
 def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may_change: Collection[str]) -> Config:
@@ -133,12 +136,13 @@ def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may
             f"The run in {folder.root} was started with other settings: {both}", remedy="Leave them out, or start a new run"
         )
     merged = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
-    return _with(merged, config, [key for key in changed if key in may_change - {"run_dir"}])
+    return _with(merged, config, [key for key in changed if key in may_change - {"run_dir"} and (said is None or key in said)])
 
 
 def _left_open(key: str, now: Any) -> bool:
-    """What is left open was decided when the run began, and differs from nothing."""
-    return now is None or (key.endswith(".schema") and now == "as_pretrained")
+    """What is left to what a run starts from, or to the memory there is, was decided when it began, and differs from nothing."""
+    decided = key.startswith("model.") or key == "training.accumulate"
+    return decided and (now is None or (key == "model.schema" and now == "as_pretrained"))
 
 
 def _is_said(key: str, said: Collection[str] | None) -> bool:
@@ -148,11 +152,12 @@ def _is_said(key: str, said: Collection[str] | None) -> bool:
 
 def _with(config: Config, said: Config, keys: Iterable[str]) -> Config:
     """The settings of `config`, those named by `keys` as they were `said`."""
+    changed: dict[str, dict[str, Any]] = {}
     for key in keys:
         group, _, name = key.rpartition(".")
-        value = {name: getattr(getattr(said, group) if group else said, name)}
-        config = replace(config, **{group: replace(getattr(config, group), **value)} if group else value)
-    return config
+        changed.setdefault(group, {})[name] = getattr(getattr(said, group) if group else said, name)
+    top = changed.pop("", {})
+    return replace(config, **top, **{group: replace(getattr(config, group), **values) for group, values in changed.items()})
 
 
 def _flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -165,21 +170,29 @@ def _flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
     """The settings the run in `folder` was started with. Raises DataError, SettingError."""
-    return settings_from_dict(_read(folder.config, yaml.safe_load), schema)
+    plain = _read(folder.config, yaml.safe_load)
+    try:
+        return settings_from_dict(plain, schema)
+    except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        remedy = "Start a new run: this one was begun with other settings than there are now, or is damaged"
+        raise DataError(f"{folder.config} cannot be read: {reason}", remedy=remedy) from None
 
 
 def read_record(folder: RunFolder) -> dict[str, Any]:
     """What the run's environment.json says. Raises DataError."""
     record = _read(folder.environment, json.loads)
-    if "command" not in record:
-        raise DataError(f"{folder.environment} does not say what command the run was started by", remedy="Start a new run")
+    if record.get("command") not in CONTINUABLE:
+        raise DataError(f"{folder.root} holds no training run", allowed=f"a run of {', '.join(CONTINUABLE)}")
     return record
 
 
 def _read(path: Path, parse: Any) -> dict[str, Any]:
     """A record of the run folder as a dictionary. Raises DataError where it is missing, damaged, or too long to be one."""
     if not path.is_file():
-        raise DataError(f"{path.parent} holds no run: {path.name} is not there", remedy="Type resume= with a run folder")
+        raise DataError(
+            f"{path.parent} holds no run: {path.name} is not there", remedy="Name a run folder, as a training prints it"
+        )
     try:
         with path.open(encoding="utf-8") as file:
             found = parse(file.read(MOST_OF_A_RECORD))

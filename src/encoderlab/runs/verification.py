@@ -50,15 +50,19 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
     except UserError as error:
         yield Finding("data", str(error), good=False)
     shapes: Shapes | None = None
-    if folder.model.is_dir():
+    if folder.finished or folder.model.is_dir():
         shapes, finding = _model(folder)
         yield finding
     elif corpus is not None:
         shapes = _shapes_to_be(config, corpus)
+    good = 0
     for checkpoint in checkpoints(folder.checkpoints):
-        yield _checkpoint(checkpoint, shapes)
+        finding = _checkpoint(checkpoint, shapes)
+        if finding.good or checkpoint.exists():  # a run that goes on meanwhile has deleted it
+            yield finding
+        good += finding.good
     for aside in sorted(folder.checkpoints.glob("corrupt-*")):
-        yield Finding(f"checkpoints/{aside.name}", "was set aside, and is not used")
+        yield Finding(f"checkpoints/{aside.name}", "was set aside, and is not used", good=bool(good) or folder.finished)
 
 
 def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:

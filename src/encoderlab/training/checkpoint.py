@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import pickle
 import re
 import shutil
 import sys
@@ -42,6 +41,8 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
     """Write `folder`/step-N; the path of the finished checkpoint. Raises OSError where that is not possible."""
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step}"
+    if final.exists():  # damaged, or it would have been gone on from, and could not be moved then
+        _set_aside(final)
     held = io.BytesIO()  # torch.save gives a full disk no name if it writes to a file itself
     torch.save(state, held)
     contents = {WEIGHTS: safetensors.torch.save(weights), STATE: held.getbuffer()}
@@ -69,8 +70,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     _check(checkpoint)
     try:
         state = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, EOFError, AttributeError) as error:
-        raise _damaged(checkpoint, error) from None
+    except Exception as error:  # of as many kinds as there are ways to write bytes that are no state
+        raise _damaged(checkpoint, error or type(error).__name__) from None
     if not isinstance(state, dict) or state.get("step") != step_of(checkpoint):
         raise _damaged(checkpoint, "its state is of another step")
     return state
@@ -115,12 +116,11 @@ def newest_verified(folder: Path) -> Path | None:
 
     Those that are damaged are set aside as `corrupt-step-N`, with a line each. Raises DataError where no other is left.
     """
-    found = checkpoints(folder)
-    for path in reversed(found):
+    for path in reversed(checkpoints(folder)):
         if verified(path):
             return path
         _set_aside(path)
-    if found:
+    if any(folder.glob("corrupt-step-*")):
         raise DataError(f"Every checkpoint in {folder} is damaged", remedy="Start the run again, in a new folder")
     return None
 
@@ -130,7 +130,7 @@ def prune(folder: Path, *, newest: int, keep: Collection[int]) -> None:
     for path in checkpoints(folder)[:-newest]:
         if step_of(path) not in keep:
             gone = path.rename(folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")  # half a checkpoint has no such name
-            shutil.rmtree(gone)
+            shutil.rmtree(gone, ignore_errors=True)  # some network file systems keep what is open; see `clear_unfinished`
 
 
 def clear_unfinished(folder: Path) -> None:
@@ -155,7 +155,7 @@ def _set_aside(checkpoint: Path) -> None:
     with suppress(OSError):  # nothing can be moved on a disk that is read-only, and nothing needs to be
         shutil.rmtree(aside, ignore_errors=True)
         checkpoint.rename(aside)
-    print(f"The checkpoint {checkpoint} is damaged; the one before it is used", file=sys.stderr)
+    print(f"The checkpoint {checkpoint} is damaged, and is set aside", file=sys.stderr)
 
 
 def _write_synced(path: Path, content: bytes | memoryview) -> None:

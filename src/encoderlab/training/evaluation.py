@@ -37,7 +37,7 @@ def evaluate(
 
     # What FSDP2 puts together in inference mode could not be trained on afterwards.
     with torch.inference_mode() if world.size == 1 else torch.no_grad():
-        for _ in answered(_until_interrupted(batches, world), add):
+        for _ in answered(_until_interrupted(batches, world), add, halve=world.size == 1):
             pass
     if world.size == 1:
         return metrics.scores()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
+from encoderlab.world import ALONE, World
 
 ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
 
@@ -52,10 +53,14 @@ class _Unread:
     gradient_norm: Tensor
     rows: Sequence[Tensor]
 
-    def read(self) -> LeftOut:
-        rows = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist()
+    def read(self, world: World) -> LeftOut:
+        """The step as it was in all processes of the `world`, which read it together."""
+        mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
+        shares = world.gather(mine)
+        named, counts = world.from_first(lambda: tuple(zip(*shares, strict=True)))
         losses = {name: float(loss) for name, loss in self.losses.items()}
-        return LeftOut(self.step, losses, float(self.gradient_norm), rows, sum(map(len, self.rows)))
+        rows = [row for share in named for row in share][:ROWS_NAMED]
+        return LeftOut(self.step, losses, float(self.gradient_norm), rows, sum(counts))
 
 
 class FiniteSteps:
@@ -66,8 +71,8 @@ class FiniteSteps:
     figures anyway. Elsewhere (`waits`), the host is told at once. `before` is the `state` of an earlier part of the same run.
     """
 
-    def __init__(self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.limit, self.waits = limit, waits
+    def __init__(self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = (), world: World = ALONE) -> None:
+        self.limit, self.waits, self.world = limit, waits, world
         self.left_out = [LeftOut(**plain) for plain in before]
         self._unread: list[_Unread] = []
 
@@ -101,7 +106,7 @@ class FiniteSteps:
         found = []
         for flag, each in zip(flags, unread, strict=True):
             if flag:
-                found.append(each.read())
+                found.append(each.read(self.world))
                 self._refuse_beyond_limit(found[-1])
                 self.left_out.append(found[-1])
         return found

@@ -67,11 +67,12 @@ def give_back_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer]) -> Iterator[tuple[Batch, Answer]]:
+def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer], *, halve: bool = True) -> Iterator[tuple[Batch, Answer]]:
     """Each batch with its answer; one for which memory is too small in halves, as are all later ones of its size.
 
+    Processes that compute each batch together must not `halve` one alone.
     `answer` must leave nothing behind where it fails, and give each row the answer it gives it in any batch. Raises
-    MemoryTooSmallError where a single row is too much.
+    MemoryTooSmallError where a single row is too much, or none may be halved.
     """
     too_many = math.inf  # tokens, padding among them
     for batch in batches:
@@ -82,7 +83,7 @@ def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer]) -> Ite
             if found is not None:
                 yield part, found[0]
                 continue
-            if len(part) == 1:
+            if len(part) == 1 or not halve:
                 raise _too_small_for_a_row(part)
             too_many = min(too_many, part.input_ids.numel())
             give_back_memory()
@@ -99,5 +100,7 @@ def _unless_too_much(batch: Batch, answer: Callable[[Batch], Answer]) -> tuple[A
 
 
 def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
-    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for a row of {batch.input_ids.shape[1]} tokens"
+    rows, length = batch.input_ids.shape
+    what = "a row" if rows == 1 else f"{rows} rows"
+    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for {what} of {length} tokens"
     return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")
