@@ -1,5 +1,6 @@
 """Signals: the first ends the program where nothing is lost, with the exit code a shell expects; the second ends it at once."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -20,6 +21,17 @@ def test_a_signal_ends_what_is_going_on_with_its_own_exit_code(number, code):
     with pytest.raises(Interrupted) as ended, signals_handled():
         send(number)
     assert (ended.value.exit_code, ended.value.name) == (code, signal.Signals(number).name)
+
+
+def test_a_signal_waits_until_a_module_is_loaded(tmp_path, monkeypatch):
+    (tmp_path / "loaded_slowly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\ndone = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = []
+    with pytest.raises(Interrupted, match="SIGTERM"), signals_handled():
+        loaded.append(importlib.import_module("loaded_slowly").done)
+        signal.pause()  # until the signal is looked at again
+    assert loaded == [True]
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_an_error_that_a_signal_has_caused_is_the_signal():

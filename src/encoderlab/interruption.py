@@ -6,10 +6,12 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from encoderlab.errors import UserError
 from encoderlab.world import ALONE, World
 
+IMPORT_SECONDS = 0.02  # between two looks whether an import has ended
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 
@@ -59,6 +61,8 @@ def signals_handled() -> Iterator[None]:
             raise
         raise Interrupted(_Received.number) from None
     finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
@@ -87,15 +91,35 @@ def deferred() -> Iterator[None]:
     stop_if_interrupted()
 
 
-def _on_signal(number: int, _: object) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
     if _Received.number is not None:
         if UNDER_TORCHRUN not in os.environ:  # torchrun passes on what the terminal has sent to all already
             os._exit(128 + number)
         return
     _Received.number = number
     if not _Received.is_deferred:
-        _Received.is_raised = True
-        raise Interrupted(number)
+        _raise_unless_importing(0, frame)
+        return
     name = signal.Signals(number).name
     again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
     os.write(2, f"\nencoderlab: {name}: saving after this step{again}\n".encode())
+
+
+def _raise_unless_importing(_: int, frame: FrameType | None) -> None:
+    """Raise Interrupted, or wait with that while a module is imported: C++ that calls Python as it loads aborts."""
+    if _Received.is_deferred or _Received.number is None:
+        return
+    if hasattr(signal, "setitimer") and _is_importing(frame):
+        signal.signal(signal.SIGALRM, _raise_unless_importing)
+        signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+        return
+    _Received.is_raised = True
+    raise Interrupted(_Received.number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
