@@ -93,7 +93,7 @@ ALL = (
         "trains or reports.",
         while_running.signalled_process,
         quick=1,
-        full=20,
+        full=40,
     ),
     Promise(
         "refused_while_running",
