@@ -38,7 +38,8 @@ def continued_run(config: Config, said: Collection[str] | None, command: str) ->
 
     `said` holds what was typed, as the keys in front of the equals signs (None: all of `config` counts as said). What was said has
     to agree with the run's own settings, or is named in full and may change; all else is the run's. `auto` takes the latest
-    unfinished run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there is none.
+    unfinished run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there
+    is none.
     Raises SettingError where the run is finished, or was started otherwise, DataError where there is none.
     """
     if config.resume is None:
