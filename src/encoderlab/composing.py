@@ -6,10 +6,12 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
 
+from encoderlab.bounded_yaml import check_yaml
 from encoderlab.errors import SettingError, closest
 
 PLUGINS = ("hydra_plugins.", "hydra._internal.core_plugins.")  # where Hydra itself looks for launchers and sweepers
@@ -27,7 +29,11 @@ CALLED = ("()", "class", "factory")
 
 
 def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
-    """What Hydra makes of the arguments. Raises SettingError at a flag that it lacks, or that is used wrongly."""
+    """What Hydra makes of the arguments.
+
+    Raises SettingError at a flag that it lacks, or that is used wrongly, and where a file in the folder of `--config-dir` would
+    become too large.
+    """
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
@@ -43,7 +49,17 @@ def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
         raise SettingError(f"There is no flag {flag}", allowed=", ".join(flags), remedy=remedy)
 
     parser.error = refuse  # type: ignore[method-assign]
-    return parser.parse_args(arguments)
+    flags_typed = parser.parse_args(arguments)
+    for file in sorted(Path(flags_typed.config_dir).rglob("*.yaml")) if flags_typed.config_dir else []:
+        _refuse_large(file)
+    return flags_typed
+
+
+def _refuse_large(file: Path) -> None:
+    try:
+        check_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingError(f"The config file {file} cannot be read: {error}") from None
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedCo
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
+from encoderlab.overrides import uninterpolated
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -182,7 +183,7 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
     Raises SettingError for an unknown schema or key, or a bad value.
     """
     config = OmegaConf.structured(schema)
-    for name, value in plain.items():
+    for name, value in _literal(plain).items():
         if isinstance(value, dict):
             group = SCHEMAS.get((name, value.get("schema", "")))
             if group is None:
@@ -192,3 +193,12 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
             raise unknown_setting(name, _names(schema))
         config[name] = value
     return typed(config, schema)
+
+
+def _literal(value: Any) -> Any:
+    """The value as OmegaConf has to be given it to leave it as it is: what was written is no interpolation."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return uninterpolated(value) if isinstance(value, str) else value

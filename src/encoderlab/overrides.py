@@ -36,8 +36,13 @@ def _quoted(argument: str, parser: OverridesParser) -> str:
     return f"{key}={quote(value)}"
 
 
+def uninterpolated(value: str) -> str:
+    """The value in which OmegaConf finds no interpolation, and that it makes `value` of: a backslash keeps ${ from being one."""
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+
+
 def quote(value: str) -> str:
     """The value as a quoted string of Hydra's grammar that reads back as exactly `value`, with no interpolation in it."""
-    value = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # OmegaConf: a backslash keeps ${ from being an interpolation
+    value = uninterpolated(value)
     value = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
     return f"'{value}'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -21,6 +22,9 @@ from encoderlab.errors import DataError
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
 BERT_SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+LARGEST_FILE = 2**28  # bytes; the largest vocabularies, of 250,000 pieces, take a tenth of it
+MOST_IDS = 2**24
+MOST_GROWTH = 1000  # times as long as before; Unicode's own normal forms make 18 characters of one at most
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
 
 
@@ -121,7 +125,7 @@ class Tokenizer:
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
         backend = open_backend(path)
         named = BERT_SPECIALS | _specials_said(path.with_name("tokenizer_config.json"))
-        specials = {role: _text_of(token) for role, token in named.items() if token is not None}
+        specials = {role: text for role, text in named.items() if text is not None}
         return cls(backend, specials, str(path))
 
     @cached_property
@@ -144,19 +148,41 @@ class Tokenizer:
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """What `tokenizers` reads from a tokenizer.json. Raises DataError where it cannot."""
+    """What `tokenizers` reads from a tokenizer.json. Raises DataError where it cannot, or its texts or ids could grow too large."""
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        if (size := path.stat().st_size) > LARGEST_FILE:
+            raise ValueError(f"it has {size:,} bytes, and at most {LARGEST_FILE:,} are read")
+        text = path.read_text(encoding="utf-8")
+        if (times := _growth(json.loads(text).get("normalizer"))) > MOST_GROWTH:
+            raise ValueError(f"its normalizers make a text {times:.3g} times as long, and {MOST_GROWTH} is the most")
+        backend = tokenizers.Tokenizer.from_str(text)
+        if (highest := max(backend.get_vocab(with_added_tokens=True).values(), default=0)) >= MOST_IDS:
+            raise ValueError(f"it has the id {highest:,}, and {MOST_IDS - 1:,} is the highest")
+        return backend
     except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
         raise _damaged(path, error) from error
+
+
+def _growth(normalizer: Any) -> float:
+    """How many times as long as it was a text can become by the replacements of a normalizer."""
+    if not isinstance(normalizer, dict):
+        return 1.0
+    inner = normalizer.get("normalizers")
+    times = [_growth(one) for one in inner] if isinstance(inner, list) else []
+    return math.prod(times) * max(1, len(str(normalizer.get("content", ""))))
 
 
 def _specials_said(path: Path) -> dict[str, Any]:
     """The special tokens that the tokenizer_config.json at `path` names; none where there is no such file."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return {role: said[role] for role in BERT_SPECIALS if role in said}
-    except (ValueError, TypeError) as error:
+        if not path.is_file():
+            return {}
+        if path.stat().st_size > LARGEST_FILE:
+            raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
+        said = json.loads(path.read_text(encoding="utf-8"))
+        tokens = {role: said[role] for role in BERT_SPECIALS if role in said}
+        return {role: None if token is None else _text_of(token) for role, token in tokens.items()}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, error) from error
 
 
@@ -169,7 +195,10 @@ def _damaged(path: Path, error: Exception) -> DataError:
 
 @contextmanager
 def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
-    """Tell which of `texts` is to blame where the library refuses them for half characters (lone surrogates)."""
+    """Say what is wrong where the library refuses `texts`: half characters (lone surrogates), or a tokenizer that cannot cut them.
+
+    For the latter it raises plain Exception, and PanicException, which is none.
+    """
     try:
         yield
     except (TypeError, UnicodeEncodeError) as error:
@@ -181,6 +210,10 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
             allowed="text in UTF-8",
             remedy="Convert it, for instance with iconv -f CP1252 -t UTF-8",
         ) from error
+    except BaseException as error:
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"The tokenizer cannot cut a text: {error}", remedy="Use another model or tokenizer") from None
 
 
 def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int) -> tokenizers.Tokenizer:
@@ -197,8 +230,11 @@ def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_tex
 
 
 def _text_of(token: str | dict[str, object]) -> str:
-    """A special token's text: transformers also writes tokens as an object with how they match."""
-    return str(token["content"]) if isinstance(token, dict) else token
+    """A special token's text: transformers also writes tokens as an object with how they match. Raises TypeError, KeyError."""
+    text = token["content"] if isinstance(token, dict) else token
+    if not isinstance(text, str):
+        raise TypeError(f"{text} is no token")
+    return text
 
 
 def _write(path: Path, text: str) -> None:

@@ -57,6 +57,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     config, vocabulary_size, pad_id = settings_of(folder, said, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
         raise DataError(f"{folder} guesses masked tokens with {config.activation.value}", allowed="gelu, as our head does")
+    if config.n_layers > len(found):
+        raise DataError(f"{folder}: config.json says {config.n_layers} layers, and there are {len(found)} weights")
     pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= found.keys()
     wanted = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
     names = their_names(family, wanted, pair_head=pair_head)

@@ -14,8 +14,9 @@ from encoderlab.errors import DataError
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-LARGEST_CONFIG = 1_000_000  # bytes; BERT's own has 600
+LARGEST_CONFIG = 10_000_000  # bytes; BERT's own has 600, one with 50,000 labels some millions
 LARGEST_INDEX = 10_000_000
+MOST_WEIGHTS = 50_000  # a thousand layers have 16,000
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -30,11 +31,19 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
     PyTorch's own files are never opened: they are pickles, which can run any code.
     """
     for file in _weight_files(folder):
-        try:
-            weights = safetensors.torch.load_file(file)
-        except (OSError, ValueError, safetensors.SafetensorError) as error:
-            raise _damaged(file, error) from None
-        yield from ((name, _floating(file, name, weight)) for name, weight in weights.items())
+        yield from read_weights(file).items()
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """All weights of a file, by name. Raises DataError where it is damaged, or holds anything but floats, or far too many."""
+    try:
+        with safetensors.safe_open(file, framework="pt") as opened:
+            if len(names := opened.keys()) > MOST_WEIGHTS:
+                raise DataError(f"{file} holds {len(names):,} weights", allowed=f"at most {MOST_WEIGHTS:,}")
+        weights = safetensors.torch.load_file(file)
+    except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
+        raise _damaged(file, error) from None
+    return {name: _floating(file, name, weight) for name, weight in weights.items()}
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from omegaconf.errors import OmegaConfBaseException
 
+from encoderlab.bounded_yaml import load_yaml
 from encoderlab.command_settings import RunConfig
 from encoderlab.config import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError
@@ -171,7 +172,7 @@ def _flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
     """The settings the run in `folder` was started with. Raises DataError, SettingError."""
-    plain = _read(folder.config, yaml.safe_load)
+    plain = _read(folder.config, load_yaml)
     try:
         return settings_from_dict(plain, schema)
     except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from encoderlab.aside import written_aside
@@ -18,7 +18,9 @@ from encoderlab.config import settings_from_dict, settings_to_dict
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import ModelConfig
 from encoderlab.model.huggingface import HuggingFaceModel, read_huggingface
+from encoderlab.model.huggingface_files import read_config, read_weights
 from encoderlab.runs.folder import MODEL_TYPE, is_huggingface
 from encoderlab.settings import REQUIRED
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
@@ -87,16 +89,58 @@ def read_model(folder: Path) -> SavedModel:
     if is_huggingface(folder):
         return _of_huggingface(folder)
     try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        labels = [config["id2label"][str(index)] for index in range(len(config["id2label"]))]
+        config = read_config(folder)
+        labels, origin = _labels(config["id2label"]), _origin(config["origin"])
         settings = settings_from_dict(config["encoderlab"], RunConfig)
-        weights = safetensors.torch.load_file(folder / "model.safetensors")
-        return SavedModel(settings, labels, Tokenizer.load(folder / "tokenizer.json"), weights, Origin(**config["origin"]))
-    except (ValueError, KeyError, TypeError, AttributeError, SettingError, safetensors.SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
+        if not isinstance(settings.model, ModelConfig):
+            raise ValueError("config.json does not say the model's size and shape")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
+        raise _not_ours(folder, error) from None
+    saved = SavedModel(
+        settings, labels, Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors"), origin
+    )
+    _refuse_other_shapes(folder, saved)
+    return saved
+
+
+def _labels(id2label: dict[str, Any]) -> list[str]:
+    labels = [id2label[str(index)] for index in range(len(id2label))]
+    if not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
+        raise ValueError("id2label does not hold a name of its own for each class")
+    return labels
+
+
+def _origin(said: dict[str, Any]) -> Origin:
+    origin = Origin(**said)
+    kinds = {"checkpoint": dict, "paired": bool | None, "fingerprints": dict}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(origin, name), kind)]:
+        raise ValueError(f"origin says {wrong[0]}={getattr(origin, wrong[0])}")
+    return origin
+
+
+def _refuse_other_shapes(folder: Path, saved: SavedModel) -> None:
+    """Refuse weights that are not those of the config, before a model of its size is made. Raises DataError."""
+    if saved.config.model.n_layers > len(saved.weights):
+        layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
+        raise DataError(f"The weights of {folder} do not fit its config: {layers}", remedy="Use another run")
+    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    with torch.device("meta"):  # shapes without memory
+        model = saved.config.model.build(saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, task.heads)
+    wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}
+    found = {name: list(weight.shape) for name, weight in saved.weights.items()}
+    differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    if differing:
+        name = differing[0]
+        more = f" (and {len(differing) - 1} more)" if differing[1:] else ""
         raise DataError(
-            f"{folder} is damaged or not a model of encoderlab: {reason}", remedy="Train it again, or use another run"
-        ) from None
+            f"The weights of {folder} do not fit its config: {name}{more} has the shape {found.get(name)}, not {wanted.get(name)}",
+            remedy="Train it again, or use another run",
+        )
+
+
+def _not_ours(folder: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(f"{folder} is damaged or not a model of encoderlab: {reason}", remedy="Train it again, or use another run")
 
 
 def _of_huggingface(folder: Path) -> SavedModel:

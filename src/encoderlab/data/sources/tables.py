@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
 from encoderlab.data.sources.formats import Quoting
 from encoderlab.data.sources.separated import SeparatedFile
 from encoderlab.data.sources.text_files import most_unpacked, numbered_lines, place, plain_lines
@@ -169,7 +170,7 @@ def _unpacked(path: Path, names: list[str]) -> pa.Table:
     most, taken, batches = most_unpacked(path), 0, []
     for batch in file.iter_batches(_ROWS_UNPACKED, columns=names):
         batches.append(batch)
-        taken += batch.nbytes
+        taken += sum(map(_written_out, batch.columns))
         if taken > most:
             raise DataError(
                 f"{path} unpacks to more than {most:,} bytes",
@@ -178,6 +179,15 @@ def _unpacked(path: Path, names: list[str]) -> pa.Table:
             )
     schema = file.schema_arrow
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
+
+
+def _written_out(column: pa.Array) -> int:
+    """How many bytes a column has, each row of a dictionary counted with the text that it stands for."""
+    values = column.flatten() if is_words(column) else column
+    if not pa.types.is_dictionary(values.type) or pa.types.is_primitive(values.type.value_type):
+        return column.nbytes
+    lengths = pc.binary_length(values.dictionary).take(values.indices)
+    return pc.sum(lengths).as_py() or 0
 
 
 def _no_one_column(path: Path, wanted: Wanted, setting: str, existing: list[str]) -> DataError:
