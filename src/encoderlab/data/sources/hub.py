@@ -28,6 +28,9 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 _PAUSES = (1.0, 2.0)  # seconds to wait before trying again, where the hub answers but breaks off
+# What huggingface_hub has tried again itself: the names of these errors in the HTTP library that it uses.
+_TRIED_AGAIN = {"TimeoutException", "RemoteProtocolError", "ConnectError"}
+_OFFLINE = "`encoderlab train` and dataset=files need no network"
 _HIDDEN = "-1"  # how the hub marks labels it does not tell, such as those of GLUE's test splits
 
 
@@ -74,27 +77,42 @@ class HubDataset(ColumnDataset):
     @contextmanager
     def said_plainly(self, *, reachable: bool = True) -> Iterator[None]:
         """Read from the hub in here without noise, what goes wrong raised as a DataError."""
-        import datasets
-        from datasets.exceptions import DatasetNotFoundError, DatasetsError
+        from datasets.exceptions import DatasetsError
         from huggingface_hub.errors import HTTPError
 
         try:
             with quiet():
                 yield
-        except DatasetNotFoundError as error:
-            remedy = f"Check {self.found_by}; a private or gated one needs hf auth login"
-            raise DataError(_first_line(error), remedy=remedy) from error
-        except (ConnectionError, HTTPError) as error:
-            raise self._unreachable(datasets.config, error) from error
-        except ValueError as error:
-            raise (self._wrong_configuration(error) if reachable else self._unreachable(datasets.config, error)) from error
-        except (DatasetsError, OSError, RuntimeError) as error:
-            reason = _first_line(error).rpartition(" Hub either: ")[2]
-            raise DataError(f"{self.path} cannot be read from the hub at {datasets.config.HF_ENDPOINT}: {reason}") from error
+        except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
+            raise self._explained(error, reachable) from error
+
+    def _explained(self, error: Exception, reachable: bool) -> DataError:
+        from datasets import config
+        from datasets.exceptions import DatasetNotFoundError
+        from huggingface_hub.errors import HTTPError
+
+        if isinstance(error, DatasetNotFoundError):
+            return DataError(_first_line(error), remedy=f"Check {self.found_by}; a private or gated one needs hf auth login")
+        if isinstance(error, ConnectionError | HTTPError):
+            return self._unreachable(config, error)
+        if isinstance(error, _unreadable()):
+            return DataError(
+                f"What the hub at {config.HF_ENDPOINT} sends for {self.path} is no table of rows: {_first_line(error)}",
+                remedy=f"A login page or a proxy may stand in between; try again later, or go on without: {_OFFLINE}",
+            )
+        if isinstance(error, ValueError):  # whose cause is another's error where a file is fetched anew
+            fetching = isinstance(error.__cause__, OSError | HTTPError)
+            return self._wrong_configuration(error) if reachable and not fetching else self._unreachable(config, error)
+        reason = _first_line(error).rpartition(" Hub either: ")[2]
+        remedy = f"Try again later, or go on without: {_OFFLINE}" if isinstance(error, OSError) else ""
+        return DataError(f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {reason}", remedy=remedy)
 
     def _load(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
         builder = self._builder()
-        builder.download_and_prepare()
+        try:
+            builder.download_and_prepare()
+        except _unreadable():  # a file in the cache may be what somebody else's page was kept as: nobody has checked it
+            builder.download_and_prepare(download_mode="force_redownload")
         return builder, builder.as_dataset()
 
     def open_builder(self) -> datasets.DatasetBuilder:
@@ -128,16 +146,16 @@ class HubDataset(ColumnDataset):
         logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
 
     def _unreachable(self, config: Any, error: Exception) -> DataError:
-        cache, elsewhere = config.HF_DATASETS_CACHE, "`encoderlab train` and dataset=files need no network"
+        cache = config.HF_DATASETS_CACHE
         if config.HF_HUB_OFFLINE:
             return DataError(
                 f"{self.path} is not in the cache {cache}, and HF_HUB_OFFLINE keeps the hub from being asked",
-                remedy=f"Fetch it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that holds it; {elsewhere}",
+                remedy=f"Fetch it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that holds it; {_OFFLINE}",
             )
         return DataError(
             f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached for {self.path}, which is not in the cache "
             f"{cache} either ({_first_line(error)})",
-            remedy=f"Set HF_ENDPOINT to a hub that can be, or HF_HOME to a cache that holds it; {elsewhere}",
+            remedy=f"Set HF_ENDPOINT to a hub that can be, or HF_HOME to a cache that holds it; {_OFFLINE}",
         )
 
     def _wrong_configuration(self, error: ValueError) -> DataError:
@@ -198,11 +216,27 @@ def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Resul
 
     try:
         return action()
-    except (ConnectionError, HTTPError):
-        if not pauses:
+    except (ConnectionError, HTTPError) as error:
+        if not pauses or not _worth_another_try(error):
             raise
         time.sleep(pauses[0])
         return _patiently(action, pauses[1:])
+
+
+def _worth_another_try(error: Exception) -> bool:
+    """Whether nobody has tried again yet, and the hub may think better of it."""
+    if {kind.__name__ for kind in type(error).__mro__} & _TRIED_AGAIN:
+        return False
+    answered = getattr(error, "response", None)
+    return answered is None or answered.status_code >= 500
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What is raised where a file of the hub is not what its name says."""
+    import pyarrow as pa
+    from datasets.exceptions import DatasetGenerationError
+
+    return pa.ArrowInvalid, DatasetGenerationError
 
 
 def _class_names(feature: Any) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -60,8 +61,29 @@ def no_requests() -> Iterator[None]:
 
 
 @contextmanager
+def few_retries() -> Iterator[None]:
+    """Let a stream that breaks off be read once more and no oftener.
+
+    Each reading tries for half a minute already (`huggingface_hub.utils.http_backoff`: six requests); `datasets` would read twenty
+    times.
+    """
+    from datasets import config
+
+    few = {"STREAMING_READ_MAX_RETRIES": 1, "STREAMING_OPEN_MAX_RETRIES": 1}
+    few |= {name: 1 for name in dir(config) if name.startswith("STREAMING_") and name.endswith("_RETRY_INTERVAL")}  # seconds
+    before = {name: getattr(config, name) for name in few}
+    for name, value in few.items():
+        setattr(config, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the libraries' log lines back, and their progress bars where nobody watches them move."""
+    """Keep the libraries' log lines back, for errors are raised, and their progress bars where nobody watches them move."""
     import datasets
     import huggingface_hub
 
@@ -70,7 +92,7 @@ def quiet() -> Iterator[None]:
     bars = (datasets.utils, huggingface_hub.utils)
     shown = [not one.are_progress_bars_disabled() for one in bars]
     for one in settings:
-        one.set_verbosity_error()
+        one.set_verbosity(logging.CRITICAL)
     if not sys.stderr.isatty():
         for one in bars:
             one.disable_progress_bars()

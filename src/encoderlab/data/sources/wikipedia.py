@@ -13,7 +13,7 @@ from encoderlab.data.documents import Documents, DocumentSplit, fingerprint, par
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.hub import HubDataset
-from encoderlab.data.sources.hub_access import hub_answers
+from encoderlab.data.sources.hub_access import few_retries, hub_answers
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
@@ -155,12 +155,12 @@ class _Stream:
 
     def __call__(self) -> Iterator[list[str]]:
         """Raises DataError where the hub breaks off."""
-        with self.articles.said_plainly():
+        with self.articles.said_plainly(), few_retries():
             stream = self.builder.as_streaming_dataset(split="train").select_columns(["text"]).skip(self.skipped).take(self.count)
             batches = stream.iter(_ARTICLES_AT_A_TIME)
         read = 0
         while True:
-            with self.articles.said_plainly():
+            with self.articles.said_plainly(), few_retries():
                 texts = next(batches, {"text": []})["text"]
             if not texts:
                 break

@@ -1,0 +1,44 @@
+"""Without any network the built-in task trains, and what needs the hub says in one line what to do."""
+
+import socket
+
+import pytest
+
+from encoderlab.errors import DataError
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Any attempt to reach another machine, or this one, fails."""
+
+    def refuse(*_, **__):
+        raise OSError(101, "Network is unreachable")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp_path):
+    tiny = ("model=tiny", "model.n_layers=1", "model.d_model=8", "model.n_heads=1", "model.max_length=16")
+    smoke = ("training=smoke", "training.steps=1", "training.threads=1", "baselines=false")
+    command("train", *tiny, *smoke, "dataset.limit=200", "tokenizer.vocabulary_size=300", "run_dir=run")
+    assert (tmp_path / "run" / "report.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            ["train", "task=classification", "dataset=hub", "dataset.path=me/rows"],
+            "`encoderlab train` and dataset=files need no network",
+        ),
+        (["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"], "or type tokenizer=wordpiece, which needs neither"),
+        (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that holds it"),
+    ],
+)
+def test_what_needs_the_hub_says_how_to_go_on_without(command, no_network, tmp_path, asked, told):
+    with pytest.raises(DataError) as refused:
+        command(*asked)
+    assert told in str(refused.value) and str(refused.value).isprintable()
+    assert list(tmp_path.iterdir()) == []
