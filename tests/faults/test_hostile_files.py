@@ -1,13 +1,16 @@
 """Hostile files: models, tokenizers, tables and configs that were made to harm are at worst refused, in one line and little memory."""
 
 import gzip
+import io
 import json
 import os
+import pickle
 import re
 import resource
 import shutil
 import struct
 import sys
+import zipfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
 
 from encoderlab import cli
@@ -22,6 +26,16 @@ from encoderlab.bounded_yaml import load_yaml
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.data.sources.text_files import most_unpacked
 from encoderlab.errors import DataError, SettingError, UserError
+from encoderlab.training.checkpoint import (
+    MANIFEST,
+    STATE,
+    WEIGHTS,
+    read_state,
+    read_weights,
+    save_checkpoint,
+    verified,
+    write_manifest,
+)
 
 SOURCE = Path(cli.__file__).parent
 SHAPE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=32")
@@ -80,7 +94,7 @@ def one(dtype, shape, size):
     return safetensors_file({"x": {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}}, bytes(min(size, 64)))
 
 
-WEIGHTS = {
+LYING_WEIGHTS = {
     "nothing": b"",
     "a header of 2^63 bytes": struct.pack("<Q", 2**63) + b"{}",
     "a header that is not there": struct.pack("<Q", 90_000_000) + b"{",
@@ -105,10 +119,10 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("kind", ["ours", "huggingface"])
-@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("name", LYING_WEIGHTS)
 def test_weights_that_lie_are_refused(name, kind, folders, tmp_path, capsys):
     folder = shutil.copytree(folders[kind], tmp_path / "model")
-    (folder / "model.safetensors").write_bytes(WEIGHTS[name])
+    (folder / "model.safetensors").write_bytes(LYING_WEIGHTS[name])
     assert refused_or_answered(folder, capsys)
 
 
@@ -462,3 +476,76 @@ def test_the_source_opens_no_pickles_and_runs_no_code_of_others():
     ]  # over pipes, from our own helpers
     loads = [call for text in texts.values() for call in re.findall(r"torch\.load\([^)]*\)", text)]
     assert loads and all("weights_only=True" in call for call in loads)
+
+
+class Harmful:
+    """What a pickle calls as it is opened."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("a file that only foreign code makes"),)
+
+
+def saved(content, **options):
+    file = io.BytesIO()
+    torch.save(content, file, **options)
+    return file.getvalue()
+
+
+def zipped_without_end():
+    """A zip file with a state's names that unpacks to 2.5 GB."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("archive/version", "3\n")
+        with archive.open("archive/data.pkl", "w", force_zip64=True) as member:
+            for _ in range(40):
+                member.write(bytes(2**26))
+    return file.getvalue()
+
+
+# Of the lying weights, those that are damaged as they stand; others only do not fit a model.
+FITTING = ("no numbers", "whole numbers", "complex", "8 bits", "escape sequence", "hundred thousand")
+WEIGHTS_OF_CHECKPOINTS = [name for name in LYING_WEIGHTS if not any(words in name for words in FITTING)]
+STATES = {
+    "nothing": lambda: b"",
+    "a pickle that runs code": lambda: pickle.dumps({"step": 1, "x": Harmful()}),
+    "code in an older form": lambda: saved({"step": 1, "x": Harmful()}, _use_new_zipfile_serialization=False),
+    "code in today's form": lambda: saved({"step": 1, "x": Harmful()}),
+    "a function by its name": lambda: saved({"step": 1, "x": os.system}),
+    "another step": lambda: saved({"step": 2}),
+    "no dictionary": lambda: saved([1, 2]),
+    "a text for a step": lambda: saved({"step": "1"}),
+    "a zip file that unpacks without end": zipped_without_end,
+    "random bytes": lambda: bytes(range(256)) * 40,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_state_of_a_checkpoint_runs_no_code_though_its_hash_is_right(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})
+    (checkpoint / STATE).write_bytes(STATES[name]())
+    write_manifest(checkpoint, [WEIGHTS, STATE], step=1)
+    with little_memory(), pytest.raises(DataError) as refused:
+        read_state(checkpoint)
+    assert str(refused.value).isprintable()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+@pytest.mark.parametrize("name", WEIGHTS_OF_CHECKPOINTS)
+def test_the_weights_of_a_checkpoint_that_lie_are_refused_though_their_hash_is_right(name, tmp_path):
+    checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})
+    (checkpoint / WEIGHTS).write_bytes(LYING_WEIGHTS[name])
+    write_manifest(checkpoint, [WEIGHTS, STATE], step=1)
+    with little_memory(), pytest.raises(DataError) as refused:
+        read_weights(checkpoint)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b'{"sha256": []}', b'{"a":' * 100_000, b"\xff", b'{"step": 1, "sha256": {"../../x": ""}}', b"9" * 10_000],
+)
+def test_a_manifest_that_is_none_makes_a_checkpoint_a_damaged_one(content, tmp_path):
+    checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})
+    (checkpoint / MANIFEST).write_bytes(content)
+    assert not verified(checkpoint)

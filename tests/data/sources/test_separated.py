@@ -5,7 +5,7 @@ import csv
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample
@@ -137,6 +137,15 @@ def test_blank_lines_between_rows_of_several_columns_hold_no_row(tmp_path):
     assert train_of(write(tmp_path / "rows.csv", "text,label\n\nx,a\n\n\ny,b\n\n")) == [("x", "a"), ("y", "b")]
 
 
+def test_rows_may_end_both_ways_where_no_text_stands_last(tmp_path):
+    content = "text,label\nx,a\r\ny,b\n"
+    assert train_of(write(tmp_path / "rows.csv", content)) == [("x", "a"), ("y", "b")]
+    assert error_of(write(tmp_path / "rows.csv", content), label=None, text="label") == (
+        "rows.csv, line 2 ends with a carriage return and a line feed, the rows before do not. "
+        "End all rows alike, and put cells that hold line ends in double quotes."
+    )
+
+
 def test_two_stray_quotes_never_merge_rows(tmp_path):
     file = write(tmp_path / "rows.csv", 'text,label\n"hello,pos\nfine,neg\nbad,neg\nhm,neg\ngood",pos\nlast,neg\n')
     assert error_of(file) == (
@@ -257,6 +266,8 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
     quoting=st.sampled_from(Quoting),
     first=st.booleans(),
 )
+@example(rows=[("", "0"), ("\r", "1")], end="\n", separator=",", quoting=Quoting.auto, first=False)
+@example(rows=[("", "0"), ("\r", "1")], end="\n", separator="\t", quoting=Quoting.auto, first=False)
 def test_separated_rows_come_back_as_written_or_are_refused(tmp_path_factory, rows, end, separator, quoting, first):
     path = tmp_path_factory.mktemp("rows") / ("rows.csv" if separator == "," else "rows.tsv")
     order = (0, 1) if first else (1, 0)
