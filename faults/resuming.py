@@ -44,9 +44,12 @@ GRID: dict[str, tuple[str, ...]] = {
     "segments": (*PRETRAIN, "dataset.pack=segments"),
     "modern": (*REVERSE, "model=modern", *SMALL),
 }
-SETTINGS_IN_IT = ("optimizer", "param_groups")  # which the config and the schedule give anew at each step
+# What no step of these runs depends on: settings that the config and the schedule give anew; and what is kept for memory that runs
+# out, steps that are left out, another accumulate, tokenizer or processor, which tests of their own are about.
+NOT_ASKED = {("optimizer", "param_groups"), ("parts",), ("left_out",), ("accumulate",), ("tokenizer",), ("computed_on",)}
 NOTICING = ("dropout", EARLY, "patience")  # the cases that are asked whether they miss a piece
 CLOCK = ("progress", "counted", "seconds")
+WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/test_loss_watch.py) takes it apart
 BUDGET = ("budget_spent",)
 ANY = "*"  # in place of the number of a weight: pieces of an optimizer are left out for all weights together
 Keys = tuple[str, ...]
@@ -109,12 +112,12 @@ def _read(bed: Bed, stop: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
 def _pieces(state: dict[str, Any], above: Keys = ()) -> list[Keys]:
-    """The keys of every piece of a state but the settings in it, each piece once."""
+    """The keys of every piece of a state that steps depend on, each piece once."""
     found: dict[Keys, None] = {}
     for key, value in state.items():
         keys = (*above, ANY if isinstance(key, int) else key)
-        if keys != SETTINGS_IN_IT:
-            found |= dict.fromkeys(_pieces(value, keys) if isinstance(value, dict) else [keys])
+        if keys not in NOT_ASKED:
+            found |= dict.fromkeys(_pieces(value, keys) if isinstance(value, dict) and keys != WHOLE else [keys])
     return list(found)
 
 
