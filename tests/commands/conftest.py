@@ -1,11 +1,14 @@
 """A command line inside a temporary folder, and one small finished run of each kind."""
 
 import os
+import signal
 import sys
 
 import pytest
 
-from encoderlab import cli
+from encoderlab import cli, interruption
+from encoderlab.interruption import Interrupted
+from encoderlab.runs.journal import Journal
 
 
 @pytest.fixture(scope="session")
@@ -72,3 +75,35 @@ def pairs_run(tmp_path_factory, cache):
     columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way", "tokenizer.vocabulary_size=120")
     arguments = ("task=classification", "dataset=files", f"dataset.path={folder / 'rows.csv'}", *columns, "training=smoke")
     return trained(folder / "pairs", cache, *arguments, "dataset.test_fraction=0.2")
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Have a signal come in during a step."""
+
+    count = Journal.step
+
+    def stop(step):
+        interruption._Received.number = None
+
+        def interrupted(self, done):
+            count(self, done)
+            interruption._Received.number = signal.SIGTERM if done.number == step else None
+
+        monkeypatch.setattr(Journal, "step", interrupted)
+
+    yield stop
+    interruption._Received.number = None
+
+
+@pytest.fixture
+def stopped(command, stop_after):
+    """Start a run in a folder and have it stopped after a step."""
+
+    def start(*arguments, step=5):
+        stop_after(step)
+        with pytest.raises(Interrupted):
+            command("train", *arguments)
+        stop_after(-1)
+
+    return start

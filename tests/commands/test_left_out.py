@@ -40,3 +40,12 @@ def test_without_the_setting_the_run_stops_there(command, broken_third_step):
         TrainingError, match=r"step 3 is not finite \(sequence loss nan.*training.skip_nonfinite=10 leaves such steps out"
     ):
         command("train", *LITTLE, "dataset.limit=200", "run_dir=run")
+
+
+def test_a_run_that_goes_on_counts_the_steps_that_were_left_out_before(command, broken_third_step, stopped, tmp_path):
+    stopped(*LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run", step=5)
+    command("train", "resume=run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "left_out"] == [3]
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
+    assert "1 step was left out, loss or gradient not being finite: 3" in report["notes"]

@@ -95,3 +95,12 @@ def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
     with pytest.raises(MemoryTooSmallError, match="in 1 part. Type training.accumulate=2"):
         command("train", "task=brackets", "dataset.limit=200", *little, "training.accumulate=1", "run_dir=run")
+
+
+def test_a_run_goes_on_in_the_smaller_parts_it_had_come_to(command, little_memory, stopped, capsys):
+    little_memory(75)
+    little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
+    stopped("task=brackets", "dataset.limit=200", *little, "run_dir=run", step=20)
+    assert "out of memory in step" in capsys.readouterr().err
+    command("train", "resume=run")
+    assert "out of memory in step" not in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,35 +9,13 @@ import safetensors.torch
 import torch
 import yaml
 
-from encoderlab import interruption
 from encoderlab.errors import DataError, SettingError
-from encoderlab.interruption import Interrupted
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.journal import Journal
 from encoderlab.training.checkpoint import checkpoints
 
 SMALL = ("task=reverse", "model=notebook_reverse", "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
 SHORT = (*SMALL, "training.steps=9", "training.batch_size=16", "training.evaluate_every=4", "training.log_every=2")
 TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    """Have a signal come in during a step."""
-
-    count = Journal.step
-
-    def stop(step):
-        interruption._Received.number = None
-
-        def interrupted(self, done):
-            count(self, done)
-            interruption._Received.number = signal.SIGTERM if done.number == step else None
-
-        monkeypatch.setattr(Journal, "step", interrupted)
-
-    yield stop
-    interruption._Received.number = None
 
 
 def weights(folder):
@@ -59,19 +36,6 @@ def assert_same_run(folder, other):
     assert all(torch.equal(weight, weights(other)[name]) for name, weight in weights(folder).items())
     assert journal(folder) == journal(other)
     assert report(folder) == report(other)
-
-
-@pytest.fixture
-def stopped(command, tmp_path, stop_after, cache):
-    """Start a run in a folder and have it stopped after a step."""
-
-    def start(*arguments, step=5):
-        stop_after(step)
-        with pytest.raises(Interrupted):
-            command("train", *arguments)
-        stop_after(-1)
-
-    return start
 
 
 @pytest.mark.parametrize("step", [1, 4, 5, 9])
