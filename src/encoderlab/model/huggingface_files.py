@@ -14,15 +14,15 @@ from encoderlab.errors import DataError
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-LARGEST_CONFIG = 10_000_000  # bytes; BERT's own has 600, one with 50,000 labels some millions
+LARGEST_CONFIG = 1_000_000  # bytes; BERT's own has 600
 LARGEST_INDEX = 10_000_000
 MOST_WEIGHTS = 50_000  # a thousand layers have 16,000
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """The content of config.json. Raises DataError."""
-    return _json_object(folder / "config.json", LARGEST_CONFIG)
+def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
+    """The content of config.json. Raises DataError where it is none, or has more than `largest` bytes."""
+    return _json_object(folder / "config.json", largest)
 
 
 def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:

@@ -31,7 +31,7 @@ from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
 from encoderlab.runs.micro_batches import Parts, choose_parts, step_memory
-from encoderlab.runs.saved_model import Origin, read_model
+from encoderlab.runs.saved_model import Origin, check_shapes, read_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
@@ -159,15 +159,12 @@ def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
 def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
     """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
     saved = read_model(model_folder(run.run))
+    check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", world=world)
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     model = build_model(saved.config, saved.tokenizer, task)
-    try:
-        model.load_state_dict(saved.weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"The weights of run={run.run} do not fit its config: {reason}") from None
+    model.load_state_dict(saved.weights)
     return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, world=world)
 
 

@@ -16,7 +16,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.huggingface import read_huggingface
 from encoderlab.runs.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.hub_model import fetch_model_folder
-from encoderlab.runs.saved_model import read_model, tokenizer_of
+from encoderlab.runs.saved_model import check_shapes, read_model, tokenizer_of
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
 TABLES = (  # a row for each position or piece: the first rows of a longer table are what a shorter one would hold
@@ -47,14 +47,7 @@ def open_initial(init_from: str) -> Initial:
     Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
     """
     folder = _folder_of(init_from)
-    initial = _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
-    rows, pieces = len(initial.weights.get(TOKEN_TABLE, ())), initial.tokenizer.vocabulary_size
-    if 0 < rows < pieces:
-        raise DataError(
-            f"init_from={init_from} has embeddings of {rows:,} pieces, and its tokenizer has {pieces:,}",
-            remedy="Use a checkpoint with its own tokenizer",
-        )
-    return initial
+    return _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
 
 
 def load_into(model: EncoderWithHeads, initial: Initial, labels: Sequence[str] = ()) -> list[str]:
@@ -126,6 +119,8 @@ def _of_run(init_from: str, folder: Path) -> Initial:
     if missing := [name for name in MODEL_FILES if not (folder / name).is_file()]:
         raise DataError(f"init_from={init_from} lacks {', '.join(missing)}", allowed="the folder of a finished run")
     saved = read_model(folder)
+    _check_pieces(init_from, saved.weights, saved.tokenizer)
+    check_shapes(saved, f"init_from={init_from}")
     classes = [len(saved.weights[name]) if name in saved.weights else None for name in (f"{head}.weight" for head in TASK_HEADS)]
     heads = HeadSizes(*classes, vocabulary="masked_token_head.bias" in saved.weights)
     model = saved.config.model
@@ -136,7 +131,17 @@ def _of_run(init_from: str, folder: Path) -> Initial:
 def _of_huggingface(init_from: str, folder: Path) -> Initial:
     found = read_huggingface(folder)
     tokenizer = tokenizer_of(folder)
+    _check_pieces(init_from, found.weights, tokenizer)
     return Initial(init_from, found.config, found.heads, found.weights, tokenizer, found.labels)
+
+
+def _check_pieces(init_from: str, weights: dict[str, Tensor], tokenizer: Tokenizer) -> None:
+    rows, pieces = len(weights.get(TOKEN_TABLE, ())), tokenizer.vocabulary_size
+    if 0 < rows < pieces:
+        raise DataError(
+            f"init_from={init_from} has embeddings of {rows:,} pieces, and its tokenizer has {pieces:,}",
+            remedy="Use a checkpoint with its own tokenizer",
+        )
 
 
 def _cut(name: str, weight: Tensor | None, rows: int) -> Tensor | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+LARGEST_CONFIG = 10_000_000  # bytes; it holds every label twice
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -89,18 +90,15 @@ def read_model(folder: Path) -> SavedModel:
     if is_huggingface(folder):
         return _of_huggingface(folder)
     try:
-        config = read_config(folder)
+        config = read_config(folder, LARGEST_CONFIG)
         labels, origin = _labels(config["id2label"]), _origin(config["origin"])
         settings = settings_from_dict(config["encoderlab"], RunConfig)
         if not isinstance(settings.model, ModelConfig):
             raise ValueError("config.json does not say the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         raise _not_ours(folder, error) from None
-    saved = SavedModel(
-        settings, labels, Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors"), origin
-    )
-    _refuse_other_shapes(folder, saved)
-    return saved
+    tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
+    return SavedModel(settings, labels, tokenizer, weights, origin)
 
 
 def _labels(id2label: dict[str, Any]) -> list[str]:
@@ -118,11 +116,11 @@ def _origin(said: dict[str, Any]) -> Origin:
     return origin
 
 
-def _refuse_other_shapes(folder: Path, saved: SavedModel) -> None:
-    """Refuse weights that are not those of the config, before a model of its size is made. Raises DataError."""
+def check_shapes(saved: SavedModel, named: str) -> None:
+    """Refuse weights that are not those of the config, before a model of its size is made. Raises DataError naming the model."""
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
-        raise DataError(f"The weights of {folder} do not fit its config: {layers}", remedy="Use another run")
+        raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     with torch.device("meta"):  # shapes without memory
         model = saved.config.model.build(saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, task.heads)
@@ -133,7 +131,8 @@ def _refuse_other_shapes(folder: Path, saved: SavedModel) -> None:
         name = differing[0]
         more = f" (and {len(differing) - 1} more)" if differing[1:] else ""
         raise DataError(
-            f"The weights of {folder} do not fit its config: {name}{more} has the shape {found.get(name)}, not {wanted.get(name)}",
+            f"The weights of {named} do not fit its config: size mismatch, "
+            f"{name}{more} has the shape {found.get(name)}, not {wanted.get(name)}",
             remedy="Train it again, or use another run",
         )
 

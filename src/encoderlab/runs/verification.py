@@ -19,7 +19,7 @@ from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.resume import changed_rows, read_record, read_settings
-from encoderlab.runs.saved_model import HASHED, read_model
+from encoderlab.runs.saved_model import HASHED, check_shapes, read_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.training.checkpoint import checkpoints, matches_manifest, read_state, read_weights
 
@@ -95,6 +95,7 @@ def _model(folder: RunFolder) -> tuple[Shapes | None, Finding]:
         return None, Finding("model", "a file is missing, or is not what the manifest says", good=False)
     try:
         saved = read_model(folder.model)
+        check_shapes(saved, str(folder.model))
         task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
         shapes = _shapes(build_model(saved.config, saved.tokenizer, task).state_dict())
     except UserError as error:
