@@ -17,7 +17,7 @@ texts = st.text("0123456789()", max_size=20)
 
 
 def task_of(tokenizer=TOKENIZER):
-    return EncodingConfig(name="someone/encoder").build(tokenizer, [], 16)
+    return EncodingConfig(name="encoder").build(tokenizer, [], 16)
 
 
 @given(rows=st.lists(st.builds(TextExample, texts, st.one_of(st.none(), texts)), max_size=8))
@@ -36,5 +36,5 @@ def test_many_texts_are_tokenised_together(monkeypatch):
 def test_words_and_questions_are_refused():
     with pytest.raises(DataError, match="reads texts, and these are sequences of words"):
         task_of().encode([WordsExample(("1",))])
-    with pytest.raises(DataError, match="someone/encoder is an encoder without a head.*finetune init_from"):
+    with pytest.raises(DataError, match="encoder is an encoder without a head.*finetune init_from"):
         task_of().metrics()
