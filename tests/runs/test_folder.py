@@ -62,6 +62,16 @@ def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, c
     assert (f"go on with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
 
 
+def test_a_folder_that_is_deleted_half_way_is_no_run_any_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("encoderlab.runs.folder.shutil.rmtree", lambda *_, **__: None)  # a second signal
+    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "train", "sst2") as folder:
+        (folder.checkpoints / "step-0").mkdir(parents=True)
+        folder.config.write_text("")
+        raise KeyboardInterrupt
+    assert not folder.root.exists()
+    made(str(tmp_path / "run"), "train", "sst2")
+
+
 def test_the_folder_one_stands_in_is_emptied_and_not_deleted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KeyboardInterrupt), RunFolder.new(".", "train", "sst2") as folder:

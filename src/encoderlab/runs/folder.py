@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,10 +156,16 @@ class RunFolder:
             print(f"What was done so far is kept; go on with: {resume}", file=sys.stderr)
 
     def _empty(self) -> None:
-        """Delete what the run has written, and the folder itself unless the user stands in it."""
+        """Delete what the run has written, and the folder itself unless the user stands in it.
+
+        It loses its name first, or what makes it a run: a second signal may end this half-way.
+        """
         if self.root.resolve() != Path.cwd():
-            shutil.rmtree(self.root, ignore_errors=True)
+            gone = self.root.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{self.root.name}")
+            with suppress(OSError):
+                shutil.rmtree(self.root.rename(gone), ignore_errors=True)
             return
+        self.config.unlink(missing_ok=True)
         for path in self.root.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
