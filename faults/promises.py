@@ -76,7 +76,7 @@ ALL = (
         "Every piece of a checkpoint's state is needed for that: put back to its first value, some run of the grid "
         "above ends otherwise.",
         resuming.nothing_left_out,
-        quick=2,
+        quick=1,
     ),
     Promise(
         "stopped_by_a_signal",

@@ -38,7 +38,7 @@ def assert_same_run(folder, other):
     assert report(folder) == report(other)
 
 
-@pytest.mark.parametrize("step", [1, 4, 5, 9])
+@pytest.mark.parametrize("step", [4, 5])  # at an evaluation, and not; `scripts/faults run resumed_equals` has many more
 def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, step, capsys):
     command("train", *SHORT, "run_dir=whole")
     stopped(*SHORT, "run_dir=run", step=step)

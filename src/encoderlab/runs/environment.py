@@ -24,7 +24,11 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
     return {
         "command": command,
         "argv": sys.argv,
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in PACKAGES},
+            "torch": torch.__version__,
+        },
         "hardware": {
             "platform": platform.platform(),
             "processor": _processor(),
