@@ -72,6 +72,15 @@ def test_a_folder_that_is_deleted_half_way_is_no_run_any_more(tmp_path, monkeypa
     made(str(tmp_path / "run"), "train", "sst2")
 
 
+def test_what_a_kill_has_left_half_written_is_cleared_when_the_run_goes_on(tmp_path):
+    folder = made(str(tmp_path / "run"), "train", "sst2")
+    (folder.root / ".tmp-12345678-model").mkdir()
+    (folder.root / ".tmp-12345678-config.yaml").write_text("half")
+    with folder.continued("train"):
+        pass
+    assert sorted(path.name for path in folder.root.iterdir()) == [".lock", "config.yaml"]
+
+
 def test_the_folder_one_stands_in_is_emptied_and_not_deleted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KeyboardInterrupt), RunFolder.new(".", "train", "sst2") as folder:

@@ -110,6 +110,8 @@ class RunFolder:
         with self._held(), self._errors_explained(command):
             if self.finished:  # by another process, meanwhile
                 raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
+            for left in self.root.glob(".tmp-*"):  # by a kill in the middle of writing it
+                _delete(left)
             yield self
 
     @property
@@ -167,10 +169,14 @@ class RunFolder:
             return
         self.config.unlink(missing_ok=True)
         for path in self.root.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
+            _delete(path)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
 
 
 def check_free(run_dir: str | None) -> None:
