@@ -129,8 +129,11 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
     stopped(*SHORT, "seed=1", step=2)
     stopped(*SHORT, "seed=2", step=2)
     command("train", *SHORT, "seed=1", "resume=auto")
-    runs = sorted((tmp_path / "outputs/train/reverse").iterdir())
-    assert [(run / "report.json").exists() for run in runs] == [True, False]
+    runs = list((tmp_path / "outputs/train/reverse").iterdir())
+    assert {yaml.safe_load((run / "config.yaml").read_text())["seed"]: (run / "report.json").exists() for run in runs} == {
+        1: True,
+        2: False,
+    }
     assert "resume=auto goes on with outputs/train/reverse/" in capsys.readouterr().err
     command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
     assert "resume=auto finds no unfinished run of these settings" in capsys.readouterr().err

@@ -66,8 +66,11 @@ def hashes(threads: int, further: Iterable[str] = ()) -> dict[str, str]:
 
 
 def _write_documents(path: Path) -> None:
-    """Forty documents of three sentences, of words put together by counting."""
-    sentences = (" ".join(f"{'abcdefg'[n % 7]}{'aeiou'[(n + place) % 5]}l" for place in range(6)) for n in range(120))
+    """Forty documents of three sentences, of words put together by counting.
+
+    The words are too long to be taken for abbreviations: with or without NLTK's punkt_tab, the sentences are the same.
+    """
+    sentences = (" ".join(f"{'abcdefg'[n % 7]}{'aeiou'[(n + place) % 5]}llerstone" for place in range(6)) for n in range(120))
     lines = [f"{sentence.capitalize()}." for sentence in sentences]
     path.write_text("\n\n".join(" ".join(lines[start : start + 3]) for start in range(0, 120, 3)), encoding="utf-8")
 
