@@ -1,5 +1,6 @@
-"""What several test files share: the stand-in for the Hugging Face hub."""
+"""What several test files share: the stand-in for the Hugging Face hub, and signals that are not ignored."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,14 @@ from hypothesis import settings
 settings.register_profile("no clock", deadline=None)  # a busy machine is no failure
 settings.load_profile("no clock")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_a_shell_gives_them():
+    """Behind `nohup`, or in the background of a script, a process is born ignoring signals, and so are its children."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
