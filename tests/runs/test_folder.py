@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,14 @@ def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
     assert model_folder(str(folder.root)) == model_folder(str(folder.model)) == folder.model
     with pytest.raises(DataError, match="run=nowhere is not there"):
         model_folder("nowhere")
+
+
+def test_a_folder_that_cannot_be_renamed_is_emptied(tmp_path, monkeypatch):
+    def busy(self, target):
+        raise OSError(errno.EBUSY, "Device or resource busy")  # as where something is mounted at it
+
+    monkeypatch.setattr(Path, "rename", busy)
+    with pytest.raises(SettingError), RunFolder.new(str(tmp_path / "mine"), "train", "sst2") as folder:
+        folder.config.write_text("begun")
+        raise SettingError("No")
+    assert not list((tmp_path / "mine").iterdir())

@@ -105,7 +105,8 @@ class _Fitting:
         set_now = self.assembly.config.training.accumulate
         if set_now != state["accumulate"]:
             return Parts(set_now or 1, "as set")
-        return replace(parts := Parts(**state["parts"]), open=parts.open and self.world.size == 1)
+        parts = Parts(**state["parts"])
+        return replace(parts, open=parts.open and self.world.size == 1)
 
     def _computed_on(self) -> dict[str, Any]:
         """What decides how sums are rounded."""

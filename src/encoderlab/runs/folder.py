@@ -110,7 +110,7 @@ class RunFolder:
         with self._held(), self._errors_explained(command):
             if self.finished:  # by another process, meanwhile
                 raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
-            for left in self.root.glob(".tmp-*"):  # by a kill in the middle of writing it
+            for left in self.root.glob(ASIDE):  # by a kill in the middle of writing it
                 _delete(left)
             yield self
 
@@ -164,9 +164,9 @@ class RunFolder:
         """
         if self.root.resolve() != Path.cwd():
             gone = self.root.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{self.root.name}")
-            with suppress(OSError):
+            with suppress(OSError):  # a folder that something is mounted at keeps its name
                 shutil.rmtree(self.root.rename(gone), ignore_errors=True)
-            return
+                return
         self.config.unlink(missing_ok=True)
         for path in self.root.iterdir():
             _delete(path)

@@ -11,16 +11,11 @@ from encoderlab.world import World
 
 
 def random_states(device: torch.device, world: World) -> list[dict[str, Any]]:
-    """The states of PyTorch's generators in each process, by rank: of the CPU, and of its own `device`.
+    """The states of the generators in each process, by rank.
 
     All processes call it; the others than the first are given an empty list.
     """
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["device"] = torch.cuda.get_rng_state(device)
-    if device.type == "mps":
-        state["device"] = torch.mps.get_rng_state()
-    return world.gather(state) or []
+    return world.gather(random_state(device)) or []
 
 
 def set_random_states(states: list[dict[str, Any]], device: torch.device, world: World, seed: int, step: int) -> None:
@@ -31,7 +26,21 @@ def set_random_states(states: list[dict[str, Any]], device: torch.device, world:
     if len(states) != world.size:
         begin_dropout(seed, step, world)
         return
-    state = states[world.rank]
+    set_random_state(states[world.rank], device)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """The states of the generators that a step of this process draws from: the CPU's, and that of `device`."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["device"] = torch.cuda.get_rng_state(device)
+    if device.type == "mps":
+        state["device"] = torch.mps.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Have this process's generators go on from `state`, which may have been taken on another kind of device."""
     torch.set_rng_state(state["cpu"])
     if "device" in state and device.type == "cuda":
         torch.cuda.set_rng_state(state["device"], device)

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from encoderlab.batch import Batch
 from encoderlab.runs.micro_batches import Parts
+from encoderlab.runs.random_state import random_state, set_random_state
 from encoderlab.training.loop import Step
 from encoderlab.training.memory import MemoryTooSmallError, give_back_memory
 
@@ -38,18 +39,18 @@ class StepsWithinMemory:
         device = optimizer.param_groups[0]["params"][0].device
         while True:
             batches = self.batches(after, self.parts.number)
-            drawn = _random_states(device)
+            drawn = random_state(device)
             try:
                 for step in loop(batches, after):
                     yield step
-                    after, drawn = step.number, _random_states(device)  # whoever iterates may have drawn
+                    after, drawn = step.number, random_state(device)  # whoever iterates may have drawn
                 return
             except MemoryTooSmallError as error:
                 if not error.fewer_rows_help or not self._more_parts(after + 1):
                     raise
             del batches
             optimizer.zero_grad(set_to_none=True)
-            _set_random_states(device, drawn)
+            set_random_state(drawn, device)
             gc.collect()  # frames of the failed step may hold on to one another
             give_back_memory()
 
@@ -69,14 +70,3 @@ class StepsWithinMemory:
         line = f"encoderlab: out of memory in step {step:,}; going on with {self.parts}, as training.accumulate={self.parts.number}"
         tqdm.write(line, file=sys.stderr)
         return True
-
-
-def _random_states(device: torch.device) -> list[torch.Tensor]:
-    """The states of the generators that a step on `device` draws from."""
-    return [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
-
-
-def _set_random_states(device: torch.device, states: list[torch.Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states[1], device)
