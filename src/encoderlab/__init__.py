@@ -1,1 +1,25 @@
-"""encoderlab: train transformer encoders from scratch."""
+"""encoderlab: train transformer encoders from scratch.
+
+import encoderlab
+
+config = encoderlab.compose("task=sst2", "model.n_layers=2")
+run = encoderlab.train(config)
+encoderlab.load(run.folder).predict(["A gorgeous, witty film."])
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from encoderlab.from_python import Run, compose, finetune, load, pretrain, train
+
+__all__ = ["Run", "compose", "finetune", "load", "pretrain", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch is loaded when one of the names is first asked for: the command line's --help needs none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("encoderlab.from_python"), name)

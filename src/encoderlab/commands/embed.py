@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional as F
 
-from encoderlab.batch import Batch
 from encoderlab.command_settings import EmbedConfig, VectorPooling
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.sources.formats import Format, format_of
 from encoderlab.errors import SettingError
-from encoderlab.model.pooling import ClsPool, MeanPool
 from encoderlab.reports.vectors import VectorFile, check_output, index_of, vector_file
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.inputs import check_sources, encoded_rows, file_examples, in_chunks, split_examples, standard_input_examples
+from encoderlab.runs.vectors import vectors_of
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.memory import answered
-
-POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
 
 def embed(config: EmbedConfig) -> None:
@@ -71,7 +64,8 @@ def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example],
     if config.tokens:
         lines = [{"tokens": pieces} | line for pieces, line in zip(_pieces(assembly, rows), lines, strict=True)]
     places = file.reserve(lines, rows.lengths.tolist() if config.tokens else None)
-    for row, vectors in _vectors(config, assembly, rows):
+    pooling = None if config.tokens else config.pooling
+    for row, vectors in vectors_of(assembly, rows, pooling, normalize=config.normalize):
         file.put(places[row], vectors)
     return int(rows.truncated().sum())
 
@@ -86,31 +80,6 @@ def _described(example: Example) -> dict[str, Any]:
     if isinstance(example, WordsExample):
         return {"text": " ".join(example.words)}
     return {"text": example.text} | ({} if example.text_pair is None else {"text_pair": example.text_pair})
-
-
-@torch.inference_mode()
-def _vectors(config: EmbedConfig, assembly: Assembly, rows: ExampleRows) -> Iterator[tuple[int, np.ndarray]]:
-    """Each row with its vectors, [vectors, d_model], in the order of the batches."""
-    first = 1 if config.pooling is VectorPooling.cls else None
-
-    def found(batch: Batch) -> np.ndarray:
-        with assembly.compute.autocast():
-            hidden = assembly.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, first)
-        vectors = hidden.float() if config.tokens else _pooled(hidden.float(), batch, config.pooling)
-        return (F.normalize(vectors, dim=-1) if config.normalize else vectors).cpu().numpy()
-
-    for batch, vectors in answered(assembly.scoring_batches(rows), found):
-        lengths = rows.lengths[batch.rows.cpu().numpy()].tolist() if config.tokens else [1] * len(batch)
-        for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
-            yield row, of_row[:length]
-
-
-def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
-    """[rows, 1, d_model]: the one vector of each row; zero where a row has no token, as an empty text without special tokens."""
-    vectors = POOLINGS[pooling](hidden, batch.attention_mask)
-    if batch.attention_mask is not None:
-        vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
-    return vectors[:, None]
 
 
 def _summary(config: EmbedConfig, assembly: Assembly, file: VectorFile, n_cut: int) -> str:

@@ -9,18 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-import torch
-
 from encoderlab.aside import written_aside
-from encoderlab.batch import Batch
 from encoderlab.command_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.answers import ANSWER_FORMATS, Answered
+from encoderlab.runs.answering import answers_of
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.inputs import (
     check_sources,
-    encoded_rows,
     example_of,
     file_examples,
     in_chunks,
@@ -29,7 +26,6 @@ from encoderlab.runs.inputs import (
     standard_input_examples,
 )
 from encoderlab.tasks.task import Answer
-from encoderlab.training.memory import answered
 
 
 def predict(config: PredictConfig) -> None:
@@ -71,22 +67,7 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
 
 def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None) -> Iterator[Answered]:
     for some in in_chunks(examples, total, "predicting"):
-        yield from map(_joined, some, _answers(assembly, some))
-
-
-def _answers(assembly: Assembly, examples: list[Example]) -> list[Answer]:
-    """The model's answers for some examples, in their order."""
-
-    def answer(batch: Batch) -> list[Answer]:
-        with assembly.compute.autocast():
-            prediction = assembly.model(batch)
-        return assembly.task.answers(prediction, batch)
-
-    answers: dict[int, Answer] = {}
-    with torch.inference_mode():
-        for batch, found in answered(assembly.scoring_batches(encoded_rows(assembly, examples)), answer):
-            answers.update(zip(batch.rows.tolist(), found, strict=True))
-    return [answers[row] for row in range(len(examples))]
+        yield from map(_joined, some, answers_of(assembly, some))
 
 
 def _joined(example: Example, answer: Answer) -> Answered:
