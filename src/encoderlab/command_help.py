@@ -84,18 +84,22 @@ def print_help(command: str, description: str, configs: Path) -> None:
         for (owner, option), member in SCHEMAS.items():
             if owner == group:
                 kind = f" ({group} of kind {option})" if option != group else ""
-                print(f"\n{group}{kind}: {_first_line(member)}")
+                print(f"\n{group}{kind}: {first_line(member)}")
                 print("\n".join(_settings(member, f"{group}.", skip=[])))
     print(f"\n{HYDRA_FLAGS}")
 
 
 def _settings(schema: type, prefix: str, skip: list[str]) -> Iterator[str]:
+    return (f"  {setting:<38} {line}" for setting, line in settings_of(schema, prefix, skip))
+
+
+def settings_of(schema: type, prefix: str, skip: list[str]) -> Iterator[tuple[str, str]]:
+    """Each setting of a dataclass as name=default, with `prefix` in front, and its line of help with the range."""
     for declared in fields(schema):
         if declared.name in skip:
             continue
         limits = allowed_range(declared.metadata)
-        line = declared.metadata["help"] + (f" ({limits})" if limits else "")
-        yield f"  {prefix + declared.name + '=' + _default(declared):<38} {line}"
+        yield f"{prefix}{declared.name}={_default(declared)}", declared.metadata["help"] + (f" ({limits})" if limits else "")
 
 
 def _default(declared: Any) -> str:
@@ -106,5 +110,6 @@ def _default(declared: Any) -> str:
     return words[default] if isinstance(default, bool | str | None) and default in words else str(default).replace("'", "")
 
 
-def _first_line(schema: type) -> str:
+def first_line(schema: type) -> str:
+    """What a dataclass of settings says of itself."""
     return (schema.__doc__ or "").strip().splitlines()[0]

@@ -27,10 +27,13 @@ class _SafeConsole(Console):
 
 
 def console_on(file: TextIO | None) -> Console:
-    """A console that takes text as it is (labels and paths may hold brackets), plain and of one width where it is no terminal."""
+    """A console that takes text as it is (labels and paths may hold brackets), plain and of one width where it is no terminal.
+
+    So it is in a notebook, where rich would make a cell of HTML of each line.
+    """
     target = file or sys.stderr
     width = None if target.isatty() else WIDTH
-    return _SafeConsole(file=target, width=width, markup=False, emoji=False, highlight=False)
+    return _SafeConsole(file=target, width=width, markup=False, emoji=False, highlight=False, force_jupyter=False)
 
 
 def table_of(first: str, *others: str) -> Table:
