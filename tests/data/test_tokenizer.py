@@ -14,7 +14,7 @@ import transformers
 from huggingface_hub.errors import RevisionNotFoundError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, pre_tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 from encoderlab.data import tokenizer_config
 from encoderlab.data.tokenizer import BERT_SPECIALS, Tokenizer
@@ -415,3 +415,18 @@ def test_an_unreachable_hub_is_refused(tmp_path):
     code, message = build_elsewhere("google-bert/bert-base-uncased", "http://127.0.0.1:9", tmp_path)
     assert code == 3
     assert message.startswith("tokenizer.name=google-bert/bert-base-uncased is not in the cache, and the hub cannot be reached.")
+
+
+@given(text=st.text(max_size=40))
+def test_spans_are_those_of_the_pieces_in_the_texts_own_characters(text):
+    words = ["film", "##s", "un", "##able", "a", "b", ",", "ab"]
+    backend = tokenizers.Tokenizer(models.WordPiece({piece: i for i, piece in enumerate([*BERT_SPECIALS.values(), *words])}))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    for said in (text, f"Films, {text}"):
+        spans = tokenizer.spans(said)
+        assert len(spans) == len(tokenizer.encode([said])[0])
+        assert [word for word, _, _ in spans] == sorted(word for word, _, _ in spans)
+        assert all(0 <= begin <= end <= len(said) for _, begin, end in spans)
+    assert [(word, said[begin:end]) for word, begin, end in spans[:3]] == [(0, "Film"), (0, "s"), (1, ",")]

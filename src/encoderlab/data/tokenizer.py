@@ -103,6 +103,15 @@ class Tokenizer:
             for row, encoding in zip(words, encodings, strict=True)
         ]
 
+    def spans(self, text: str) -> list[tuple[int, int, int]]:
+        """For each piece that `encode` makes of `text`, the number of its word, and where in `text` it begins and ends.
+
+        Words are what the tokenizer cuts apart before it looks for pieces, numbered from 0. Raises as `encode` does.
+        """
+        with _valid_unicode([text]):
+            encoding = self._backend.encode(text, add_special_tokens=False)
+        return [(word, *offsets) for word, offsets in zip(encoding.word_ids, encoding.offsets, strict=True)]
+
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces as they are written in the vocabulary, such as "##ing"."""
         return [self._backend.id_to_token(int(id_)) for id_ in ids]
