@@ -26,6 +26,7 @@ COMMANDS = {
     "predict": "Answer for new texts.",
     "embed": "Write the vectors of texts, or of their tokens, to a file.",
     "attention": "Draw where each token looks.",
+    "explain": "Show which words speak for an answer, and which against it.",
     "export": "Write a run's model in a form that other tools open.",
     "verify": "Look a run over: hashes, finite numbers, whether config, data and weights fit together.",
     "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",

@@ -61,6 +61,11 @@ EXAMPLES = {
         ("encoderlab attention run=... text='A gorgeous, witty film.'", "one text"),
         ("encoderlab attention run=... split=validation rows=[0,7]", "rows of a split"),
     ],
+    "explain": [
+        ("encoderlab explain run=... text='A gorgeous, witty film.'", "one text, by both methods"),
+        ("encoderlab explain run=... text='1 2 3 4' word=3", "the label of a word"),
+        ("encoderlab explain run=... split=test rows=[0,7] label=positive", "what speaks for a class, in rows of a split"),
+    ],
 }
 HYDRA_FLAGS = """Hydra's own flags work too:
   --cfg job           print the config that would run     --config-dir DIR    add configs of your own

@@ -112,6 +112,31 @@ class AttentionConfig(OpenRunConfig):
     run_dir: str | None = setting(None, RUN_DIR)
 
 
+class ImportanceMethod(Enum):
+    """How the importance of a token is found; see `runs.importance`."""
+
+    both = "both"
+    gradient = "gradient"
+    occlusion = "occlusion"
+
+
+@dataclass
+class ExplainConfig(OpenRunConfig):
+    """Show which words speak for an answer, and which against it: on the screen, and as a page."""
+
+    text: str | None = setting(None, "One text to explain the answer for.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    rows: list[int] | None = setting(None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first.")
+    label: str | None = setting(None, "The class to explain; null: the likeliest one.")
+    word: int | None = setting(
+        None, "Where words are labelled, the one to explain, counted from 0; null: the first.", least=0, most=1048575
+    )
+    method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
+    precision: Precision = setting(Precision.fp32, "Format of the matrix products: fp32 (exact), bf16 (faster), or auto.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
 class VectorPooling(Enum):
     """How the vectors of a text's tokens become one."""
 

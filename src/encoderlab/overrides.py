@@ -5,7 +5,7 @@ import re
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-FREE_TEXT = ("text", "text_pair")
+FREE_TEXT = ("text", "text_pair", "label")
 # The recipe's batch stays as it is, and with it the result: what is left to the machine is in how many parts it is computed. (The
 # setting is no union of number and text: OmegaConf 2.3 cannot merge one, see its issue 1087.)
 _AUTO_PARTS = "training.accumulate=null"

@@ -12,6 +12,7 @@ from torch import nn
 from encoderlab.batch import Encoded
 from encoderlab.command_settings import RunConfig
 from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.device import Compute
 from encoderlab.errors import DataError, SettingError
@@ -165,6 +166,14 @@ def test_every_token_but_the_special_ones_stands_for_its_characters(text, pair):
     words = found.words()
     assert [word.text for word in words] == sorted(word.text for word in words)
     assert sum(word.score for word in words) == pytest.approx(found.scores[~found.special].sum(), abs=1e-3)
+
+
+def test_where_the_tokenizer_has_no_mask_a_token_becomes_the_unknown_one():
+    plain = Tokenizer(TOKENIZER._backend, {role: text for role, text in TOKENIZER.specials.items() if role != "mask_token"})
+    assembly = replace(assembly_of(), tokenizer=plain)
+    (found,) = token_importance(assembly, [TextExample("x1")], "occlusion")
+    assert (found.pieces[1], found.scores[1]) == ("[UNK]", 0)
+    assert found.scores[2] != 0
 
 
 def test_a_class_of_ones_own_choice_is_explained_and_of_two_classes_one_speaks_against_the_other():

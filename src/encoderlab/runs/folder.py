@@ -65,6 +65,14 @@ class RunFolder:
         return self.root / "attention"
 
     @property
+    def explanation(self) -> Path:
+        return self.root / "explain.html"
+
+    @property
+    def explanation_figures(self) -> Path:
+        return self.root / "explain.json"
+
+    @property
     def lock(self) -> Path:
         return self.root / ".lock"
 

@@ -93,7 +93,7 @@ def token_importance(
     Where the model labels words, the class is that of the word at the example's place of `words` (None: the first). Raises
     DataError for a model without classes, and for a word that is not there or was cut off; SettingError for a label there is not.
     """
-    _check_answers(assembly)
+    check_answers(assembly)
     encoded = _questions(assembly, examples, words)
     chosen = None if labels is None else [_class_named(assembly, label) for label in labels]
     assembly.model.eval()
@@ -202,7 +202,7 @@ def _class_named(assembly: Assembly, label: str) -> int:
     return labels.index(label)
 
 
-def _check_answers(assembly: Assembly) -> None:
+def check_answers(assembly: Assembly) -> None:
     """Refuse a model that chooses between no classes. Raises DataError."""
     heads, name = assembly.task.heads, assembly.config.task.name
     if heads.vocabulary or (heads.sequence_classes is None and heads.token_classes is None):

@@ -1,0 +1,127 @@
+"""encoderlab explain: the words and their scores on standard output, as a page and as figures, for texts, pairs and labelled words."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from encoderlab.errors import DataError, SettingError
+
+
+class Page(HTMLParser):
+    """A page's text, and its spans with a score as (text, class, score)."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.text, self.scored, self._open = "", [], None
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self._open = attributes if tag == "span" and "title" in attributes else None
+
+    def handle_data(self, data):
+        self.text += data
+        if self._open is not None:
+            self.scored.append((data, self._open.get("class"), float(self._open["title"])))
+            self._open = None
+
+
+def test_each_word_is_printed_with_a_score_by_both_methods_and_written_as_page_and_figures(command, brackets_run, tmp_path, capsys):
+    command("explain", f"run={brackets_run}", "text=( [ ] )", "run_dir=why")
+    printed = capsys.readouterr()
+    assert "gradient x input" in printed.out
+    assert "occlusion" in printed.out
+    assert "why/explain.html" in printed.err
+    (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
+    assert [word["word"] for word in figures["words"] if word["word"].strip()] == ["(", "[", "]", ")"]
+    assert figures["explained"] == figures["predicted"] == max(figures["probabilities"], key=figures["probabilities"].get)
+    for method, scores in figures["token_scores"].items():
+        assert len(scores) == len(figures["tokens"]) == len(figures["special"])
+        counted = sum(score for score, special in zip(scores, figures["special"], strict=True) if not special)
+        assert counted == pytest.approx(sum(word[method] for word in figures["words"]))
+    assert {"config.yaml", "environment.json"} <= {path.name for path in (tmp_path / "why").iterdir()}
+    page = Page(tmp_path / "why" / "explain.html")
+    assert [said for said, _, _ in page.scored] == [word["word"] for word in figures["words"]] * 2
+    for _, shade, score in page.scored:
+        assert shade is None or shade == ("against" if score < 0 else "for")
+
+
+def test_predict_and_explain_agree_on_the_answer(command, brackets_run, tmp_path, capsys):
+    command("predict", f"run={brackets_run}", "text=(((", "format=jsonl", "precision=fp32")
+    predicted = json.loads(capsys.readouterr().out)
+    command("explain", f"run={brackets_run}", "text=(((", "method=gradient", "run_dir=why")
+    (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
+    assert figures["predicted"] == predicted["predicted"]
+    assert list(figures["token_scores"]) == ["gradient"]
+
+
+def test_rows_of_a_split_and_a_class_of_ones_own_choice_are_explained(command, pairs_run, tmp_path, capsys):
+    chosen = ("split=test", "rows=[0,2]", "label=down", "method=occlusion")
+    command("explain", f"run={pairs_run}", *chosen, "run_dir=why")
+    found = json.loads((tmp_path / "why" / "explain.json").read_text())
+    assert [one["name"] for one in found] == ["test-0", "test-2"]
+    assert {one["explained"] for one in found} == {"down"}
+    assert {word["text"] for word in found[0]["words"]} == {0, 1}
+    page = Page(tmp_path / "why" / "explain.html")
+    assert page.text.count("A word that speaks for down") == 2
+    assert ("not the model's answer" in page.text) == any(one["predicted"] != "down" for one in found)
+    assert "speaks for down" in capsys.readouterr().out
+
+
+def test_the_label_of_a_word_is_explained_by_all_words(command, reverse_run, tmp_path, capsys):
+    command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=3", "run_dir=why")
+    assert "For word 3, '4'" in capsys.readouterr().out
+    (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
+    assert figures["asked_word"] == 3
+    assert [word["word"] for word in figures["words"]] == ["1", "2", "3", "4"]
+
+
+def test_markup_in_a_text_stays_text(command, brackets_run, tmp_path, capsys):
+    command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "method=gradient", "run_dir=why")
+    written = (tmp_path / "why" / "explain.html").read_text()
+    assert "<script" not in written
+    assert "".join(said for said, _, _ in Page(tmp_path / "why" / "explain.html").scored).startswith("<script>alert(1)")
+    assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
+
+
+def test_what_was_cut_off_is_shown_without_a_score(command, brackets_run, tmp_path, capsys):
+    command("explain", f"run={brackets_run}", "text=" + "(" * 400, "method=gradient", "run_dir=why")
+    (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
+    assert figures["truncated"]
+    assert len(figures["words"]) < 400
+    page = Page(tmp_path / "why" / "explain.html")
+    assert "The model read the beginning only" in page.text
+    assert "The text was cut" in capsys.readouterr().out
+
+
+REFUSED = {
+    ("text=(", "word=0"): "word=0 names a word, and this model labels whole texts. Leave word out.",
+    ("text=(", "label=vald"): "label=vald is no class of this model. Allowed: ",
+    ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
+    ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
+    ("text=(", "method=magic"): "method=magic is no choice. Allowed: both, gradient, occlusion.",
+}
+
+
+@pytest.mark.parametrize("typed", REFUSED)
+def test_what_contradicts_itself_is_refused_and_leaves_nothing_behind(command, brackets_run, tmp_path, typed):
+    with pytest.raises(SettingError) as refused:
+        command("explain", f"run={brackets_run}", *typed)
+    assert str(refused.value).startswith(REFUSED[typed])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_class_is_taken_as_it_was_typed(command, brackets_run):
+    for label in ("true", "a,b", "[x]", "null"):
+        with pytest.raises(SettingError, match="is no class of this model") as refused:
+            command("explain", f"run={brackets_run}", "text=(", f"label={label}")
+        assert str(refused.value).startswith(f"label={label} is no class")
+
+
+def test_a_word_and_a_row_that_are_not_there_are_refused(command, reverse_run, tmp_path):
+    with pytest.raises(DataError, match="word=4 is none of the text's 4 words. Allowed: 0 to 3"):
+        command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=4")
+    with pytest.raises(DataError, match="no row 300"):
+        command("explain", f"run={reverse_run}", "rows=[300]")
+    assert list(tmp_path.iterdir()) == []
