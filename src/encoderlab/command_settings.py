@@ -16,10 +16,11 @@ from encoderlab.training.config import Precision, TrainingConfig
 
 
 class PredictionFormat(Enum):
-    """How predictions are written: a table, a JSON object a line, or GLUE's submission form."""
+    """How predictions are written: a table, a JSON object a line, a Parquet file, or GLUE's submission form."""
 
     csv = "csv"
     jsonl = "jsonl"
+    parquet = "parquet"
     glue = "glue"
 
 
@@ -98,7 +99,16 @@ class PredictConfig(OpenRunConfig):
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
     output: str | None = setting(None, "File to write; null: standard output.")
-    format: PredictionFormat = setting(PredictionFormat.csv, "csv, jsonl, or glue (index and prediction, for GLUE's server).")
+    format: PredictionFormat | None = setting(
+        None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
+    )
+    top_k: int | None = setting(None, "Write the so many most probable classes in place of all of them.", least=1)
+    min_probability: float | None = setting(
+        None, "Leave an answer open that is less probable: predicted is then what unsure says.", least=0, most=1
+    )
+    unsure: str | None = setting(
+        None, "What is predicted where the answer is left open; null: nothing (in csv an empty cell), and _ for a word."
+    )
 
 
 @dataclass

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 from encoderlab.errors import DataError, SettingError
@@ -142,6 +143,13 @@ def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys
         (["text=a", "output=/dev/null/out.csv"], DataError, "output=/dev/null/out.csv cannot be written"),
         (["text=a", "input=b.csv"], SettingError, "text and input are given together"),
         (["text_pair=a"], SettingError, "text_pair is given without text"),
+        (["text=a", "format=parquet"], SettingError, "format=parquet needs a file to write. Type output=FILE.parquet"),
+        (["text=a", "top_k=3"], SettingError, "top_k=3 is more than the classes of this model. Allowed: at most 2"),
+        (["text=a", "top_k=0"], SettingError, "top_k is 0. Allowed: at least 1"),
+        (["text=a", "min_probability=1.5"], SettingError, "min_probability is 1.5. Allowed: at least 0, at most 1"),
+        (["text=a", "unsure=ask"], SettingError, "unsure is given without min_probability"),
+        (["text=a", "unsure=balanced", "min_probability=1"], SettingError, "unsure=balanced is one of the model's labels"),
+        (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue takes one label a row, and no top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
         (["text=a", "output=nowhere/out.csv"], DataError, "output=nowhere/out.csv cannot be written"),
@@ -183,3 +191,53 @@ def test_a_damaged_model_is_refused_in_one_line(command, brackets_run, reverse_r
     with pytest.raises(DataError, match=r"damaged|do not fit") as refused:
         command("predict", f"run={broken}", "text=a")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "txt"])
+def test_the_ending_of_the_output_says_how_it_is_written(command, brackets_run, tmp_path, ending):
+    command("predict", f"run={brackets_run}", "text=(())", f"output=out.{ending}")
+    read = {
+        "csv": lambda path: rows_of(path.read_text()),
+        "jsonl": lambda path: [json.loads(path.read_text())],
+        "parquet": lambda path: pq.read_table(path).to_pylist(),
+        "txt": lambda path: rows_of(path.read_text()),
+    }
+    (row,) = read[ending](tmp_path / f"out.{ending}")
+    assert row["text"] == "(())"
+    assert row["predicted"] in ("balanced", "unbalanced")
+
+
+def test_a_format_that_is_typed_wins_over_the_ending(command, brackets_run, tmp_path):
+    command("predict", f"run={brackets_run}", "text=(())", "output=out.csv", "format=parquet")
+    assert pq.read_table(tmp_path / "out.csv").column("text").to_pylist() == ["(())"]
+
+
+def test_a_parquet_file_goes_in_and_comes_out_with_as_many_rows_in_order(command, brackets_run, tmp_path):
+    command("predict", f"run={brackets_run}", "split=test", "output=first.parquet", "top_k=1")
+    command("predict", f"run={brackets_run}", "input=first.parquet", "output=second.parquet", "top_k=1")
+    first, second = (pq.read_table(tmp_path / name) for name in ("first.parquet", "second.parquet"))
+    assert first.num_rows == 4000
+    assert first.column("text").equals(second.column("text"))
+    assert first.column("predicted").equals(second.column("predicted"))
+
+
+def test_answers_that_are_not_probable_enough_are_left_open_and_no_row_is_lost(command, brackets_run, capsys):
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
+    sure = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    least = sorted(max(answer["probabilities"].values()) for answer in sure)[2000]
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl", f"min_probability={least + 2e-6}", "unsure=ask")
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for before, after in zip(sure, found, strict=True):
+        chance = max(before["probabilities"].values())
+        assert after["probabilities"] == before["probabilities"]
+        assert abs(chance - least) < 4e-6 or after["predicted"] == (before["predicted"] if chance > least else "ask")
+    assert {answer["predicted"] for answer in found} >= {"ask"}
+
+
+def test_words_are_left_open_one_by_one_and_have_no_top_k(command, reverse_run, capsys):
+    command("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["predicted"] == "_ _ _"
+    assert len(answer["word_probabilities"]) == 3
+    with pytest.raises(SettingError, match="top_k is for one answer a row"):
+        command("predict", f"run={reverse_run}", "text=1 2", "top_k=2")

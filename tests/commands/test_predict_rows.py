@@ -105,13 +105,14 @@ def test_a_line_without_end_on_standard_input_is_refused(command, brackets_run, 
         command("predict", f"run={brackets_run}")
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(command, brackets_run, tmp_path):
-    (tmp_path / "rows.txt").write_text("(())\n" * 2000)
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(command, brackets_run, tmp_path, name):
+    (tmp_path / "rows.txt").write_text("".join(f"(({n:>40}))\n" for n in range(3000)))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # as a full disk: a file may grow no further
     try:
-        with pytest.raises(DataError, match="output=out.csv cannot be written: File too large. Free space"):
-            command("predict", f"run={brackets_run}", "input=rows.txt", "output=out.csv")
+        with pytest.raises(DataError, match=f"output={name} cannot be written: File too large. Free space"):
+            command("predict", f"run={brackets_run}", "input=rows.txt", f"output={name}")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.txt"]

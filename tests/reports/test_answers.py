@@ -1,14 +1,16 @@
-"""Answers for new texts: every text comes back as it was, in each of the three forms, row by row."""
+"""Answers for new texts: every text comes back as it was, in each of the forms, row by row."""
 
 import csv
 import io
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.reports.answers import ANSWER_FORMATS, Answered, write_csv, write_glue, write_jsonl
+from encoderlab.reports import answers
+from encoderlab.reports.answers import TEXT_FORMATS, Answered, Wanted, write_csv, write_glue, write_jsonl, write_parquet
 
 NAMES = ["bad", "good"]
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -22,9 +24,9 @@ def tagged(text, *labels):
     return Answered(text, None, labels, None, len(text.split()))
 
 
-def written(write, *rows, names=NAMES):
+def written(write, *rows, names=NAMES, **wanted):
     file = io.StringIO()
-    write(file, rows, names)
+    write(file, rows, Wanted(names, **wanted))
     return file.getvalue()
 
 
@@ -74,7 +76,7 @@ def test_glue_gets_index_and_label_id_with_tabs():
     assert written(write_glue, *rows) == "index\tprediction\n0\t1\n1\t0\n2\t1\n"
 
 
-@pytest.mark.parametrize("write", ANSWER_FORMATS.values(), ids=ANSWER_FORMATS)
+@pytest.mark.parametrize("write", TEXT_FORMATS.values(), ids=TEXT_FORMATS)
 def test_a_row_is_written_before_the_next_is_asked_for(write):
     file = io.StringIO()
     seen = []
@@ -84,7 +86,7 @@ def test_a_row_is_written_before_the_next_is_asked_for(write):
             seen.append(file.getvalue().count("\n"))
             yield answered(f"text {number}")
 
-    write(file, rows(), NAMES)
+    write(file, rows(), Wanted(NAMES))
     header = 0 if write is write_jsonl else 1
     assert seen[1:] == [header + 1, header + 2]
 
@@ -92,4 +94,91 @@ def test_a_row_is_written_before_the_next_is_asked_for(write):
 def test_the_forms_are_those_the_settings_offer():
     from encoderlab.command_settings import PredictionFormat
 
-    assert set(ANSWER_FORMATS) == {form.value for form in PredictionFormat}
+    assert {*TEXT_FORMATS, "parquet"} == {form.value for form in PredictionFormat}
+
+
+def parquet(*rows, **wanted):
+    file = io.BytesIO()
+    write_parquet(file, rows, Wanted(NAMES, **wanted))
+    return pq.ParquetFile(io.BytesIO(file.getvalue()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(any_text, any_text), min_size=1, max_size=5))
+def test_any_pair_comes_back_out_of_parquet(pairs):
+    found = parquet(*(answered(*pair) for pair in pairs)).read().to_pylist()
+    assert [(row["text"], row["text_pair"]) for row in found] == pairs
+
+
+def test_parquet_has_the_columns_of_the_table():
+    (row,) = parquet(answered()).read().to_pylist()
+    assert row == {"text": "a film", "predicted": "good", "probability_bad": 0.25, "probability_good": 0.75}
+    assert parquet().schema_arrow.names == ["text", "predicted"]
+
+
+def test_parquet_is_written_group_by_group_so_that_memory_does_not_grow(monkeypatch):
+    monkeypatch.setattr(answers, "ROWS_IN_A_GROUP", 3)
+    monkeypatch.setattr(answers, "CHARACTERS_IN_A_GROUP", 100)
+    asked, held = io.BytesIO(), []
+
+    def rows():
+        for number in range(8):
+            held.append(asked.tell())
+            yield answered(f"text {number}" if number < 6 else "x" * 200)
+
+    write_parquet(asked, rows(), Wanted(NAMES))
+    assert held[0] == held[2] < held[3] == held[5] < held[6] < held[7]
+    file = pq.ParquetFile(io.BytesIO(asked.getvalue()))
+    assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [3, 3, 1, 1]
+    assert [row["text"][:6] for row in file.read().to_pylist()] == [*(f"text {n}" for n in range(6)), "xxxxxx", "xxxxxx"]
+
+
+THREE = {"names": ["bad", "fair", "good"]}
+
+
+def test_the_most_probable_classes_stand_in_order_of_probability_and_ties_in_order_of_the_classes():
+    row = answered(label="good", chances=(0.2, 0.2, 0.6))
+    assert written(write_csv, row, top_k=2, **THREE).splitlines() == [
+        "text,predicted,top_1,top_1_probability,top_2,top_2_probability",
+        '"a film","good","good",0.6,"bad",0.2',
+    ]
+    top = [{"label": "good", "probability": 0.6}, {"label": "bad", "probability": 0.2}]
+    assert json.loads(written(write_jsonl, row, top_k=2, **THREE)) == {"text": "a film", "predicted": "good", "top": top}
+    assert parquet(answered(), top_k=1).read().to_pylist()[0]["top"] == [{"label": "good", "probability": 0.75}]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.data())
+def test_the_top_k_are_the_first_of_all_classes_sorted(chances, data):
+    names = [str(n) for n in range(len(chances))]
+    k = data.draw(st.integers(1, len(names)))
+    found = Wanted(names, k).top(chances)
+    assert found == Wanted(names, len(names)).top(chances)[:k]
+    assert sorted((chance for _, chance in Wanted(names).top(chances)), reverse=True) == sorted(chances, reverse=True)
+    assert all(chances[int(name)] == chance for name, chance in found)
+
+
+@given(chance=st.floats(0.5, 1), least=st.floats(0, 1))
+def test_exactly_the_answers_less_probable_than_asked_for_are_left_open(chance, least):
+    row = answered(chances=(1 - chance, chance))
+    assert Wanted(NAMES, min_probability=least).predicted(row) == ("good" if chance >= least else None)
+    assert Wanted(NAMES, min_probability=least, unsure="ask").predicted(row) == ("good" if chance >= least else "ask")
+
+
+def test_an_open_answer_is_an_empty_cell_a_null_or_the_word_chosen_for_it_and_keeps_its_probabilities():
+    assert read_csv(written(write_csv, answered(), min_probability=0.8))[0] == {
+        "text": "a film",
+        "predicted": "",
+        "probability_bad": "0.25",
+        "probability_good": "0.75",
+    }
+    assert json.loads(written(write_jsonl, answered(), min_probability=0.8))["predicted"] is None
+    assert parquet(answered(), min_probability=0.8).read().to_pylist()[0]["predicted"] is None
+    assert read_csv(written(write_csv, answered(), min_probability=0.8, unsure="ask"))[0]["predicted"] == "ask"
+
+
+def test_of_words_those_that_are_not_probable_enough_are_left_open_one_by_one():
+    row = Answered("the cat sat down", None, ("other", "noun", "verb"), None, 4, (0.9, 0.5, 0.8))
+    assert read_csv(written(write_csv, row, min_probability=0.8))[0]["predicted"] == "other _ verb ?"
+    line = json.loads(written(write_jsonl, row, min_probability=0.8, unsure="ask"))
+    assert line == {"text": "the cat sat down", "predicted": "other ask verb ?", "word_probabilities": [0.9, 0.5, 0.8]}
+    assert parquet(row).read().to_pylist()[0]["word_probabilities"] == [0.9, 0.5, 0.8]

@@ -13,7 +13,7 @@ from encoderlab.aside import written_aside
 from encoderlab.command_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.answers import ANSWER_FORMATS, Answered
+from encoderlab.reports.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
 from encoderlab.runs.answering import answers_of
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.inputs import (
@@ -27,16 +27,28 @@ from encoderlab.runs.inputs import (
 )
 from encoderlab.tasks.task import Answer
 
+ENDINGS = {
+    ".csv": PredictionFormat.csv,
+    ".jsonl": PredictionFormat.jsonl,
+    ".ndjson": PredictionFormat.jsonl,
+    ".parquet": PredictionFormat.parquet,
+}
+
 
 def predict(config: PredictConfig) -> None:
     """Answer for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
     _check_settings(config)
+    form = _form(config)
     assembly = reopen(config)
-    if config.format is PredictionFormat.glue and assembly.task.heads.sequence_classes is None:
-        raise SettingError("format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl")
+    wanted = _wanted(config, form, assembly)
     examples, total = _examples(config, assembly)
+    rows = _answered(assembly, examples, total)
+    if form is PredictionFormat.parquet:
+        with _new_file(config.output) as path, path.open("wb") as binary:
+            write_parquet(binary, rows, wanted)
+        return
     with _output(config.output) as file:
-        ANSWER_FORMATS[config.format.value](file, _answered(assembly, examples, total), assembly.task.labels)
+        TEXT_FORMATS[form.value](file, rows, wanted)
 
 
 def _check_settings(config: PredictConfig) -> None:
@@ -47,6 +59,39 @@ def _check_settings(config: PredictConfig) -> None:
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
+    if config.unsure is not None and config.min_probability is None:
+        raise SettingError(
+            "unsure is given without min_probability, so that no answer is left open", remedy="Type min_probability=0.8"
+        )
+
+
+def _form(config: PredictConfig) -> PredictionFormat:
+    """The form that is asked for, or told by the ending of `output`. Raises SettingError for one that cannot be written there."""
+    form = config.format or ENDINGS.get(Path(config.output or "").suffix.lower(), PredictionFormat.csv)
+    if form is PredictionFormat.parquet and config.output is None:
+        raise SettingError("format=parquet needs a file to write", remedy="Type output=FILE.parquet")
+    if form is PredictionFormat.glue and (config.top_k is not None or config.min_probability is not None):
+        raise SettingError("format=glue takes one label a row, and no top_k or min_probability", allowed="csv, jsonl, parquet")
+    return form
+
+
+def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -> Wanted:
+    """What is to be written of each answer. Raises SettingError where the model has no such answers."""
+    labels, of_words = assembly.task.labels, assembly.task.heads.sequence_classes is None
+    if form is PredictionFormat.glue and of_words:
+        raise SettingError(
+            "format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl, parquet"
+        )
+    if config.top_k is not None and of_words:
+        raise SettingError("top_k is for one answer a row, and this model answers for each word", remedy="Leave top_k out")
+    if config.top_k is not None and config.top_k > len(labels):
+        raise SettingError(f"top_k={config.top_k} is more than the classes of this model", allowed=f"at most {len(labels)}")
+    stands_for_open = OPEN_WORD if of_words and config.unsure is None else config.unsure
+    if config.min_probability is not None and stands_for_open in labels:
+        raise SettingError(
+            f"unsure={stands_for_open} is one of the model's labels", remedy="Type unsure=... with a word that is none of them"
+        )
+    return Wanted(labels, config.top_k, config.min_probability, config.unsure)
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
@@ -72,7 +117,7 @@ def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None
 
 def _joined(example: Example, answer: Answer) -> Answered:
     if isinstance(example, WordsExample):
-        return Answered(" ".join(example.words), None, answer.labels, None, len(example.words))
+        return Answered(" ".join(example.words), None, answer.labels, None, len(example.words), answer.word_confidences)
     return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1)
 
 
@@ -83,9 +128,16 @@ def _output(path: str | None) -> Iterator[TextIO]:
         with _standard_output() as file:
             yield file
         return
+    with _new_file(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+@contextmanager
+def _new_file(path: str) -> Iterator[Path]:
+    """The path at which to write a new file, which appears whole or not at all. Raises DataError where it cannot be written."""
     try:
-        with written_aside(Path(path)) as aside, aside.open("w", encoding="utf-8", newline="") as file:
-            yield file
+        with written_aside(Path(path)) as aside:
+            yield aside
     except OSError as error:
         raise DataError(
             f"output={path} cannot be written: {error.strerror}", remedy="Free space, or choose another folder"

@@ -1,61 +1,184 @@
-"""The answers for new texts, written as a table, as JSON lines, or in GLUE's submission form."""
+"""The answers for new texts, written as a table, as JSON lines, as a Parquet file, or in GLUE's submission form."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+
+if TYPE_CHECKING:
+    import pyarrow
 
 CUT = "?"  # stands for the answer to a word that did not fit into the model
+OPEN_WORD = "_"  # stands for the answer to a word that is left open, where nothing else is chosen for it
+ROWS_IN_A_GROUP = 16_384  # of a Parquet file, or fewer long ones: so many are held at a time
+CHARACTERS_IN_A_GROUP = 2**24
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A row of the input with its answer: one label and a probability for each class, or a label for each of its `asked` words."""
+    """A row of the input with its answer: one label and a probability for each class, or a label for each of its `asked` words.
+
+    `word_confidences` are the probabilities of the words' labels.
+    """
 
     text: str
     text_pair: str | None
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] | None
     asked: int
-
-    @property
-    def predicted(self) -> str:
-        """The label, or the words' labels with blanks between them."""
-        return " ".join([*self.labels, *[CUT] * (self.asked - len(self.labels))])
+    word_confidences: tuple[float, ...] | None = None
 
 
-def write_csv(file: TextIO, rows: Iterable[Answered], label_names: list[str]) -> None:
-    """text, text_pair (for pairs), predicted, and a column of probabilities for each class; each row as soon as it is known."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is written of each answer, `labels` being the classes in the order of their probabilities.
+
+    `top_k` asks for the most probable classes in place of all. An answer whose probability is less than `min_probability` is left
+    open: `unsure` is written for it, or nothing. Of words, those are left open that are not probable enough, as OPEN_WORD unless
+    `unsure` says otherwise.
+    """
+
+    labels: Sequence[str]
+    top_k: int | None = None
+    min_probability: float | None = None
+    unsure: str | None = None
+
+    def predicted(self, row: Answered) -> str | None:
+        """The label, or the words' labels with blanks between them; None where it is left open and nothing stands for it."""
+        if row.probabilities is not None:
+            return row.labels[0] if max(row.probabilities) >= (self.min_probability or 0.0) else self.unsure
+        labels: Iterable[str] = row.labels
+        if self.min_probability is not None:
+            stands_for_open = OPEN_WORD if self.unsure is None else self.unsure
+            sure = [confidence >= self.min_probability for confidence in row.word_confidences or ()]
+            labels = [label if is_sure else stands_for_open for label, is_sure in zip(row.labels, sure, strict=True)]
+        return " ".join([*labels, *[CUT] * (row.asked - len(row.labels))])
+
+    def top(self, probabilities: Sequence[float]) -> list[tuple[str, float]]:
+        """The `top_k` most probable classes, the most probable first; of equal ones the class that comes first."""
+        order = sorted(range(len(self.labels)), key=lambda label: -probabilities[label])
+        return [(self.labels[label], probabilities[label]) for label in order[: self.top_k]]
+
+
+def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
+    """text, text_pair (for pairs), predicted, and a column of probabilities for each class, or the names and probabilities of the
+    top_k; each row as soon as it is known.
+    """
     # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     for number, row in enumerate(rows):
         pair = [] if row.text_pair is None else [row.text_pair]
         if number == 0:
-            chances = [] if row.probabilities is None else [f"probability_{name}" for name in label_names]
+            chances = [] if row.probabilities is None else _columns(wanted)
             csv.writer(file, lineterminator="\n").writerow(["text", *(["text_pair"] if pair else []), "predicted", *chances])
-        writer.writerow([row.text, *pair, row.predicted, *(float(f"{chance:.6g}") for chance in row.probabilities or ())])
+        writer.writerow([row.text, *pair, wanted.predicted(row) or "", *_cells(row, wanted)])
 
 
-def write_jsonl(file: TextIO, rows: Iterable[Answered], label_names: list[str]) -> None:
-    """An object a line, with the probabilities by class."""
+def _columns(wanted: Wanted) -> list[str]:
+    """The names of the columns of probabilities."""
+    if wanted.top_k is None:
+        return [f"probability_{name}" for name in wanted.labels]
+    return [name for place in range(1, wanted.top_k + 1) for name in (f"top_{place}", f"top_{place}_probability")]
+
+
+def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
+    """What stands in those columns."""
+    if row.probabilities is None:
+        return
+    if wanted.top_k is None:
+        yield from (float(f"{chance:.6g}") for chance in row.probabilities)
+        return
+    for name, chance in wanted.top(row.probabilities):
+        yield from (name, float(f"{chance:.6g}"))
+
+
+def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
+    """An object a line: see `_fields`."""
     for row in rows:
-        line = {"text": row.text} | ({} if row.text_pair is None else {"text_pair": row.text_pair}) | {"predicted": row.predicted}
-        if row.probabilities is not None:
-            line["probabilities"] = {name: round(chance, 6) for name, chance in zip(label_names, row.probabilities, strict=True)}
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        file.write(json.dumps(_fields(row, wanted), ensure_ascii=False) + "\n")
 
 
-def write_glue(file: TextIO, rows: Iterable[Answered], label_names: list[str]) -> None:
+def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
+    """text, text_pair (for pairs), predicted (null where it is left open), and the probabilities by class, or a list of the top_k;
+    of words, the probability of each one's label.
+    """
+    line: dict[str, Any] = {"text": row.text} | ({} if row.text_pair is None else {"text_pair": row.text_pair})
+    line["predicted"] = wanted.predicted(row)
+    if row.word_confidences is not None:
+        line["word_probabilities"] = [round(chance, 6) for chance in row.word_confidences]
+    if row.probabilities is None:
+        return line
+    if wanted.top_k is None:
+        line["probabilities"] = {name: round(chance, 6) for name, chance in zip(wanted.labels, row.probabilities, strict=True)}
+    else:
+        line["top"] = [{"label": name, "probability": round(chance, 6)} for name, chance in wanted.top(row.probabilities)]
+    return line
+
+
+def write_glue(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     """The form GLUE's server takes (gluebenchmark.com, FAQ): tab-separated index and prediction, counted from 0, labels as ids."""
     file.write("index\tprediction\n")
     for number, row in enumerate(rows):
-        file.write(f"{number}\t{label_names.index(row.predicted)}\n")
+        file.write(f"{number}\t{wanted.labels.index(row.labels[0])}\n")
 
 
-ANSWER_FORMATS: dict[str, Callable[[TextIO, Iterable[Answered], list[str]], None]] = {
+def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> None:
+    """The columns of the table, one of lists in place of those of the top_k or of words, a group of rows at a time.
+
+    Of no rows, it has the columns text and predicted.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    groups = _groups(rows)
+    first = next(groups, [])
+    schema = _schema(first[0] if first else None, wanted)
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        for group in chain([first], groups):
+            lines = [_flat(row, wanted) for row in group]
+            writer.write_table(pyarrow.Table.from_pylist(lines, schema=schema))
+
+
+def _groups(rows: Iterable[Answered]) -> Iterator[list[Answered]]:
+    """The rows, up to ROWS_IN_A_GROUP or CHARACTERS_IN_A_GROUP at a time."""
+    group: list[Answered] = []
+    characters = 0
+    for row in rows:
+        group.append(row)
+        characters += len(row.text) + len(row.text_pair or "")
+        if len(group) == ROWS_IN_A_GROUP or characters >= CHARACTERS_IN_A_GROUP:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
+
+
+def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
+    """The columns of a Parquet file whose rows are like `row`."""
+    import pyarrow
+
+    text, chance = pyarrow.string(), pyarrow.float64()
+    columns = {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": text}
+    if row and row.word_confidences is not None:
+        columns["word_probabilities"] = pyarrow.list_(chance)
+    if row and row.probabilities is not None and wanted.top_k is not None:
+        columns["top"] = pyarrow.list_(pyarrow.struct({"label": text, "probability": chance}))
+    elif row and row.probabilities is not None:
+        columns |= {f"probability_{name}": chance for name in wanted.labels}
+    return pyarrow.schema(columns)
+
+
+def _flat(row: Answered, wanted: Wanted) -> dict[str, Any]:
+    """What `_fields` gives, each class's probability in a column of its own."""
+    fields = _fields(row, wanted)
+    return fields | {f"probability_{name}": chance for name, chance in fields.pop("probabilities", {}).items()}
+
+
+TEXT_FORMATS: dict[str, Callable[[TextIO, Iterable[Answered], Wanted], None]] = {
     "csv": write_csv,
     "jsonl": write_jsonl,
     "glue": write_glue,

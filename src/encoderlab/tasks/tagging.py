@@ -55,9 +55,11 @@ class Tagging(Task):
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """See `Task.answers`. Only asked words are answered; a caller that knows the words fills up those that were cut off."""
         assert prediction.token_logits is not None
-        best = prediction.token_logits.argmax(-1).tolist()
+        confidences, best = prediction.token_logits.float().softmax(-1).max(-1)
         rows = (batch.asked // batch.input_ids.shape[1]).tolist()
-        found: list[list[str]] = [[] for _ in range(len(batch))]
-        for row, answer in zip(rows, best, strict=True):
-            found[row].append(self.labels[answer])
-        return [Answer(tuple(labels)) for labels in found]
+        labels: list[list[str]] = [[] for _ in range(len(batch))]
+        chances: list[list[float]] = [[] for _ in range(len(batch))]
+        for row, answer, confidence in zip(rows, best.tolist(), confidences.tolist(), strict=True):
+            labels[row].append(self.labels[answer])
+            chances[row].append(confidence)
+        return [Answer(tuple(of_row), None, tuple(chance)) for of_row, chance in zip(labels, chances, strict=True)]

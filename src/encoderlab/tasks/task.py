@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model says of one example: a label with every class's probability, or one label for each word it read."""
+    """What the model says of one example: a label with every class's probability, or one label for each word it read.
+
+    `word_confidences` are the probabilities of the words' labels.
+    """
 
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] | None = None
+    word_confidences: tuple[float, ...] | None = None
 
 
 class Task(ABC):

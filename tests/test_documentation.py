@@ -1,0 +1,105 @@
+"""Every command line of README.md and docs/ runs, and what is generated there is up to date."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.typed_lines import arguments_of, typed_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ADDING = ROOT / "docs" / "adding.md"  # its lines need what it adds
+FROM_HUB = re.compile(
+    r"task=(sst2|amazon_polarity|wikipedia)|dataset=(sst2|wikipedia|hub)|experiment=(sst2|notebook_sst2|pretrain_mini)|tokenizer=|google-bert"
+)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """What the pages' runs share: the built-in corpus is read once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if typed_lines(page) and page != ADDING], ids=lambda page: page.name)
+def test_every_command_line_of_a_page_runs(page, tmp_path, cache, request):
+    environment = os.environ | {"ENCODERLAB_CACHE": str(cache), "OMP_NUM_THREADS": "2"}
+    if any(FROM_HUB.search(line) for line in typed_lines(page)):
+        environment |= {"HF_ENDPOINT": request.getfixturevalue("hub"), "HF_HOME": str(tmp_path / "hub")}
+    command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(page)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_line_begins_with_a_command_that_is_known(page):
+    for line in typed_lines(page):
+        arguments_of(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if not target.startswith(("https://", "#")):
+            assert (page.parent / target.partition("#")[0]).exists(), f"{page.name}: {target}"
+
+
+def test_every_page_is_reached_from_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for page in [*PAGES[1:], ROOT / "docs" / "from_attention_to_training.ipynb"]:
+        assert f"docs/{page.name}" in text, page.name
+
+
+def test_the_page_of_settings_is_as_the_settings_are():
+    done = subprocess.run([sys.executable, str(ROOT / "scripts" / "settings_page")], capture_output=True, text=True, check=True)
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == done.stdout, (
+        "run scripts/settings_page > docs/settings.md"
+    )
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path, cache):
+    cells = json.loads((ROOT / "docs" / "from_attention_to_training.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    short = "import encoderlab as e, functools as f; whole = e.compose\n"
+    short += "e.compose = lambda *settings: whole(*settings, 'training.steps=2', 'dataset.limit=200')\n"
+    (tmp_path / "cells.py").write_text(short + "\n".join(code), encoding="utf-8")
+    environment = os.environ | {"ENCODERLAB_CACHE": str(cache), "MPLBACKEND": "agg"}
+    done = subprocess.run([sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "largest difference: " in done.stdout
+
+
+def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, cache):
+    copy = tmp_path / "project"
+    for folder in ("src", "configs"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = ADDING.read_text(encoding="utf-8")
+    for name, content in re.findall(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        (copy / name).write_text(content, encoding="utf-8")
+    for change in re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        apply(change, copy)
+    work = tmp_path / "work"
+    work.mkdir()
+    environment = os.environ | {"ENCODERLAB_CACHE": str(cache), "PYTHONPATH": str(copy / "src")}
+    command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(ADDING)]
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (work / "outputs" / "swiglu" / "report.json").exists()
+
+
+def apply(change, project):
+    """Put each hunk in the one place where its old lines stand."""
+    for target, hunks in re.findall(r"^\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", change, re.MULTILINE | re.DOTALL):
+        text = (project / target).read_text(encoding="utf-8")
+        for hunk in re.split(r"^@@.*@@\n", hunks, flags=re.MULTILINE)[1:]:
+            lines = [line if line.strip() else " \n" for line in hunk.splitlines(keepends=True)]  # editors trim blank lines
+            old, new = ("".join(line[1:] for line in lines if line[0] != other) for other in "+-")
+            assert text.count(old) == 1, f"{target} has {text.count(old)} places for\n{old}"
+            text = text.replace(old, new)
+        (project / target).write_text(text, encoding="utf-8")

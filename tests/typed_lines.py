@@ -1,0 +1,106 @@
+"""Runs the command lines of a page of documentation, one after another, as a reader would, in the folder it is started in.
+
+    python tests/typed_lines.py docs/own_data.md
+
+Each line is run as it stands, but for fewer rows, fewer steps and a smaller model, which are added behind it. The files that pages speak
+of (reviews.csv, ...) are made first. A line that fails ends it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shlex
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+NOT_OURS = (
+    "pip ",
+    "scripts/",
+    "python -m benchmarks",
+    "python -m faults",
+    "python3 -m venv",
+    "source ",
+    "sbatch ",
+    "git ",
+    "cd ",
+    "curl ",
+    "export ",
+)
+ANSWERING = ("serve",)  # go on until they are stopped: their settings are looked at, and tests of their own start them
+SHORT = {"training.steps": "2", "training.batch_size": "8", "dataset.limit": "120"}
+NARROW = {"model.n_layers": "1", "model.d_model": "16", "model.n_heads": "2"}
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def typed_lines(page: Path) -> list[str]:
+    """The lines in the page's fenced blocks of no language, continued ones joined, without comments and without what is none of ours."""
+    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
+    lines = [line.strip() for language, block in blocks if not language for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line and not line.startswith(("#", *NOT_OURS))]
+
+
+def arguments_of(line: str) -> tuple[list[str], str | None]:
+    """What follows `encoderlab` (or torchrun's `-m encoderlab`) in a line, and the file it reads as standard input."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "torchrun":
+        words = words[words.index("-m") + 1 :]
+    assert words[0] == "encoderlab", f"neither a command of ours nor a known one: {line}"
+    source = words[words.index("<") + 1] if "<" in words else None
+    return words[1 : words.index("<") if "<" in words else None], source
+
+
+def shortened(arguments: list[str]) -> list[str]:
+    """The same for a run of seconds: what is added stands behind what is typed, and so wins over it."""
+    starts = [command for command in ("train", "pretrain", "finetune") if command in arguments[:2]]
+    flags = {"--help", "--cfg"} & set(arguments)
+    if not starts or flags or any(argument.startswith("resume=outputs") for argument in arguments):
+        return arguments
+    kept = [argument for argument in arguments if not argument.startswith("training.budget=")]
+    typed = {argument.partition("=")[0] for argument in arguments}
+    added = SHORT | ({} if "finetune" in starts else NARROW)
+    swept = {"-m", "--multirun"} & set(arguments) or arguments[0] == "search"
+    return kept + [f"{name}={value}" for name, value in added.items() if not (swept and name in typed)]
+
+
+def make_files() -> None:
+    """The files that pages speak of."""
+    good, bad = ("a gorgeous witty film", "warm and wise"), ("a dull empty mess", "cold and long")
+    rows = [(f"{(good, bad)[n % 2][n // 2 % 2]}, number {n}", ("five", "one")[n % 2], f"about film {n}") for n in range(120)]
+    for name, some in {"reviews.csv": rows, "train.csv": rows[:80], "test.csv": rows[80:], "more_reviews.csv": rows[40:]}.items():
+        with Path(name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("review", "stars", "title"), *some])
+    with Path("new.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("review",), *[(text,) for text, _, _ in rows[:7]]])
+    Path("texts.txt").write_text("".join(f"{text}\n" for text, _, _ in rows[:7]), encoding="utf-8")
+    sentence = "The {} sentence of document {} says nothing that matters."
+    documents = ["\n".join(" ".join(sentence.format(w, n) for w in ("first", "second", "third")) for _ in "ab") for n in range(40)]
+    Path("articles.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    words = "".join(f"Anna\tNAME\nsaw\tO\nBerlin\tPLACE\n{n}\tO\n\n" for n in range(60))
+    Path("names.conll").write_text(words, encoding="utf-8")
+
+
+def main(page: Path) -> None:
+    """Run the lines of a page."""
+    from encoderlab import cli
+    from encoderlab.from_python import compose
+
+    make_files()
+    for line in typed_lines(page):
+        arguments, source = arguments_of(line)
+        arguments = shortened(arguments)
+        print(f"\n$ encoderlab {shlex.join(arguments)}", file=sys.stderr, flush=True)
+        if arguments[0] in ANSWERING:
+            compose(*arguments[1:], command=arguments[0])
+            continue
+        sys.stdin = io.TextIOWrapper(io.BytesIO(Path(source).read_bytes() if source else b""))
+        with redirect_stdout(sys.stderr):
+            cli.run(arguments)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("ENCODERLAB_CACHE", str(Path("cache").resolve()))
+    main(Path(sys.argv[1]).resolve())
