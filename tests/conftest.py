@@ -63,3 +63,13 @@ def hub_script():
 def hub(start_hub, hub_script):
     """The endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when imported."""
     return start_hub(hub_script)
+
+
+@pytest.fixture(scope="module")
+def symbolic_sizes():
+    """Sizes may be symbols, as while a graph is drawn: the checks of shapes take them for no numbers."""
+    import jaxtyping
+
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -176,6 +176,7 @@ class ExportFormat(Enum):
     """What a model can be handed on as."""
 
     huggingface = "huggingface"
+    onnx = "onnx"
 
 
 @dataclass
@@ -183,7 +184,10 @@ class ExportConfig(CommandConfig):
     """Write a run's model in a form that other tools open with no code of ours."""
 
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
-    format: ExportFormat = setting(ExportFormat.huggingface, "huggingface: a folder for transformers' Auto classes.")
+    format: ExportFormat = setting(
+        ExportFormat.huggingface,
+        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked with it.",
+    )
     path: str = setting(REQUIRED, "The new folder to write.")
 
 

@@ -1,27 +1,36 @@
-"""encoderlab export: a run's model as a folder that transformers opens with no code of ours.
+"""encoderlab export: a run's model as a folder that transformers, or onnxruntime, opens with no code of ours.
 
-Its tokenizer gives the ids that ours gives, also of cut texts, with two exceptions. It takes [MASK] and the like in a text for
-the special token, as users of transformers expect, where we never let a text hold one. And of a pair that leaves an odd number
-of places, both texts being cut and the second no shorter, it gives the odd place to the second text, and we, as BERT's own code
-does, to the first.
+Its tokenizer gives the ids that ours gives, also of cut texts, with two exceptions. In transformers it takes [MASK] and the like
+in a text for the special token, as users of transformers expect, where we never let a text hold one. And of a pair that leaves an
+odd number of places, both texts being cut and the second no shorter, it gives the odd place to the second text, and we, as BERT's
+own code does, to the first.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import tokenizers
 
 from encoderlab.aside import written_aside
-from encoderlab.command_settings import ExportConfig
+from encoderlab.command_settings import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.huggingface import to_huggingface
+from encoderlab.model.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.reports.onnx_card import onnx_card
+from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.saved_model import SavedModel, read_model
+from encoderlab.training.config import Precision
 
 CLASSES = {  # what opens an architecture, by the end of its name
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -38,14 +47,72 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} is already there" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
+    return {ExportFormat.huggingface: _export_to_huggingface, ExportFormat.onnx: _export_to_onnx}[config.format](config, path)
+
+
+def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     folder = model_folder(config.run)
     saved = read_model(folder)
     said, weights = _as_huggingface(saved)
-    card = folder / "README.md"
-    text = card.read_text(encoding="utf-8") if card.is_file() else f"# {saved.config.task.name}\n"
-    _write(path, said, weights, saved.tokenizer, f"{text}\n{_usage(said)}")
+    _write(path, said, weights, saved.tokenizer, f"{_card(folder, saved.config.task.name)}\n{_usage(said)}")
     print(f"{path}\n{_line_that_opens(said, config.path)}")
     return path
+
+
+def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if find_spec(name) is None:
+            raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Type pip install "encoderlab[onnx]"')
+    assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
+    with _new_folder(path) as aside:
+        said = _write_graph(aside / "model.onnx", assembly)
+        _write_json(aside / "config.json", said)
+        _write_tokenizer(aside / "tokenizer.json", assembly)
+        card = f"{_card(model_folder(config.run), assembly.config.task.name)}\n{onnx_card(said, paired=assembly.origin.paired)}"
+        (aside / "README.md").write_text(card, encoding="utf-8")
+    off = f"{said['largest_difference']:.1e} of the largest output at most ({said['tolerance']:g} is allowed)"
+    print(f"{path}\nopset {said['opset']}, compared in onnxruntime {said['onnxruntime']}: off by {off}; see its README.md")
+    return path
+
+
+def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
+    """Write the graph and compare it with the model; returns what config.json says. Raises DataError where they differ."""
+    task, max_length = assembly.task, assembly.config.model.max_length
+    whole = WholeModel(assembly.model).eval()
+    write_graph(whole, path)
+    off = largest_difference(whole, path, max_length, assembly.tokenizer.vocabulary_size)
+    of_texts = "texts" if task.heads.sequence_classes is not None else "nothing"
+    return {
+        "task": assembly.config.task.name,
+        "answers_for": of_texts if task.heads.token_classes is None else "words",
+        "id2label": dict(enumerate(task.labels)),
+        "label2id": {label: index for index, label in enumerate(task.labels)},
+        "inputs": whole.inputs,
+        "outputs": whole.outputs,
+        "max_length": max_length,
+        "pad_token_id": assembly.tokenizer.pad_id,
+        "special_tokens": getattr(assembly.config.task, "special_tokens", True),
+        "opset": OPSET,
+        "tolerance": TOLERANCE,
+        "largest_difference": off,
+        "onnxruntime": version("onnxruntime"),
+    }
+
+
+def _write_tokenizer(path: Path, assembly: Assembly) -> None:
+    """Write a tokenizer.json that cuts and pads as the model needs it, so that nothing beside it has to be read for that."""
+    assembly.tokenizer.save(path)
+    path.with_name("tokenizer_config.json").unlink()  # for transformers, which has no class for such a folder
+    backend = tokenizers.Tokenizer.from_file(str(path))
+    backend.enable_truncation(assembly.config.model.max_length)
+    backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
+    backend.save(str(path))
+
+
+def _card(folder: Path, name: str) -> str:
+    """The model's own card, or a title where it has none."""
+    card = folder / "README.md"
+    return card.read_text(encoding="utf-8") if card.is_file() else f"# {name}\n"
 
 
 def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -66,15 +133,21 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _write(path: Path, said: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
-    """Write all files; the folder appears whole or not at all. Raises DataError where it cannot be written."""
+    with _new_folder(path) as aside:
+        _write_json(aside / "config.json", said)
+        safetensors.torch.save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
+        tokenizer.save(aside / "tokenizer.json")
+        _complete(aside / "tokenizer_config.json", said)
+        (aside / "README.md").write_text(card, encoding="utf-8")
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to that appears whole or not at all. Raises DataError where it cannot be written."""
     try:
         with written_aside(path) as aside:
             aside.mkdir(parents=True)
-            _write_json(aside / "config.json", said)
-            safetensors.torch.save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
-            tokenizer.save(aside / "tokenizer.json")
-            _complete(aside / "tokenizer_config.json", said)
-            (aside / "README.md").write_text(card, encoding="utf-8")
+            yield aside
     except OSError as error:
         raise DataError(f"path={path} cannot be written: {error.strerror}", remedy="Choose another folder") from None
 

@@ -1,0 +1,140 @@
+"""A model as an ONNX graph for batches of any size and length, compared with the model itself before anyone relies on it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from encoderlab.errors import DataError
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.packing import attendable
+
+OPSET = 18  # what onnxruntime reads since 1.14 (2023)
+TOLERANCE = 1e-4  # how far an output may be off, in parts of the largest there is, or of 1 where all are smaller
+LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights lie beside it
+BATCH_SIZES = (1, 2, 5)  # that are compared
+EXAMPLE = (2, 2)  # batch and length the graph is drawn from: none may be 1, which would be taken for fixed
+
+
+class WholeModel(nn.Module):
+    """All that a model says of a batch, as tensors: logits of every token where tokens are asked, and not of some as in training.
+
+    A model of one question gives `logits`: [batch, classes] or [batch, length, classes]. A pretrained one gives
+    `last_hidden_state` [batch, length, d_model], `token_logits` [batch, length, vocabulary] and, where it was trained on pairs,
+    `sequence_logits` [batch, classes]; one without a head the first of these alone. Masks are 1 at real tokens.
+    """
+
+    def __init__(self, model: EncoderWithHeads) -> None:
+        super().__init__()
+        self.model = model
+        is_pretrained, reads_texts = model.masked_token_head is not None, model.sequence_head is not None
+        self.outputs = ["logits"] if reads_texts or model.token_head is not None else ["last_hidden_state"]
+        if is_pretrained:
+            self.outputs = ["last_hidden_state", "token_logits", *(["sequence_logits"] if reads_texts else [])]
+        segments = model.encoder.embeddings.segment
+        self.n_segments = 0 if segments is None else segments.num_embeddings
+        self.inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.n_segments else [])]
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "batch length"],
+        attention_mask: Int[Tensor, "batch length"],
+        token_type_ids: Int[Tensor, "batch length"] | None = None,
+    ) -> tuple[Tensor, ...]:
+        """The tensors of `outputs`, in that order."""
+        model, mask = self.model, attention_mask.bool()
+        segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        needs_first_alone = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
+        hidden = model.encoder(input_ids, segments, mask, 1 if needs_first_alone else None)
+        said = {"last_hidden_state": hidden}
+        if model.token_head is not None:
+            said["logits"] = model.token_head(hidden)
+        if model.masked_token_head is not None:
+            said["token_logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
+        if model.sequence_head is not None:
+            said[self.outputs[-1]] = model.sequence_head(model.pool(hidden, attendable(mask)))
+        return tuple(said[name] for name in self.outputs)
+
+
+def write_graph(whole: WholeModel, path: Path) -> None:
+    """Write the model, in 32-bit numbers on a CPU and in eval mode, as an ONNX graph whose batch and length are free."""
+    assert not whole.training
+    example = tuple(torch.ones(EXAMPLE, dtype=torch.int64) for _ in whole.inputs)
+    with _quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            whole,
+            example,
+            dynamo=True,
+            dynamic_shapes=dict.fromkeys(whole.inputs, {0: "batch", 1: "length"}),
+            input_names=whole.inputs,
+            output_names=whole.outputs,
+            opset_version=OPSET,
+            verbose=False,
+        )
+        weights = sum(weight.numel() * weight.element_size() for weight in whole.state_dict().values())
+        program.save(path, external_data=weights > LARGEST_GRAPH)
+
+
+def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabulary_size: int) -> float:
+    """How far the graph's outputs are off from the model's, for several sizes and lengths with padding, in the parts of TOLERANCE.
+
+    Raises DataError where that is more than TOLERANCE, or no number.
+    """
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    largest = 0.0
+    generator = torch.Generator().manual_seed(0)
+    for rows in BATCH_SIZES:
+        for length in sorted({1, min(2, max_length), -(-max_length // 3), max_length}):
+            tensors = _drawn(rows, length, vocabulary_size, whole.n_segments, generator)
+            with torch.no_grad():
+                wanted = [output.numpy() for output in whole(*tensors)]
+            found = session.run(whole.outputs, dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True)))
+            off = max(_difference(*pair) for pair in zip(wanted, found, strict=True))
+            if not off <= TOLERANCE:
+                raise DataError(
+                    f"The ONNX graph is wrong: of {rows} rows of {length} tokens its outputs are off by {off:.2g}",
+                    allowed=f"at most {TOLERANCE:g} of the largest output",
+                    remedy="Nothing was written; try other versions of onnx, onnxscript and onnxruntime",
+                )
+            largest = max(largest, off)
+    return largest
+
+
+def _difference(wanted: np.ndarray, found: np.ndarray) -> float:
+    if wanted.shape != found.shape:
+        return float("inf")
+    return float(np.abs(wanted - found).max() / max(1.0, np.abs(wanted).max()))
+
+
+def _drawn(rows: int, length: int, vocabulary_size: int, n_segments: int, generator: torch.Generator) -> list[Tensor]:
+    """Random tokens, the first row whole and the others padded anywhere from their second token on; segments, if there are any."""
+    shape = (rows, length)
+    kept = torch.randint(1, length + 1, (rows, 1), generator=generator)
+    kept[0] = length
+    ids = torch.randint(vocabulary_size, shape, generator=generator)
+    tensors = [ids, (torch.arange(length) < kept).long()]
+    return [*tensors, torch.randint(n_segments, shape, generator=generator)] if n_segments else tensors
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter says of libraries that nobody needs here, and of its own old code."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

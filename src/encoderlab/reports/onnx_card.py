@@ -1,0 +1,78 @@
+"""The part of an exported ONNX folder's README.md that shows how to use it, with nothing but onnxruntime and tokenizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BEGIN = """\
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import tokenizers
+
+folder = Path("path/to/this/folder")
+config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also cuts, and pads to the longest
+tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
+session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+
+
+def run(encoded):
+    columns = {
+        "input_ids": [one.ids for one in encoded],
+        "attention_mask": [one.attention_mask for one in encoded],
+        "token_type_ids": [one.type_ids for one in encoded],
+    }
+    feed = {name: np.array(columns[name], dtype=np.int64) for name in config["inputs"]}
+    return dict(zip(config["outputs"], session.run(config["outputs"], feed)))
+
+
+"""
+OF_TEXTS = """\
+texts = {texts}
+logits = run(tokenizer.encode_batch(texts))["{logits}"]
+odds = np.exp(logits - logits.max(-1, keepdims=True))
+probabilities = odds / odds.sum(-1, keepdims=True)
+for text, row in zip(texts, probabilities):
+    print(json.dumps({{"text": text, "predicted": config["id2label"][str(row.argmax())], "probability": float(row.max())}}))
+"""
+OF_WORDS = """\
+texts = ["A text to read", "Another one"]
+encoded = tokenizer.encode_batch([text.split() for text in texts], is_pretokenized=True, add_special_tokens={special})
+logits = run(encoded)["logits"]
+for text, one, row in zip(texts, encoded, logits):
+    first_piece = {{}}  # of each word: the one that answers for it
+    for place, word in enumerate(one.word_ids):
+        if word is not None:
+            first_piece.setdefault(word, place)
+    predicted = [config["id2label"][str(row[place].argmax())] for place in first_piece.values()]
+    print(json.dumps({{"text": text, "predicted": " ".join(predicted)}}))
+"""
+OF_VECTORS = """\
+texts = ["A text to read.", "Another one."]
+for text, vectors in zip(texts, run(tokenizer.encode_batch(texts))["last_hidden_state"]):
+    print(json.dumps({"text": text, "vector of the first token": vectors[0].tolist()}))
+"""
+
+
+def onnx_card(said: dict[str, Any], *, paired: bool | None) -> str:
+    """The section about ONNX, `said` being what the folder's config.json says, and `paired` whether the model reads pairs."""
+    return (
+        f"## With onnxruntime\n\nmodel.onnx (opset {said['opset']}) takes batches of any size, of up to {said['max_length']} "
+        f"tokens a row. Its outputs were compared with the model's own on batches of several sizes and lengths: they are off by "
+        f"{said['largest_difference']:.1e} of the largest at most ({said['tolerance']:g} is allowed). "
+        "Needed: `pip install onnxruntime tokenizers`.\n\n"
+        f"```python\n{BEGIN}{_answers(said, paired)}```\n"
+    )
+
+
+def _answers(said: dict[str, Any], paired: bool | None) -> str:
+    """The part of the example that differs between models."""
+    texts = '[("A text.", "And another."), ("One more.", "The last.")]' if paired else '["A text to read.", "Another one."]'
+    if said["answers_for"] == "words":
+        return OF_WORDS.format(special=said["special_tokens"])
+    if said["answers_for"] == "texts":
+        return OF_TEXTS.format(texts=texts, logits=said["outputs"][-1])
+    return OF_VECTORS
