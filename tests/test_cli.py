@@ -60,7 +60,7 @@ MISTAKES = {
     "train --config-dir nowhere": "Additional config directory",
     "train training.device=abacus": "training.device=abacus is no device. Allowed: auto, cpu",
     "train run_dir=.": "run_dir=. already holds something",
-    "trian": "There is no command trian. Allowed: train, pretrain, finetune, eval, predict, embed, attention, explain, export, verify, tokenizer, list. Did you mean encoderlab train?",
+    "trian": f"There is no command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
     "dance": "There is no command dance.",
     "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment. "
     "Did you mean encoderlab list model?",

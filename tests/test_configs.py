@@ -30,6 +30,7 @@ NEEDED = {  # what an option cannot do without
 ASKED = {  # what a command cannot do without
     "pretrain": [],
     "tokenizer": [],
+    "data": [],
     "finetune": ["init_from=somewhere"],
     "embed": ["run=somewhere", "output=vectors.npy"],
     "verify": ["run=somewhere"],

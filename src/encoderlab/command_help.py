@@ -52,6 +52,12 @@ EXAMPLES = {
     "verify": [
         ("encoderlab verify run=outputs/train/...", "exit code 0 where all of a run is as it should be, else 3"),
     ],
+    "data": [
+        ("encoderlab data task=sst2 model.max_length=64", "a task brings its dataset along"),
+        ("encoderlab data task=classification dataset=files dataset.path=reviews.csv", "your own file"),
+        ("encoderlab data task=pretraining dataset=docs", "documents, sentences and pairs"),
+        ("encoderlab data task=sst2 format=json examples=0", "for programs"),
+    ],
     "tokenizer": [
         ("encoderlab tokenizer dataset=sst2 tokenizer.vocabulary_size=4000 output=my_tokenizer", "train one"),
         ("encoderlab tokenizer text='Unbelievably good.'", "see how a text is cut"),

@@ -215,3 +215,15 @@ class TokenizerCommandConfig(CommandConfig):
     text: str | None = setting(None, "A text to show the pieces of.")
     compare: list[str] | None = setting(None, "Other tokenizers to compare with: run folders, folders or hub names, as [a,b].")
     format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")
+
+
+@dataclass
+class DataConfig(CommandConfig):
+    """Look at a dataset before training on it: rows, classes, lengths, duplicates, odd rows, and how texts are cut."""
+
+    task: TaskConfig = setting(REQUIRED, "What the rows are for.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    model: ModelChoice = setting(REQUIRED, "The encoder that is to read them: its max_length is what matters here.")
+    examples: int = setting(3, "How many rows of each split to show, with their pieces.", least=0)
+    format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")

@@ -14,6 +14,7 @@ from omegaconf.errors import MissingMandatoryValue
 from encoderlab.command_settings import (
     AttentionConfig,
     CommandConfig,
+    DataConfig,
     EmbedConfig,
     EvalConfig,
     ExplainConfig,
@@ -70,6 +71,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "export": ExportConfig,
     "tokenizer": TokenizerCommandConfig,
     "verify": VerifyConfig,
+    "data": DataConfig,
 }
 Typed = TypeVar("Typed", bound=CommandConfig)
 

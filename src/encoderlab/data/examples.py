@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import datasets
@@ -34,11 +36,12 @@ class Split:
     """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
 
     The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids; a row with an unknown
-    answer has label None.
+    answer has label None. `where` says where a row, given by its index, was read from; where a source does not know, it is counted.
     """
 
-    def __init__(self, table: datasets.Dataset) -> None:
+    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None) -> None:
         self.table = table
+        self.where = where or _counted
 
     def __len__(self) -> int:
         return len(self.table)
@@ -55,7 +58,8 @@ class Split:
 
     def take(self, rows: Sequence[int]) -> Split:
         """The split with only `rows`, in that order."""
-        return Split(self.table.select(rows))
+        places, where = np.asarray(rows, np.int64), self.where
+        return Split(self.table.select(rows), lambda row: where(int(places[row])))
 
     def texts(self) -> Iterator[str]:
         """All texts in their order, pairs one after the other, words with a blank between them."""
@@ -84,6 +88,10 @@ class Splits:
     by_name: dict[str, Split]
     labels: list[str]
     origin: dict[str, Any] = field(default_factory=dict)
+
+
+def _counted(row: int) -> str:
+    return f"row {row + 1}"
 
 
 def _example(row: dict[str, Any]) -> Example:

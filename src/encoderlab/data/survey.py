@@ -30,6 +30,10 @@ class Hashes:
     places: np.ndarray  # int64
     of_words: bool
 
+    def with_labels(self) -> np.ndarray:
+        """A hash of each row's text and label together: uint64."""
+        return self.texts * _ODD + self.labels.astype(np.uint64)
+
 
 @dataclass(frozen=True)
 class SplitSurvey:
@@ -139,10 +143,5 @@ def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSur
 
 def _shared(split: Hashes, train: Hashes) -> tuple[int, int]:
     shared = np.isin(split.texts, train.texts)
-    same = np.isin(_with_labels(split), _with_labels(train))
+    same = np.isin(split.with_labels(), train.with_labels())
     return int(shared.sum()), int((shared & ~same & (split.labels != _UNLABELLED)).sum())
-
-
-def _with_labels(split: Hashes) -> np.ndarray:
-    """A hash of text and label together."""
-    return split.texts * _ODD + split.labels.astype(np.uint64)

@@ -134,7 +134,7 @@ def as_split(rows: Rows, labels: Labels | None) -> Split:
         pair = {"text_pair": columns["text_pair"]} if "text_pair" in columns else {}
         table = pa.table({"text": columns["text"], **pair, "label": ids})
     # Without a fingerprint of ours, `datasets` hashes the whole table to make one: seconds for a large one.
-    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]))
+    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]), rows.where)
 
 
 def _numbers(count: int) -> list[str]:

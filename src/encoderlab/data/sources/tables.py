@@ -46,8 +46,8 @@ class RowsOfFile:
         if not self.lines:
             raise DataError(f"{self.path} has no rows", remedy="Name a file that has some")
         columns = {name: _chunked(list(chunks)) for name, chunks in zip(self.names, zip(*self.chunks, strict=True), strict=True)}
-        lines = self.lines
-        return Rows(columns, lambda row: place(self.path, lines[row]))
+        path, lines = self.path, self.lines
+        return Rows(columns, lambda row: place(path, lines[row]))
 
     def _flush(self) -> None:
         try:

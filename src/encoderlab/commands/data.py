@@ -1,0 +1,42 @@
+"""encoderlab data: what is in a dataset, how long its texts are, how they are cut, and which of its rows are odd."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from encoderlab.command_settings import DataConfig, TableFormat
+from encoderlab.model.config import ModelConfig
+from encoderlab.reports.data_screen import show_documents, show_rows
+from encoderlab.reports.report import json_safe
+from encoderlab.runs.assembly import cache_folder
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.data_facts import document_facts, example_facts
+from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.tasks.config import PretrainingConfig
+
+
+def data(config: DataConfig) -> None:
+    """Print the facts of the dataset. Raises DataError where it cannot be read as the task wants, SettingError."""
+    model = config.model.resolve(None)
+    is_documents = isinstance(config.task, PretrainingConfig)
+    facts = _of_documents(config, config.task, model) if is_documents else _of_examples(config, model)
+    if config.format is TableFormat.json:
+        print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
+    else:
+        (show_documents if is_documents else show_rows)(facts, sys.stdout)
+
+
+def _of_examples(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
+    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+    tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
+    return example_facts(corpus, config.task, tokenizer, model.max_length, config.examples)
+
+
+def _of_documents(config: DataConfig, task_config: PretrainingConfig, model: ModelConfig) -> dict[str, Any]:
+    corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
+    tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
+    task = task_config.build(tokenizer, corpus.labels, model.max_length)
+    rows = {name: corpus.rows(name, task) for name in corpus.fingerprints()}
+    return document_facts(corpus, task, rows, config.examples)

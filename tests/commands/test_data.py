@@ -1,0 +1,145 @@
+"""encoderlab data: what it counts is what is in the file, and where it says a row stands, there it stands."""
+
+import json
+
+import numpy as np
+import pytest
+
+from encoderlab.errors import DataError, SettingError
+
+ROWS = [f"a film number {n} that goes on,{('dull', 'fine')[n % 2]}" for n in range(60)]
+ODD = {5: "a film number 1 that goes on,dull", 9: '"it was <b>great</b>",fine', 20: '" ",dull'}
+FILE = ("task=classification", "dataset=files", "dataset.path=films.csv", "dataset.text=review", "dataset.label=verdict")
+SMALL = ("tokenizer.vocabulary_size=120", "dataset.validation_fraction=0.2")
+
+
+@pytest.fixture
+def films(tmp_path):
+    """A file of which some rows are odd, by their line."""
+    lines = ["review,verdict", *ROWS]
+    for number, row in ODD.items():
+        lines[number - 1] = row
+    (tmp_path / "films.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return lines
+
+
+def facts(command, capsys, *arguments):
+    capsys.readouterr()
+    command("data", *arguments, "format=json")
+    return json.loads(capsys.readouterr().out)
+
+
+def test_odd_rows_are_named_by_the_line_they_stand_on_wherever_they_were_taken_to(command, films, capsys):
+    splits = facts(command, capsys, *FILE, *SMALL)["splits"]
+    odd = [
+        (kind["kind"], row["where"], row.get("like"))
+        for split in splits.values()
+        for kind in split["odd_rows"]
+        for row in kind["first"]
+    ]
+    assert ("markup", "films.csv, line 9", None) in odd
+    assert ("nothing but white space", "films.csv, line 20", None) in odd
+    assert ("the text of an earlier row, with another label", "films.csv, line 5", "films.csv, line 3") in odd
+    assert len(odd) == 3
+    shown = [row for split in splits.values() for row in split["examples"]]
+    assert len(shown) == 6
+    for row in shown:
+        assert films[int(row["where"].removeprefix("films.csv, line ")) - 1] == f"{row['text']},{row['label']}"
+
+
+def test_rows_classes_and_lengths_are_counted(command, films, capsys):
+    found = facts(command, capsys, *FILE, *SMALL, "model.max_length=8", "examples=0")
+    splits = found["splits"]
+    assert sum(split["rows"] for split in splits.values()) == 60
+    assert sum(sum(split["labels"].values()) for split in splits.values()) == 60
+    assert found["labels"] == ["dull", "fine"]
+    for split in splits.values():
+        tokens = split["tokens"]
+        assert tokens["counted"] == split["rows"]
+        assert tokens["min"] <= tokens["median"] <= tokens["p90"] <= tokens["max"]
+        assert tokens["max"] > 8 and 0 < tokens["truncated"] <= 1
+        assert split["examples"] == []
+    assert 1 <= found["pieces"]["pieces_per_word"] < 5
+    assert found["max_length"] == 8
+
+
+def test_the_share_that_is_cut_is_the_one_a_run_reports(command, films, tmp_path, capsys):
+    found = facts(command, capsys, *FILE, *SMALL, "model.max_length=9", "examples=0")
+    command("train", *FILE, *SMALL, "model.max_length=9", "model.n_layers=1", "training=smoke", "training.steps=1", "run_dir=run")
+    notes = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["notes"]
+    cut = found["splits"]["train"]["tokens"]["truncated"]
+    assert any(note.startswith(f"{cut:.1%} of the rows of train were cut") for note in notes) == (cut > 0)
+    assert 0 < cut < 1
+
+
+def test_people_read_the_same_on_the_screen(command, films, capsys):
+    command("data", *FILE, *SMALL, "model.max_length=8")
+    printed = capsys.readouterr().out
+    assert "tokens of a row" in printed and "cut at 8" in printed
+    assert "films.csv, line 5 (as films.csv, line 3): a film number 1 that goes on" in printed
+    assert "films.csv, line 9: it was <b>great</b>" in printed
+    assert "[CLS]" in printed and "[SEP]" in printed
+    assert "Pieces:" in printed
+
+
+def test_what_is_odd_deep_inside_a_text_is_what_is_shown(command, tmp_path, capsys):
+    rows = [f"word {n},{n % 2}" for n in range(30)] + [f"{'long ' * 40}tag <i>here</i> end,1"]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    found = facts(command, capsys, "task=classification", "dataset=files", "dataset.path=rows.csv", "tokenizer.vocabulary_size=100")
+    markup = next(kind for split in found["splits"].values() for kind in split["odd_rows"] if kind["kind"] == "markup")
+    assert markup["first"][0]["text"].startswith("...") and "<i>here</i>" in markup["first"][0]["text"]
+
+
+def test_words_with_labels_are_counted_as_they_are_cut_for_training(command, capsys):
+    found = facts(command, capsys, "task=reverse", "dataset.limit=50", "examples=1")
+    assert found["pieces"]["unknown_pieces"] == 0 and found["pieces"]["pieces_per_word"] == 1
+    (row,) = found["splits"]["train"]["examples"]
+    assert len(row["label"].split()) == len(row["text"].split()) == row["tokens"] == len(row["pieces"])
+
+
+def test_documents_are_counted_with_their_pairs(command, tmp_path, capsys):
+    words = np.array(["rain", "sun", "wind", "snow", "fog", "hail"])
+    text = "\n\n".join(
+        " ".join(f"The {words[(n + k) % 6]} came in the {words[(n * k) % 6]} of day {k}." for k in range(6)) for n in range(30)
+    )
+    (tmp_path / "weather.txt").write_text(text + "\n", encoding="utf-8")
+    arguments = (
+        "task=pretraining",
+        "dataset=files",
+        "dataset.path=weather.txt",
+        "tokenizer.vocabulary_size=100",
+        "model.max_length=16",
+    )
+    found = facts(command, capsys, *arguments, "examples=2")
+    train, validation = (found["splits"][name] for name in ("train", "validation"))
+    assert train["documents"] + validation["documents"] == 30
+    assert train["sentences"] == 6 * train["documents"]
+    assert train["tokens_of_a_row"]["counted"] == train["pairs"] == sum(train["labels"].values())
+    assert train["tokens_of_a_row"]["truncated"] == train["truncated"] > 0
+    assert {row["label"] for row in train["examples"]} <= {"follows", "random"}
+    assert all(len(row["pieces"]) == 2 for row in train["examples"])
+    command("data", *arguments)
+    printed = capsys.readouterr().out
+    assert "pairs of an epoch" in printed and "Pairs of train" in printed
+    command("data", *arguments, "task.second_sentence=none", "examples=1")
+    printed = capsys.readouterr().out
+    assert "texts of an epoch" in printed and "Texts of validation" in printed
+
+
+def test_nothing_is_written_but_what_can_be_made_again(command, films, tmp_path):
+    command("data", *FILE, *SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["films.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["task=tagging", *FILE[1:]], DataError, "a tagging task asks for sequences of labelled words"),
+        ([*FILE, "model.max_length=4"], SettingError, "model.max_length=4 leaves no room"),
+        ([*FILE, "model=as_pretrained"], SettingError, "model=as_pretrained needs init_from"),
+        ([*FILE, "examples=-1"], SettingError, "examples is -1. Allowed: at least 0"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused_in_one_line(command, films, arguments, error, message):
+    with pytest.raises(error, match=message):
+        command("data", *SMALL, *arguments)
