@@ -52,6 +52,18 @@ class RunConfig(CommandConfig):
     run_dir: str | None = setting(None, RUN_DIR)
     resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
     baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
+    dry_run: bool = setting(
+        False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dry_run and self.resume is not None:
+            raise SettingError(
+                f"dry_run=true tries a run that is not there yet, and resume={self.resume} goes on with one",
+                allowed="one of the two",
+                remedy="Leave resume out, or dry_run",
+            )
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded
-from encoderlab.runs.batches import epoch_order, made_ahead, scoring_batches, training_batches
+from encoderlab.runs.batches import epoch_counts, epoch_order, made_ahead, n_scoring_batches, scoring_batches, training_batches
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.training.config import Batching, TrainingConfig
 from encoderlab.world import World
@@ -224,3 +224,38 @@ def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths
     in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
     assert [rows for rows in in_turn if rows] == alone
     assert in_turn[: len(alone)] == alone
+
+
+@given(
+    lengths=lengths_of_rows,
+    batch_size=st.integers(1, 9),
+    batching=st.sampled_from(Batching),
+    parts=st.integers(1, 3),
+    size=st.integers(1, 3),
+)
+@settings(deadline=None)
+def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, parts, size):
+    rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+    counts = epoch_counts(rows.lengths, config, 3, parts, World(size=size))
+    made = [
+        part
+        for rank in range(size)
+        for step in islice(
+            training_batches(rows, config, 3, PAD, CPU, parts=parts, world=World(rank=rank, size=size)), counts.steps
+        )
+        for part in step
+    ]
+    assert counts.steps == -(-len(lengths) // batch_size)
+    assert counts.tokens == sum(part.n_tokens for part in made if len(part.rows)) == sum(lengths)
+    assert counts.padded_tokens == sum(part.input_ids.numel() for part in made if len(part.rows))
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60), every=st.integers(1, 4), size=st.integers(1, 3))
+@settings(deadline=None, max_examples=30)
+def test_some_of_the_scoring_batches_are_every_so_many_of_all(lengths, every, size):
+    rows = held(encoded(lengths))
+    for rank in range(size):
+        world = World(rank=rank, size=size)
+        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, world)]
+        assert len(whole) == n_scoring_batches(rows.lengths, CPU, world)
+        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, world, every=every)] == whole[::every]

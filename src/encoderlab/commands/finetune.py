@@ -10,7 +10,7 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.world import ALONE, World
 
 
-def finetune(config: FinetuneConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder:
+def finetune(config: FinetuneConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
     `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.

@@ -12,8 +12,14 @@ from typing import Any
 from encoderlab.command_settings import EvalConfig, PretrainConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
+from encoderlab.reports.dry_run_screen import show_rehearsal
 from encoderlab.reports.filled_masks import readable
-from encoderlab.reports.pretraining_report import build_pretraining_report, pretraining_card, write_pretraining_report
+from encoderlab.reports.pretraining_report import (
+    GUESSER_NAMES,
+    build_pretraining_report,
+    pretraining_card,
+    write_pretraining_report,
+)
 from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset
 from encoderlab.runs.batches import EVALUATION_SEED
@@ -25,6 +31,7 @@ from encoderlab.runs.initial import open_initial
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.records import record_start
+from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.tasks.config import PretrainingConfig
@@ -32,7 +39,7 @@ from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.world import ALONE, World
 
 
-def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder:
+def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
 
     `said` and `world` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
@@ -53,6 +60,8 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         facts = _said_before(config, corpus, rows) if world.is_first else None
     assembly = assembly.with_parts(rows["train"])
+    if config.dry_run:
+        return _try_out(assembly, rows, facts)
     config = replace(config, training=assembly.config.training)
     with world.entered_by_first(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
         if world.is_first:
@@ -60,6 +69,13 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, facts)
     return folder
+
+
+def _try_out(assembly: Assembly, rows: dict[str, SentenceRows], facts: _Facts | None) -> None:
+    """Print, on standard output, what the run would be like."""
+    guessers = ("most_frequent_token", "unigram", *(facts.guessed if facts else ())) if assembly.config.baselines else ()
+    beside = {GUESSER_NAMES[name]: "" for name in guessers}
+    show_rehearsal(rehearse(assembly, rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
 
 
 def _said_before(config: PretrainConfig, corpus: DocumentCorpus, rows: dict[str, SentenceRows]) -> _Facts:

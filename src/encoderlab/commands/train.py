@@ -11,17 +11,19 @@ from typing import Any
 from encoderlab.command_settings import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
+from encoderlab.reports.dry_run_screen import show_rehearsal
 from encoderlab.reports.model_card import model_card
-from encoderlab.reports.report import build_report
+from encoderlab.reports.report import BASELINE_NAMES, build_report
 from encoderlab.reports.screen import show_report, show_survey
 from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
-from encoderlab.runs.baselines import Baseline, baselines
+from encoderlab.runs.baselines import Baseline, baselines, planned
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.records import record_start
+from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.tasks.config import PretrainingConfig
@@ -29,16 +31,17 @@ from encoderlab.tasks.rows import ExampleRows
 from encoderlab.world import ALONE, World
 
 
-def train(config: RunConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder:
+def train(config: RunConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
+    With `config.dry_run` there is no folder: what the run would be like is printed.
     `said` matters where a run is continued; see `runs.resume.continued_run`. The processes of a `world` share the work.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
     return train_and_report(config, "train", said, world)
 
 
-def train_and_report(config: RunConfig, command: str, said: Collection[str] | None, world: World) -> RunFolder:
+def train_and_report(config: RunConfig, command: str, said: Collection[str] | None, world: World) -> RunFolder | None:
     """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`."""
     run = world.from_first(lambda: continued_run(config, said, command))
     if run is None:
@@ -58,6 +61,8 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
         assembly = assemble(config, compute, corpus, initial, world)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
     assembly = assembly.with_parts(rows["train"])
+    if config.dry_run:
+        return _try_out(assembly, corpus, rows, command)
     config = replace(config, training=assembly.config.training)
     with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
         if world.is_first:
@@ -65,6 +70,14 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _fit_and_report(assembly, corpus, rows, folder, command, init_from)
     return folder
+
+
+def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], command: str) -> None:
+    """Print, on standard output, what the run would be like."""
+    facts = rehearse(assembly, rows)
+    beside = planned(corpus.split("train")) if assembly.config.baselines else {}
+    titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
+    show_rehearsal(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
 
 
 def _refuse_pretraining(config: RunConfig) -> None:

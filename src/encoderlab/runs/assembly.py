@@ -30,7 +30,7 @@ from encoderlab.runs.distribution import Sharded, Whole, distribute, distributio
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
-from encoderlab.runs.micro_batches import Parts, choose_parts, step_memory
+from encoderlab.runs.micro_batches import Parts, StepMemory, choose_parts, step_memory
 from encoderlab.runs.saved_model import Origin, check_shapes, read_model
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
@@ -97,15 +97,18 @@ class Assembly:
         return replace(self, config=replace(self.config, training=training), parts=parts)
 
     def _parts(self, rows: Rows) -> Parts:
-        task, config = self.task, self.config
-        if config.training.accumulate is not None:
-            return Parts(config.training.accumulate, "as set")
+        training = self.config.training
+        if training.accumulate is not None:
+            return Parts(training.accumulate, "as set")
+        share = -(-training.batch_size // self.world.size)
+        return choose_parts(share, self.step_memory(rows), self.compute.device, self.world)
+
+    def step_memory(self, train: Rows) -> StepMemory:
+        """What a step on the longest of the rows takes beside the weights, as far as that can be told before."""
+        config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
         asked = config.task.mask_fraction if isinstance(config.task, PretrainingConfig) else 1.0
-        longest = int(rows.epoch(config.seed, 0).lengths.max())
-        vocabulary = self.tokenizer.vocabulary_size
-        memory = step_memory(config.model, self.model.n_parameters, task.heads, vocabulary, asked, longest, self.compute)
-        share = -(-config.training.batch_size // self.world.size)
-        return choose_parts(share, memory, self.compute.device, self.world)
+        longest = int(train.epoch(config.seed, 0).lengths.max())
+        return step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
 
 
 def compute_for(config: RunConfig, world: World = ALONE) -> Compute:

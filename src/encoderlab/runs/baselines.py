@@ -45,9 +45,21 @@ def baselines(train: Split, scored: Split) -> dict[str, Baseline]:
     return _for_words(train, scored) if isinstance(scored[0], WordsExample) else _for_texts(train, scored)
 
 
+def planned(train: Split) -> dict[str, str]:
+    """The baselines that `baselines` would fit, each with why it would be skipped, "" where it would not."""
+    if isinstance(train[0], WordsExample):
+        return {"majority": "", "word_majority": ""}
+    return {"majority": "", "tfidf_logreg": _cannot_fit(train, _answers(train))}
+
+
+def _answers(train: Split) -> np.ndarray:
+    """The known labels: [labelled rows]."""
+    return np.array([example.label for example in train if example.label is not None])
+
+
 def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
     labels = np.array([-1 if example.label is None else example.label for example in scored])
-    answers = np.array([example.label for example in train if example.label is not None])
+    answers = _answers(train)
 
     def majority() -> np.ndarray:
         return np.full(len(scored), np.bincount(answers).argmax())

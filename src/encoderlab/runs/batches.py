@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TypeVar
@@ -82,20 +83,46 @@ def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, devic
     return batch if len(some) else batch.without_answers()
 
 
-def scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World = ALONE) -> Iterator[Batch]:
+@dataclass(frozen=True, slots=True)
+class EpochCounts:
+    """What an epoch's batches hold: `steps` of them, real `tokens`, and tokens with padding."""
+
+    steps: int
+    tokens: int
+    padded_tokens: int
+
+
+def epoch_counts(lengths: np.ndarray, config: TrainingConfig, seed: int, parts: int = 1, world: World = ALONE) -> EpochCounts:
+    """Count the batches of the first epoch, cut into so many `parts`, of all processes, without making them."""
+    steps = padded = 0
+    for chosen in epoch_order(lengths, config, seed, 0):
+        largest = -(-len(chosen) // world.size)
+        for share in np.array_split(chosen, world.size):
+            cut = np.array_split(share, min(parts, largest))
+            padded += sum(len(part) * int(lengths[part].max()) for part in cut if len(part))
+        steps += 1
+    return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
+
+
+def scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World = ALONE, *, every: int = 1) -> Iterator[Batch]:
     """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time.
 
     The processes of a `world` are dealt a batch each in turn. In the last round there may be too few, and some are given one
-    without answers.
+    without answers. With `every`, each process has the first of every so many of its batches alone.
     """
-    return _made_for(device, _scoring_batches(rows, pad_id, device, world))
+    return _made_for(device, _scoring_batches(rows, pad_id, device, world, every))
 
 
-def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World) -> Iterator[Batch]:
+def n_scoring_batches(lengths: np.ndarray, device: torch.device, world: World = ALONE) -> int:
+    """How many batches `scoring_batches` gives each process for rows of these lengths."""
+    return -(-sum(1 for _ in _scoring_rows(lengths, device)) // world.size)
+
+
+def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World, every: int) -> Iterator[Batch]:
     drawn = rows.epoch(EVALUATION_SEED, 0)
     dealt = list(_scoring_rows(drawn.lengths, device))
     dealt += [np.arange(0)] * (-len(dealt) % world.size)
-    for some in dealt[world.rank :: world.size]:
+    for some in dealt[world.rank :: world.size][::every]:
         yield _batch(drawn, some, dealt[0], pad_id, device)
 
 

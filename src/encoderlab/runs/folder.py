@@ -82,6 +82,19 @@ class RunFolder:
         return self.report.is_file()
 
     @classmethod
+    def contents(cls, *, scored_answers: bool = False) -> list[str]:
+        """The names of what a training run leaves in its folder; with `scored_answers`, the answers it was scored on too."""
+        folder = cls(Path())
+        files = [
+            folder.config,
+            folder.environment,
+            folder.metrics,
+            folder.report,
+            *([folder.predictions] if scored_answers else []),
+        ]
+        return [path.name for path in files] + [f"{path.name}/" for path in (folder.plots, folder.model, folder.checkpoints)]
+
+    @classmethod
     @contextmanager
     def new(cls, run_dir: str | None, command: str, task: str) -> Iterator[RunFolder]:
         """Make and hold a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.

@@ -1,0 +1,138 @@
+"""dry_run=true: says what the run turns out to be, and leaves no trace of itself."""
+
+import json
+import re
+
+import pytest
+
+from encoderlab.errors import SettingError
+
+from ..torchrun import torchrun
+
+TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training.threads=1", "training=smoke")
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """Rows of unequal length, in a file."""
+    path = tmp_path_factory.mktemp("reviews") / "reviews.csv"
+    rows = [f"{'very ' * (n % 23)}{('dull', 'fine')[n % 2]} {n},{('bad', 'good')[n % 2]}" for n in range(150)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    return ("task=classification", "dataset=files", f"dataset.path={path}", "tokenizer.vocabulary_size=120", *TINY)
+
+
+@pytest.fixture
+def printed(command, capsys):
+    """What a command prints on standard output."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        command(*arguments)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp_path):
+    length = (
+        "training.steps=null",
+        "training.epochs=1",
+        "training.batch_size=16",
+        "dataset.test_fraction=0.2",
+        "training.batching=random",
+    )
+    said = printed("train", *reviews, *length, "dry_run=true")
+    assert list(tmp_path.iterdir()) == []
+    command("train", *reviews, *length, "run_dir=run")
+    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    last = max(line["step"] for line in lines)
+    assert f"Steps: {last} of 16 rows (1.00 epochs of {last})" in said
+    assert f"{sum(line['kind'] == 'evaluation' for line in lines)} evaluation" in said
+    assert re.search(rf"^all +{report['model']['parameters']:,} ", said, re.MULTILINE)
+    for part, count in report["model"]["parameters_by_part"].items():
+        assert re.search(rf"^{part} +{count:,} ", said, re.MULTILINE)
+    assert f"{report['throughput']['padding_fraction']:.1%} padding" in said
+    for name, scores in report["splits"].items():
+        line = next(line for line in said.splitlines() if line.startswith(f"  {name} ({scores['n']} rows): "))
+        named = line.partition("rows): ")[2].split(", ")
+        figures = [key for key in scores if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion")]
+        assert named[: len(figures)] == [key.replace("_", " ").replace("roc auc", "ROC AUC") for key in figures]
+    files = re.search(r"files: (.*)", said)[1].split(", ")
+    there = {path.name + "/" * path.is_dir() for path in (tmp_path / "run").iterdir()} - {".lock"}
+    assert set(files) == there
+    assert said.count("beside it: ") == len(report["baselines"])
+
+
+def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(printed, reverse_run, tmp_path):
+    before = {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()}
+    arguments = (
+        "task=reverse",
+        "dataset.limit=60",
+        "training=smoke",
+        "training.steps=4",
+        "training.threads=1",
+        "training.freeze_layers=1",
+    )
+    said = printed("finetune", *arguments, f"init_from={reverse_run}", "dry_run=true")
+    assert said.startswith("finetune reverse, seed 0: a dry run, nothing is written")
+    assert "Steps: 4 of 8 rows" in said and "token accuracy" in said and "each word's most frequent label" in said
+    assert re.search(r"Frozen: [\d,]+ parameters", said)
+    assert "from 2 steps, after 2 to warm up" in said
+    assert list(tmp_path.iterdir()) == []
+    assert {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()} == before
+
+
+def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
+    text = "\n\n".join(" ".join(f"The word {n * k % 17} stands in line {k}." for k in range(8)) for n in range(40))
+    (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
+    arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
+    said = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
+    assert said.startswith("pretrain pretraining, seed 0: a dry run")
+    assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", said)
+    assert re.search(r"Time: about 2\.\d min", said)
+    assert "mlm perplexity" in said and "words that both texts share" in said
+    assert "predictions.csv" not in said
+    alone = printed("pretrain", *arguments, "task.second_sentence=none", "baselines=false", "dry_run=true")
+    assert "nsp" not in alone and "beside it" not in alone
+    assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
+
+
+def test_each_job_of_a_sweep_is_tried_out(printed, reviews, tmp_path):
+    said = printed("train", "-m", *reviews, "training.steps=3", "seed=1,2", "dry_run=true")
+    assert [line.partition(":")[0] for line in said.splitlines() if "a dry run" in line] == [
+        "train classification, seed 1",
+        "train classification, seed 2",
+    ]
+    assert not list(tmp_path.rglob("report.json")) and not list(tmp_path.rglob("config.yaml"))
+
+
+def test_a_baseline_that_will_be_skipped_is_said_to_be(printed, reviews, monkeypatch):
+    monkeypatch.setattr("encoderlab.runs.baselines.MOST_ROWS", 10)
+    said = printed("train", *reviews, "training.steps=1", "dry_run=true")
+    assert "TF-IDF + logistic regression (skipped: the linear baseline is fitted on at most 10 rows" in said
+    assert "from 1 step," in said
+
+
+@pytest.mark.parametrize("resume", ["outputs/mine", "auto"])
+def test_a_run_that_goes_on_is_not_tried_out(command, tmp_path, resume):
+    with pytest.raises(SettingError) as refused:
+        command("train", "task=brackets", "dry_run=true", f"resume={resume}")
+    assert str(refused.value) == (
+        f"dry_run=true tries a run that is not there yet, and resume={resume} goes on with one. "
+        "Allowed: one of the two. Leave resume out, or dry_run."
+    )
+
+
+def test_a_folder_that_is_taken_is_refused_before_anything_is_tried(command, brackets_run):
+    with pytest.raises(SettingError, match="already holds a run"):
+        command("train", "task=brackets", "dry_run=true", f"run_dir={brackets_run}")
+
+
+def test_several_processes_try_a_run_out_together(reviews, cache, tmp_path):
+    code, out, _ = torchrun(
+        2, "-m", "encoderlab", "train", *reviews, "training.steps=6", "dry_run=true", folder=tmp_path, ENCODERLAB_CACHE=str(cache)
+    )
+    assert code == 0
+    assert out.count("a dry run") == 1 and "2 processes" in out and "Steps: 6 of 8 rows" in out
+    assert list(tmp_path.iterdir()) == []
