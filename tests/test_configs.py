@@ -31,6 +31,7 @@ ASKED = {  # what a command cannot do without
     "pretrain": [],
     "tokenizer": [],
     "data": [],
+    "baseline": [],
     "finetune": ["init_from=somewhere"],
     "embed": ["run=somewhere", "output=vectors.npy"],
     "verify": ["run=somewhere"],

@@ -30,6 +30,7 @@ COMMANDS = {
     "export": "Write a run's model in a form that other tools open.",
     "verify": "Look a run over: hashes, finite numbers, whether config, data and weights fit together.",
     "data": "Look at a dataset: rows, classes, lengths, duplicates, odd rows, pieces.",
+    "baseline": "Score what needs no encoder on the same rows.",
     "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
     "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
 }

@@ -58,6 +58,11 @@ EXAMPLES = {
         ("encoderlab data task=pretraining dataset=docs", "documents, sentences and pairs"),
         ("encoderlab data task=sst2 format=json examples=0", "for programs"),
     ],
+    "baseline": [
+        ("encoderlab baseline task=sst2", "the most frequent label, and a linear model of words"),
+        ("encoderlab baseline task=classification dataset=files dataset.path=reviews.csv words=20", "your own file"),
+        ("encoderlab baseline task=sst2 output=baselines.json", "the figures as JSON"),
+    ],
     "tokenizer": [
         ("encoderlab tokenizer dataset=sst2 tokenizer.vocabulary_size=4000 output=my_tokenizer", "train one"),
         ("encoderlab tokenizer text='Unbelievably good.'", "see how a text is cut"),

@@ -239,3 +239,17 @@ class DataConfig(CommandConfig):
     model: ModelChoice = setting(REQUIRED, "The encoder that is to read them: its max_length is what matters here.")
     examples: int = setting(3, "How many rows of each split to show, with their pieces.", least=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
+
+
+@dataclass
+class BaselineConfig(CommandConfig):
+    """Score what needs no encoder: the most frequent label, and a linear model of words."""
+
+    task: TaskConfig = setting(REQUIRED, "What is asked of the rows.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
+    tokenizer: TokenizerConfig | None = setting(None, "Comes along with some tasks; what is fitted here needs none.")
+    split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
+    seed: int = setting(0, "Seed of the bootstrap that the intervals come from.", least=0, most=2**32 - 1)
+    words: int = setting(10, "How many words to show that speak for each class most.", least=0, most=100)
+    output: str | None = setting(None, "New file to write the figures to, as JSON; null: they are printed alone.")
+    format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")

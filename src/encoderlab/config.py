@@ -13,6 +13,7 @@ from omegaconf.errors import MissingMandatoryValue
 
 from encoderlab.command_settings import (
     AttentionConfig,
+    BaselineConfig,
     CommandConfig,
     DataConfig,
     EmbedConfig,
@@ -72,6 +73,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "tokenizer": TokenizerCommandConfig,
     "verify": VerifyConfig,
     "data": DataConfig,
+    "baseline": BaselineConfig,
 }
 Typed = TypeVar("Typed", bound=CommandConfig)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -18,6 +18,7 @@ from encoderlab.data.examples import Split, TextExample, WordsExample
 
 MOST_ROWS = 200_000  # beyond this the linear model would take longer than many a training
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
+_TELLING = 100  # words of each class
 
 Answers = np.ndarray | list[np.ndarray]
 
@@ -27,12 +28,14 @@ class Baseline:
     """One simple method's scores, or why it has none.
 
     `figures` holds `accuracy`, `f1_macro`, `seconds`, and for tagging `token_accuracy`. `predicted` holds class ids for every row
-    of the scored split, labelled or not: [n] for texts, one array per sequence for words.
+    of the scored split, labelled or not: [n] for texts, one array per sequence for words. `telling` holds what speaks for each
+    class of a linear model, words and pairs of neighbours, the strongest first.
     """
 
     figures: dict[str, float] = field(default_factory=dict)
     predicted: Answers | None = None
     skipped: str = ""
+    telling: dict[int, list[str]] = field(default_factory=dict)
 
 
 def baselines(train: Split, scored: Split) -> dict[str, Baseline]:
@@ -64,15 +67,28 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
     def majority() -> np.ndarray:
         return np.full(len(scored), np.bincount(answers).argmax())
 
+    model = _linear_model()
+
     def linear() -> np.ndarray:
         texts = [_joined(example) for example in train if example.label is not None]
         with threadpool_limits(1):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
-            return _linear_model().fit(texts, answers).predict([_joined(example) for example in scored])
+            return model.fit(texts, answers).predict([_joined(example) for example in scored])
 
     reason = _cannot_fit(train, answers)
     return {
         "majority": _timed(majority, labels),
-        "tfidf_logreg": Baseline(skipped=reason) if reason else _timed(linear, labels),
+        "tfidf_logreg": Baseline(skipped=reason) if reason else replace(_timed(linear, labels), telling=_telling(model)),
+    }
+
+
+def _telling(fitted: Pipeline) -> dict[int, list[str]]:
+    """The features with the largest weights for each class of training; of two, what speaks for one speaks against the other."""
+    names, weights = fitted["tfidf"].get_feature_names_out(), fitted["logreg"].coef_
+    by_class = weights if len(weights) > 1 else np.stack([-weights[0], weights[0]])
+    best = [np.argsort(-row, kind="stable")[:_TELLING] for row in by_class]
+    return {
+        int(class_): [str(names[place]) for place in places if row[place] > 0]
+        for class_, row, places in zip(fitted["logreg"].classes_, by_class, best, strict=True)
     }
 
 

@@ -1,0 +1,79 @@
+"""encoderlab baseline: how far one comes without an encoder, by the same simple models that a report sets beside one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoderlab.aside import write_text_aside
+from encoderlab.command_settings import BaselineConfig, TableFormat
+from encoderlab.data.examples import Split, WordsExample
+from encoderlab.errors import DataError, SettingError
+from encoderlab.reports.baseline_report import build_baseline_report, show_baselines
+from encoderlab.runs.assembly import cache_folder
+from encoderlab.runs.baselines import Answers, baselines
+from encoderlab.runs.corpus import Corpus
+from encoderlab.tasks.config import PretrainingConfig, TaggingConfig
+
+
+def baseline(config: BaselineConfig) -> dict[str, Any]:
+    """Fit and score the simple models; print their figures, and write them where `output` says.
+
+    Raises DataError where the rows have no labels or are not of the task's kind, SettingError.
+    """
+    if isinstance(config.task, PretrainingConfig):
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Type task=docs, or another with labels")
+    if config.output is not None and (not config.output or Path(config.output).exists()):
+        wrong = f"output={config.output} is already there" if config.output else "output is empty"
+        raise SettingError(wrong, allowed="a new file", remedy="Choose another name")
+    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+    corpus.check_training_labels()
+    split = _split(config, corpus)
+    rows = corpus.split(split)
+    report = build_baseline_report(
+        task=config.task.name,
+        seed=config.seed,
+        split=split,
+        labels=_labels(rows),
+        names=corpus.labels,
+        found=baselines(corpus.split("train"), rows),
+        words=config.words,
+    )
+    report["origin"] = corpus.splits.origin
+    _hand_over(config, report)
+    return report
+
+
+def _split(config: BaselineConfig, corpus: Corpus) -> str:
+    """The split to score. Raises DataError where there is none with labels, or its rows are not what the task asks about."""
+    split = config.split or corpus.scored_splits()[-1]
+    if not len(corpus.split(split)) or not corpus.labelled(split):
+        raise DataError(f"split={split} has no labels to score on", allowed=", ".join(corpus.scored_splits()))
+    holds_words = isinstance(corpus.split("train")[0], WordsExample)
+    if holds_words != isinstance(config.task, TaggingConfig):
+        held, fitting = ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
+        raise DataError(f"This dataset holds {held}, and task={config.task.name} asks for others", remedy=f"Type task={fitting}")
+    return split
+
+
+def _labels(split: Split) -> Answers:
+    if isinstance(split[0], WordsExample):
+        return [np.array(example.labels, dtype=np.int64) for example in split]
+    return np.array([example.label for example in split])
+
+
+def _hand_over(config: BaselineConfig, report: dict[str, Any]) -> None:
+    plain = json.dumps(report, indent=2, ensure_ascii=False, default=str)
+    if config.output is not None:
+        try:
+            write_text_aside(Path(config.output), f"{plain}\n")
+        except OSError as error:
+            raise DataError(f"output={config.output} cannot be written: {error.strerror}", remedy="Choose another file") from None
+    if config.format is TableFormat.json:
+        print(plain)
+    else:
+        show_baselines(report, sys.stdout)
