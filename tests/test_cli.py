@@ -62,7 +62,7 @@ MISTAKES = {
     "train run_dir=.": "run_dir=. already holds something",
     "trian": f"There is no command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
     "dance": "There is no command dance.",
-    "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment. "
+    "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment, sweep. "
     "Did you mean encoderlab list model?",
     "predict text=a": "run is not set. Type run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",

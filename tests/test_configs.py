@@ -36,6 +36,7 @@ ASKED = {  # what a command cannot do without
     "embed": ["run=somewhere", "output=vectors.npy"],
     "verify": ["run=somewhere"],
     "export": ["run=somewhere", "path=exported"],
+    "compare": ["runs=[one,other]"],
 }
 
 
@@ -176,7 +177,28 @@ def test_no_setting_goes_unread():
 def test_the_launchers_of_sweeps_compose_where_their_plugin_is_installed():
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install 'encoderlab[slurm]'")
     for path in sorted((config_folder() / "hydra" / "launcher").glob("*.yaml")):
+        if path.stem == "parallel":  # of another plugin: see the next test
+            continue
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
             launcher = compose("train", overrides=[f"hydra/launcher={path.stem}"], return_hydra_config=True).hydra.launcher
         assert "submitit" in launcher._target_
         assert launcher.timeout_min == 240
+
+
+def test_the_launcher_of_parallel_jobs_composes_where_its_plugin_is_installed():
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        launcher = compose("train", overrides=["hydra/launcher=parallel"], return_hydra_config=True).hydra.launcher
+    assert "joblib" in launcher._target_
+    assert launcher.n_jobs == -1
+
+
+@pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
+def test_a_sweep_by_its_name_holds_several_values_of_a_setting_that_there_is(name):
+    register_schemas()
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        swept = compose("train", overrides=[f"sweep={name}"], return_hydra_config=True).hydra.sweeper.params
+    for setting, values in swept.items():
+        assert len(values.split(",")) > 1
+        for value in values.split(","):
+            composed(f"{setting}={value}")

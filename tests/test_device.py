@@ -153,7 +153,7 @@ def test_what_was_picked_is_said_in_one_line():
 
 def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeypatch):
     before = torch.get_num_threads()
-    monkeypatch.setattr("encoderlab.device._available_cores", lambda: 8)
+    monkeypatch.setattr("encoderlab.device.available_cores", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", lambda n: chosen.append(n))
     chosen: list[int] = []
     for size in (1, 3, 16):

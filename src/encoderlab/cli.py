@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.interruption import Interrupted, signals_handled
@@ -17,6 +17,8 @@ from encoderlab.world import ALONE, FailedElsewhereError, World, join, speaking_
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from encoderlab.command_settings import SweepConfig
 
 COMMANDS = {
     "train": "Train an encoder and report how good it is.",
@@ -28,12 +30,14 @@ COMMANDS = {
     "attention": "Draw where each token looks.",
     "explain": "Show which words speak for an answer, and which against it.",
     "export": "Write a run's model in a form that other tools open.",
+    "compare": "Lay runs side by side: settings, scores over seeds, differences with their tests.",
     "verify": "Look a run over: hashes, finite numbers, whether config, data and weights fit together.",
     "data": "Look at a dataset: rows, classes, lengths, duplicates, odd rows, pieces.",
     "baseline": "Score what needs no encoder on the same rows.",
     "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
     "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
 }
+MULTIRUN = ("-m", "--multirun")
 ACROSS_PROCESSES = ("train", "pretrain", "finetune", "eval")
 GO_ON = "Start all of them again, training with resume=auto to go on from its last checkpoint"
 GARBAGE_EVERY = 50_000  # objects; with Python's 700, a third of a prediction's time beside the model was the search for cycles
@@ -45,7 +49,8 @@ usage: encoderlab COMMAND [name=value ...]
 
   encoderlab train                                   the built-in task: no download, no GPU
   encoderlab train task=sst2 model.n_layers=2        another task and a smaller model
-  encoderlab train -m seed=1,2,3                     several runs
+  encoderlab train -m seed=1,2,3                     several runs, and a table of them
+  encoderlab compare outputs/train/sst2/*            runs side by side
   encoderlab COMMAND --help                          every setting of a command, with a line each"""
 
 
@@ -117,7 +122,7 @@ def _check_world(world: World, command: str, *arguments: str) -> None:
             allowed=f"one process, or one of {', '.join(ACROSS_PROCESSES)}",
             remedy="Start it without torchrun",
         )
-    if {"-m", "--multirun"} & set(arguments):
+    if {*MULTIRUN} & set(arguments):
         raise SettingError(
             f"-m starts several runs, and torchrun {world.size} processes of one run",
             allowed="one of the two",
@@ -126,12 +131,11 @@ def _check_world(world: World, command: str, *arguments: str) -> None:
 
 
 def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
-    import hydra
-
-    from encoderlab.composing import checked_configs, checked_flags
+    from encoderlab.composing import checked_flags
     from encoderlab.config import COMMAND_CONFIGS, check_shown, register_schemas
     from encoderlab.config_errors import explained, refuse_what_hydra_cannot
-    from encoderlab.overrides import quoted_arguments
+    from encoderlab.overrides import folders_as_setting
+    from encoderlab.sweeping import sweep_settings
 
     refuse_what_hydra_cannot(command, arguments)
     register_schemas()
@@ -139,49 +143,93 @@ def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
     begun: list[str] = []
     refused: list[UserError | FailedElsewhereError] = []
     with explained(command, begun):
-        typed_flags = checked_flags(command, arguments)
-        shown = COMMAND_CONFIGS[command] if typed_flags.cfg else None
-        sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
-        with checked_configs(lambda config: check_shown(config, shown)):
-            job = _job(command, begun, refused, world)
-            hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(job)()
+        flags = checked_flags(command, arguments)
+        arguments = folders_as_setting(command, arguments, flags.overrides)
+        options, arguments = sweep_settings(arguments, flags.multirun)
+        if flags.multirun and not flags.cfg:
+            _sweep(command, arguments, options, begun, world)
+            return
+        shown = COMMAND_CONFIGS[command] if flags.cfg else None
+        _with_hydra(command, arguments, _job(command, begun, refused, world), lambda config: check_shown(config, shown))
     if refused:
         raise refused[0]
+
+
+def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], None], check: Callable[[DictConfig], None]) -> None:
+    """Have Hydra compose the config, or the configs, that the arguments mean; each goes to `check`, and then to `job`."""
+    import hydra
+
+    from encoderlab.composing import checked_configs
+    from encoderlab.overrides import quoted_arguments
+
+    sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
+    with checked_configs(check):
+        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(job)()
 
 
 def _job(
     command: str, begun: list[str], refused: list[UserError | FailedElsewhereError], world: World
 ) -> Callable[[DictConfig], None]:
-    """What Hydra calls with each composed config; each that begins is `begun`.
+    """What Hydra calls with the composed config; `begun` gets a word when its command starts.
 
-    A single job's mistake goes to `refused`: Hydra would add a line of its own.
+    A mistake goes to `refused`: Hydra would add a line of its own.
     """
     from hydra.core.hydra_config import HydraConfig
-    from hydra.types import RunMode
 
     from encoderlab.config import COMMAND_CONFIGS, typed
     from encoderlab.config_errors import explained
 
     def job(config: DictConfig) -> None:
-        sweep = HydraConfig.get().mode is RunMode.MULTIRUN
-        name = f"job {HydraConfig.get().job.num}" if sweep else ""
-        if sweep:
-            print(f"{name}: {HydraConfig.get().job.override_dirname}", file=sys.stderr)
         try:
             with explained(command):
                 settings = typed(config, COMMAND_CONFIGS[command])
-            begun.append(name)
-            said = {argument.partition("=")[0].lstrip("+~") for argument in HydraConfig.get().overrides.task}
-            continuable = {"said": said} if hasattr(settings, "resume") else {}
-            shared = {"world": world} if command in ACROSS_PROCESSES else {}
-            with world.watched(GO_ON):
-                getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable, **shared)
-        except FailedElsewhereError as error:
-            refused.append(error)
-        except UserError as error:
-            if sweep:
-                print(f"encoderlab: {name} failed: {error}", file=sys.stderr)
-                raise
+            begun.append(command)
+            _start(command, settings, HydraConfig.get().overrides.task, world)
+        except (UserError, FailedElsewhereError) as error:
             refused.append(error)
 
     return job
+
+
+def _start(command: str, settings: Any, overrides: Sequence[str], world: World) -> Any:
+    """Run a command; what it returns is its run folder, where it fills one."""
+    said = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
+    continuable = {"said": said} if hasattr(settings, "resume") else {}
+    shared = {"world": world} if command in ACROSS_PROCESSES else {}
+    with world.watched(GO_ON):
+        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable, **shared)
+
+
+def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], world: World) -> None:
+    """Run every combination of what was typed, or as many trials as a search may take. Raises SweepError where jobs failed."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from encoderlab.overrides import quote
+    from encoderlab.runs.sweep import JobRecord, SweepFolder
+    from encoderlab.sweeping import Sweep
+
+    def start(settings: Any, overrides: Sequence[str]) -> Any:
+        begun.append(command)
+        return _start(command, settings, overrides, world)
+
+    sweep = Sweep(command, SweepFolder.named(options.sweep_dir), start)
+
+    def job(config: DictConfig) -> None:
+        sweep.job(config, HydraConfig.get().job.num, HydraConfig.get().overrides.task)
+
+    def trial(line: list[str], number: int) -> JobRecord | None:
+        records: list[JobRecord | None] = []
+        _with_hydra(command, line, lambda config: records.append(sweep.job(config, number, line)), sweep.prepare)
+        return records[0]
+
+    try:
+        if options.trials is None:
+            _with_hydra(command, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job, sweep.prepare)
+        else:
+            single = [argument for argument in arguments if argument not in MULTIRUN]
+            import_module("encoderlab.searching").search(sweep, single, options.trials, trial)
+    except Interrupted:
+        trials = [] if options.trials is None else [f"trials={options.trials}"]
+        sweep.say_how_to_go_on([*arguments, *trials])
+        raise
+    sweep.finish(compared=options.trials is None)

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from encoderlab.command_settings import SweepConfig
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.settings import allowed_range
@@ -17,7 +18,9 @@ EXAMPLES = {
         ("encoderlab train", "the built-in task: no download, no account, no GPU"),
         ("encoderlab train task=sst2 model.n_layers=2", "another task brings its dataset along"),
         ("encoderlab train task=classification dataset=files dataset.path=reviews.csv", "your own file"),
-        ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "every combination, one run each"),
+        ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "every combination, one run each, and a table of them"),
+        ("encoderlab train -m sweep=seeds task=sst2", "a sweep by its name: seeds, model_size, learning_rate"),
+        ("encoderlab train -m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search by Optuna, judged on validation"),
         ("encoderlab train experiment=sst2", "a whole recipe; further settings win over it"),
         ("encoderlab train resume=outputs/train/...", "go on with a run that was stopped; resume=auto finds it"),
     ],
@@ -49,6 +52,11 @@ EXAMPLES = {
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
     ],
+    "compare": [
+        ("encoderlab compare outputs/train/sst2/*", "all runs of a task; those that are not finished are left out and named"),
+        ("encoderlab compare outputs/multirun/...", "a sweep's folder stands for its runs"),
+        ("encoderlab compare FOLDER FOLDER reference=FOLDER output=compared", "against one of them; written as page, table, plots"),
+    ],
     "verify": [
         ("encoderlab verify run=outputs/train/...", "exit code 0 where all of a run is as it should be, else 3"),
     ],
@@ -78,6 +86,10 @@ EXAMPLES = {
         ("encoderlab explain run=... split=test rows=[0,7] label=positive", "what speaks for a class, in rows of a split"),
     ],
 }
+USAGE = {"compare": "FOLDER [FOLDER ...] "}
+RECIPES = ("train", "pretrain", "finetune")
+SWEEPS = """
+Settings of a sweep (with -m: several runs, then a table of them; hydra/launcher=parallel runs them at the same time):"""
 HYDRA_FLAGS = """Hydra's own flags work too:
   --cfg job           print the config that would run     --config-dir DIR    add configs of your own
   -m, --multirun      run every combination of a,b values --hydra-help        more of Hydra"""
@@ -85,14 +97,14 @@ HYDRA_FLAGS = """Hydra's own flags work too:
 
 def print_help(command: str, description: str, configs: Path) -> None:
     """Print the help of `command`, whose shipped configs lie in `configs`."""
-    print(f"encoderlab {command}: {description}\n\nusage: encoderlab {command} [name=value ...]\n")
+    print(f"encoderlab {command}: {description}\n\nusage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n")
     width = max(len(example) for example, _ in EXAMPLES[command])
     print("\n".join(f"  {example:<{width}}  {line}" for example, line in EXAMPLES[command]))
     schema = COMMAND_CONFIGS[command]
     groups = [declared.name for declared in fields(schema) if declared.name in GROUPS]
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")
-        for group in [*groups, *(["experiment"] if command in ("train", "pretrain", "finetune") else [])]:
+        for group in [*groups, *(["experiment", "sweep"] if command in RECIPES else [])]:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
     print("\n".join(_settings(schema, "", skip=groups)))
@@ -102,6 +114,8 @@ def print_help(command: str, description: str, configs: Path) -> None:
                 kind = f" ({group} of kind {option})" if option != group else ""
                 print(f"\n{group}{kind}: {first_line(member)}")
                 print("\n".join(_settings(member, f"{group}.", skip=[])))
+    if command in RECIPES:
+        print(SWEEPS, *_settings(SweepConfig, "", skip=[]), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
 
 

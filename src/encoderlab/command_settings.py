@@ -210,6 +210,16 @@ class VerifyConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, finished or not.")
 
 
+@dataclass
+class CompareConfig(CommandConfig):
+    """Lay runs side by side: settings that differ, scores over seeds, differences on the same rows with their tests."""
+
+    runs: list[str] = setting(REQUIRED, "Run folders, or folders of sweeps; typed without a name, as outputs/train/sst2/*.")
+    reference: str | None = setting(None, "The run whose setting the others are held against; null: the best one.")
+    figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports put first.")
+    output: str | None = setting(None, "Folder for compare.html, .md, .csv, .json and plots; null: they are not written.")
+
+
 class TableFormat(Enum):
     """How a command's figures are printed: for people, or for programs."""
 
@@ -253,3 +263,21 @@ class BaselineConfig(CommandConfig):
     words: int = setting(10, "How many words to show that speak for each class most.", least=0, most=100)
     output: str | None = setting(None, "New file to write the figures to, as JSON; null: they are printed alone.")
     format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")
+
+
+@dataclass
+class SweepConfig:
+    """What may be typed with -m, for all runs together."""
+
+    sweep_dir: str | None = setting(
+        None, "Folder of the sweep, new or to go on with: what is finished is not done again; null: outputs/multirun/<time>-<uid>."
+    )
+    trials: int | None = setting(
+        None,
+        "Search instead of trying every combination: as many runs, drawn from log(a,b), interval(a,b), range(a,b) or a,b,c.",
+        least=1,
+        most=100_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "")

@@ -15,6 +15,7 @@ from encoderlab.command_settings import (
     AttentionConfig,
     BaselineConfig,
     CommandConfig,
+    CompareConfig,
     DataConfig,
     EmbedConfig,
     EvalConfig,
@@ -74,6 +75,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "verify": VerifyConfig,
     "data": DataConfig,
     "baseline": BaselineConfig,
+    "compare": CompareConfig,
 }
 Typed = TypeVar("Typed", bound=CommandConfig)
 

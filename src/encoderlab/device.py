@@ -62,7 +62,7 @@ def choose_compute(
     device this machine lacks, naming the `setting` it came from. The processes of a `world`
     share out the cores of their machine, and have a card each.
     """
-    torch.set_num_threads(threads or max(_available_cores() // world.local_size, 1))
+    torch.set_num_threads(threads or max(available_cores() // world.local_size, 1))
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     _use_deterministic_kernels(deterministic)
@@ -99,9 +99,14 @@ def _keep_freed_memory() -> None:
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
     """Cores this process may run on: fewer than the machine has under a batch system or in a container."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def count_cards() -> int:
+    """CUDA cards of this machine, or those that CUDA_VISIBLE_DEVICES leaves to this process."""
+    return torch.cuda.device_count()
 
 
 def _available() -> list[str]:

@@ -1,4 +1,4 @@
-"""encoderlab list: every task, dataset, tokenizer, model, training preset and experiment, with a line each."""
+"""encoderlab list: every task, dataset, tokenizer, model, training preset, experiment and sweep, with a line each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from encoderlab.errors import SettingError, closest
 
-GROUPS = ("task", "dataset", "tokenizer", "model", "training", "experiment")
+GROUPS = ("task", "dataset", "tokenizer", "model", "training", "experiment", "sweep")
 
 
 def list_configs(folder: Path, groups: list[str]) -> None:

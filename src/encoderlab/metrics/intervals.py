@@ -66,12 +66,12 @@ def kinds_of_sequences(labels: Sequence[np.ndarray], predicted: Sequence[np.ndar
 def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
     """[low, high] of `accuracy` (examples wholly right), `token_accuracy` and `f1_macro`."""
     additive = np.concatenate([kinds.right[:, None], kinds.hits, kinds.labels, kinds.answers], axis=1)
-    totals = np.concatenate([drawn @ additive for drawn in _resamples(kinds.counts, seed)])
+    totals = np.concatenate([drawn @ additive for drawn in resamples(kinds.counts, seed)])
     hits, labels, answers = np.split(totals[:, 1:], 3, axis=1)
     return {
-        "accuracy": _middle(totals[:, 0] / kinds.counts.sum()),
-        "token_accuracy": _middle(hits.sum(1) / labels.sum(1)),
-        "f1_macro": _middle(_f1_macro(hits, labels + answers)),
+        "accuracy": middle(totals[:, 0] / kinds.counts.sum()),
+        "token_accuracy": middle(hits.sum(1) / labels.sum(1)),
+        "f1_macro": middle(f1_macro(hits, labels + answers)),
     }
 
 
@@ -94,11 +94,11 @@ def difference(
         lead = np.array([int((b == a).sum()) - int((c == a).sum()) for a, b, c in triples])
         asked = np.array([len(a) for a, _, _ in triples])
     kinds, counts = np.unique(np.stack([lead, asked], axis=1), axis=0, return_counts=True)
-    totals = np.concatenate([drawn @ kinds for drawn in _resamples(counts, seed)])
-    return float(lead.sum() / asked.sum()), _middle(totals[:, 0] / totals[:, 1])
+    totals = np.concatenate([drawn @ kinds for drawn in resamples(counts, seed)])
+    return float(lead.sum() / asked.sum()), middle(totals[:, 0] / totals[:, 1])
 
 
-def _resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+def resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
     """How many examples of each kind RESAMPLES bootstrap splits hold, in chunks of [chunk, kinds]."""
     random, n = np.random.default_rng(seed), int(counts.sum())
     size = max(_DRAWN_AT_ONCE // len(counts), 1)
@@ -110,12 +110,13 @@ def _resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
             yield random.multinomial(n, counts / n, size=chunk)
 
 
-def _f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     """F1 = 2 hits / (labels + answers), averaged over the classes that occur in a resample: [resamples, classes] -> [resamples]."""
     f1 = 2 * hits / np.maximum(occurrences, 1)
     return f1.sum(1) / (occurrences > 0).sum(1)
 
 
-def _middle(values: np.ndarray) -> list[float]:
+def middle(values: np.ndarray) -> list[float]:
+    """[low, high] of the middle 95% of the values."""
     low, high = np.percentile(values, [2.5, 97.5])
     return [float(low), float(high)]

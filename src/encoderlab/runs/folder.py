@@ -81,6 +81,11 @@ class RunFolder:
         """Whether the run has come to its end: the report is the last thing it writes."""
         return self.report.is_file()
 
+    @staticmethod
+    def unused(command: str, task: str) -> Path:
+        """A path that no run has: outputs/<command>/<task>/<time>-<uid>."""
+        return Path("outputs") / command / task / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+
     @classmethod
     def contents(cls, *, scored_answers: bool = False) -> list[str]:
         """The names of what a training run leaves in its folder; with `scored_answers`, the answers it was scored on too."""
@@ -103,8 +108,7 @@ class RunFolder:
         `run_dir` already holds something or is being filled by another process, DataError where it cannot be made, and
         TrainingError where a file cannot be written.
         """
-        name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
-        folder = cls(Path(run_dir) if run_dir else Path("outputs") / command / task / name)
+        folder = cls(Path(run_dir) if run_dir else cls.unused(command, task))
         check_free(run_dir)
         try:
             folder.root.mkdir(parents=True, exist_ok=bool(run_dir))

@@ -1,0 +1,29 @@
+"""encoderlab compare: runs side by side, on the same rows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from encoderlab.command_settings import CompareConfig
+from encoderlab.errors import DataError
+from encoderlab.reports.comparison import build_comparison
+from encoderlab.reports.comparison_files import write_comparison
+from encoderlab.reports.comparison_screen import show_comparison
+from encoderlab.runs.finished import finished_runs, say_left_out
+
+
+def compare(config: CompareConfig) -> None:
+    """Print the comparison on standard output, and write it where `config.output` says.
+
+    A run that is not finished is left out, with a line that names it. Raises DataError where fewer than two are left, or where they
+    were not scored on the same rows.
+    """
+    runs, left_out = finished_runs(config.runs)
+    say_left_out(left_out)
+    if len(runs) < 2:
+        named = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {len(config.runs)} folders"
+        raise DataError(f"There is nothing to compare: {named}", remedy="Type encoderlab compare FOLDER FOLDER ...")
+    comparison = build_comparison(runs, config.figure, config.reference)
+    paths = write_comparison(Path(config.output), comparison, runs) if config.output else {}
+    show_comparison(comparison, paths, sys.stdout)

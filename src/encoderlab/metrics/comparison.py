@@ -1,0 +1,186 @@
+"""Settings compared on the same rows: means over seeds, paired differences with their intervals and tests, Holm's correction.
+
+Two kinds of luck are in a score: which rows the split holds, and which seed a run was trained with. A bootstrap over the rows
+answers for the first (see `intervals`), several seeds for the second. A difference says which of the two its interval counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoderlab.metrics.intervals import RESAMPLES, f1_macro, middle, resamples
+
+PAIRED = ("accuracy", "token_accuracy", "f1_macro", "f1")  # the figures that can be computed from answers alone
+MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
+ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of some runs' scores; `deviation` (n - 1 in the denominator) and the 95% t `interval` from two runs on."""
+
+    value: float
+    n: int
+    deviation: float | None
+    interval: list[float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What one run answered: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
+
+    `n_rows` counts also rows without an answer, as an empty sentence is. `of_words` tells that a row may have several.
+    """
+
+    labels: np.ndarray
+    predicted: np.ndarray
+    row: np.ndarray
+    n_rows: int
+    n_classes: int
+    of_words: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` that it is none.
+
+    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None where nothing is known
+    of either.
+    """
+
+    value: float
+    interval: list[float] | None
+    p_value: float | None
+    test: str | None
+    varies: str | None
+
+
+def mean_over_runs(scores: Sequence[float]) -> Mean:
+    """Mean, standard deviation and 95% interval by Student's t: what other seeds would give, were scores normally distributed."""
+    values = np.asarray(scores, dtype=float)
+    value, n = float(values.mean()), len(values)
+    if n < 2:
+        return Mean(value, n, None, None)
+    deviation = float(values.std(ddof=1))
+    return Mean(value, n, deviation, _t_interval(value, deviation / np.sqrt(n), n - 1))
+
+
+def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int) -> Difference:
+    """How far the runs of one setting are above those of another on the same rows, in the mean over each setting's seeds.
+
+    With one run on either side the rows alone vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on the rows
+    that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both, the variances of both
+    kinds of luck are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds find
+    harder than others counts in both variances, so that the interval is rather too wide than too narrow.
+    """
+    drawn, value = _bootstrap_of_difference(first, second, figure, seed)
+    if len(first) > 1 and len(second) > 1:
+        own = [[_figure(answers, figure) for answers in runs] for runs in (first, second)]
+        return _with_seeds(value, own, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
+    single = len(first) == len(second) == 1 and figure == "accuracy" and not first[0].of_words
+    if single:
+        return Difference(value, middle(drawn), _mcnemar(first[0], second[0]), MCNEMAR, "rows")
+    # Where there were no difference, the bootstrap's values would lie about zero as they now lie about the value.
+    p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
+    return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
+
+
+def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:
+    """How far one setting's scores are above another's in the mean, where no answers can be paired: Welch's t test (Welch 1947)."""
+    value = float(np.mean(first) - np.mean(second))
+    if min(len(first), len(second)) < 2:
+        return Difference(value, None, None, None, None)
+    return _with_seeds(value, [first, second], 0.0, SEEDS_ALONE, "seeds")
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values, corrected for being several (Holm 1979): the chance of one false discovery or more stays below the level."""
+    order = np.argsort(p_values, kind="stable")
+    corrected, least = np.empty(len(p_values)), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min((len(p_values) - rank) * p_values[place], 1.0))
+        corrected[place] = least
+    return corrected.tolist()
+
+
+def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float, test: str, varies: str) -> Difference:
+    """The t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
+    from scipy import stats
+
+    shares = [float(np.var(values, ddof=1)) / len(values) for values in scores]
+    variance = of_rows + sum(shares)
+    if variance == 0:
+        return Difference(value, [value, value], None if value else 1.0, test, varies)
+    lost = sum(share**2 / (len(values) - 1) for share, values in zip(shares, scores, strict=True))
+    freedom = variance**2 / lost if lost else np.inf
+    error = np.sqrt(variance)
+    return Difference(value, _t_interval(value, error, freedom), float(2 * stats.t.sf(abs(value) / error, freedom)), test, varies)
+
+
+def _t_interval(value: float, error: float, freedom: float) -> list[float]:
+    from scipy import stats
+
+    reach = float(stats.t.ppf(0.975, freedom) * error)
+    return [value - reach, value + reach]
+
+
+def _mcnemar(first: Answers, second: Answers) -> float:
+    from scipy import stats
+
+    lead = (first.predicted == first.labels).astype(int) - (second.predicted == second.labels)
+    decided = int(np.abs(lead).sum())
+    return float(stats.binomtest(int((lead > 0).sum()), decided, 0.5).pvalue) if decided else 1.0
+
+
+def _bootstrap_of_difference(
+    first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int
+) -> tuple[np.ndarray, float]:
+    """The difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split itself."""
+    score = _score_of(figure)
+    columns = [_columns(answers, figure) for answers in (*first, *second)]
+    width = columns[0].shape[1]
+    kinds, counts = np.unique(np.concatenate(columns, axis=1), axis=0, return_counts=True)
+
+    def difference(totals: np.ndarray) -> np.ndarray:
+        scores = [score(totals[:, start : start + width]) for start in range(0, totals.shape[1], width)]
+        return np.mean(scores[: len(first)], axis=0) - np.mean(scores[len(first) :], axis=0)
+
+    weights = kinds.astype(np.float64)  # multiplied many times faster than whole numbers, and exact below 2^53
+    drawn = np.concatenate([difference(some.astype(np.float64) @ weights) for some in resamples(counts, seed)])
+    assert len(drawn) == RESAMPLES
+    return drawn, float(difference(counts[None].astype(np.float64) @ weights)[0])
+
+
+def _figure(answers: Answers, figure: str) -> float:
+    return float(_score_of(figure)(_columns(answers, figure).sum(0, keepdims=True).astype(np.float64))[0])
+
+
+def _columns(answers: Answers, figure: str) -> np.ndarray:
+    """What each row adds to the totals that a figure is computed from: [rows, columns]."""
+    right = answers.predicted == answers.labels
+    asked = np.bincount(answers.row, minlength=answers.n_rows)
+    hits = np.bincount(answers.row[right], minlength=answers.n_rows)
+    if figure == "token_accuracy":
+        return np.stack([hits, asked], axis=1)
+    if figure == "accuracy":
+        return np.stack([(hits == asked) & (asked > 0), asked > 0], axis=1).astype(np.int64)
+
+    def per_class(ids: np.ndarray, row: np.ndarray) -> np.ndarray:
+        places = row * answers.n_classes + ids
+        return np.bincount(places, minlength=answers.n_rows * answers.n_classes).reshape(answers.n_rows, answers.n_classes)
+
+    occurrences = per_class(answers.labels, answers.row) + per_class(answers.predicted, answers.row)
+    return np.concatenate([per_class(answers.labels[right], answers.row[right]), occurrences], axis=1)
+
+
+def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
+    """From totals, [splits, columns], to scores, [splits]."""
+    if figure == "f1_macro":
+        return lambda totals: f1_macro(*np.split(totals, 2, axis=1))
+    if figure == "f1":  # of the second class of two: columns are the hits of both, and the occurrences of both
+        return lambda totals: 2 * totals[:, 1] / np.maximum(totals[:, 3], 1)
+    assert figure in ("accuracy", "token_accuracy"), f"{figure} cannot be computed from answers"
+    return lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1)

@@ -1,0 +1,240 @@
+"""Sweeps: what each job does around its command, and what is said and written when all have run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from encoderlab.command_settings import SweepConfig
+from encoderlab.config import COMMAND_CONFIGS, typed
+from encoderlab.config_errors import explained
+from encoderlab.errors import DataError, SettingError, UserError, one_line
+from encoderlab.interruption import Interrupted, signals_handled
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder, job_key, refused_key
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+COMPARED = ("train", "pretrain", "finetune", "eval")
+PARALLEL = "hydra_joblib_launcher"
+_HYDRAS_NAME = "hydra.sweep.dir="
+
+
+def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfig, list[str]]:
+    """What was typed for all runs together, and the other arguments.
+
+    Raises SettingError for such a setting without -m, and for a value it cannot have.
+    """
+    names = [declared.name for declared in fields(SweepConfig)]
+    said = {name: value for name, equals, value in (one.partition("=") for one in arguments) if equals and name in names}
+    rest = [argument for argument in arguments if argument.partition("=")[0] not in said]
+    alone = [*said, *(["sweep"] if any(one.startswith("sweep=") and one != "sweep=null" for one in rest) else [])]
+    if alone and not multirun:
+        raise SettingError(f"{alone[0]} is for several runs", remedy="Add -m to start them")
+    said = {name: None if value == "null" else value for name, value in said.items()}
+    trials: Any = said.get("trials")
+    if trials is not None and not trials.isascii():
+        trials = ""
+    if trials is not None and not trials.lstrip("-").isdigit():
+        raise SettingError(
+            f"trials={said['trials']} has the wrong type", allowed="a whole number, at least 1", remedy="Type trials=20"
+        )
+    folder = next((one.removeprefix(_HYDRAS_NAME) for one in rest if one.startswith(_HYDRAS_NAME)), None)
+    rest = [argument for argument in rest if not argument.startswith(_HYDRAS_NAME)]
+    return SweepConfig(said.get("sweep_dir") or folder, None if trials is None else int(trials)), rest
+
+
+@dataclass
+class Sweep:
+    """A sweep of one command, as the process that was started knows it, and each process of a job is told.
+
+    `start` runs the command for one job's settings and returns its run folder, where it fills one. `composed` collects the
+    command lines of the jobs, so that it is known how many there are.
+    """
+
+    command: str
+    folder: SweepFolder
+    start: Callable[[Any, Sequence[str]], Any]
+    at_once: int = 1
+    process: int = field(default_factory=os.getpid)
+    composed: set[tuple[str, ...]] = field(default_factory=set)
+
+    def prepare(self, config: DictConfig) -> None:
+        """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core."""
+        from omegaconf import open_dict, read_write
+
+        self.composed.add(tuple(config.hydra.overrides.task))
+        launcher = config.hydra.launcher
+        if launcher is None or PARALLEL not in str(launcher.get("_target_")):
+            return
+        if launcher.n_jobs < 0:
+            with read_write(config), open_dict(config):
+                launcher.n_jobs = _cards() or _cores()
+        self.at_once = launcher.n_jobs
+
+    def job(self, config: DictConfig, number: int, overrides: Sequence[str]) -> JobRecord | None:
+        """Run one job, or skip it where it is finished; a failure is recorded and does not end the sweep.
+
+        Returns its record, None where another process runs it. Raises Interrupted.
+        """
+        elsewhere = os.getpid() != self.process
+        with signals_handled() if elsewhere else nullcontext():
+            try:
+                return self._job(config, number, list(overrides))
+            except Interrupted:
+                if not elsewhere:  # there the process that started this one has had the signal, too
+                    raise
+                return None
+
+    def _job(self, config: DictConfig, number: int, overrides: list[str]) -> JobRecord | None:
+        try:
+            with explained(self.command):
+                settings = typed(config, COMMAND_CONFIGS[self.command])
+        except UserError as error:
+            return self._failed(JobRecord(refused_key(self.command, overrides), number, overrides, FAILED), error)
+        key = job_key(self.command, settings)
+        with self.folder.held(key) as is_free:
+            if not is_free:
+                _say(f"job {number} runs in another process: {' '.join(overrides)}")
+                return None
+            before = self.folder.read(key)
+            if before is not None and _is_finished(before):
+                _say(f"job {number} was finished before: {before.folder or ' '.join(overrides)}")
+                record = replace(before, number=number, overrides=overrides, state=FINISHED, error=None, exit_code=0)
+                self.folder.write(record)
+                return record
+            settings = _continued(settings, self.command, before)
+            record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings))
+            self.folder.write(record)
+            with self._share_of_the_machine(settings, number) as settings, self._own_output(key):
+                return self._run(settings, record)
+
+    def _run(self, settings: Any, record: JobRecord) -> JobRecord:
+        _say(f"job {record.number}: {' '.join(record.overrides)}")
+        started = time.perf_counter()
+
+        def ended(state: str, folder: Path | None) -> JobRecord:
+            done = replace(record, state=state, folder=folder, seconds=round(time.perf_counter() - started, 2))
+            self.folder.write(done)
+            return done
+
+        try:
+            found = self.start(settings, record.overrides)
+        except Interrupted:
+            ended(STOPPED, record.folder)
+            raise
+        except Exception as error:
+            if not isinstance(error, UserError):
+                traceback.print_exc()
+            return self._failed(ended(FAILED, record.folder), error)
+        return ended(FINISHED, found.root if isinstance(found, RunFolder) else record.folder)
+
+    def _failed(self, record: JobRecord, error: Exception) -> JobRecord:
+        words = str(error) if isinstance(error, UserError) else one_line(f"{type(error).__name__}: {error}")
+        failed = replace(record, state=FAILED, error=words, exit_code=getattr(error, "exit_code", 1))
+        self.folder.write(failed)
+        print(f"encoderlab: job {record.number} failed: {words}", file=sys.stderr)
+        return failed
+
+    @contextmanager
+    def _share_of_the_machine(self, settings: Any, number: int) -> Iterator[Any]:
+        """The settings with this job's share: of the cores, and a card of its own, unless they say which."""
+        at_once = min(self.at_once, max(len(self.composed) - 1, 1))  # one of those composed is the sweep's own
+        if at_once < 2:
+            yield settings
+            return
+        threads = max(_cores() // at_once, 1)
+        holder = getattr(settings, "training", settings)
+        own = {"threads": threads} if getattr(holder, "threads", 0) is None else {}
+        wants_card = getattr(holder, "device", None) in ("auto", "cuda") and (cards := _cards())
+        with self.folder.card(cards, number) if wants_card else nullcontext() as card:
+            own |= {} if card is None else {"device": f"cuda:{card}"}
+            yield replace(settings, training=replace(holder, **own)) if holder is not settings else replace(settings, **own)
+
+    @contextmanager
+    def _own_output(self, key: str) -> Iterator[None]:
+        """Of jobs that run at the same time, what each prints goes to a file beside its record."""
+        if self.at_once < 2:
+            yield
+            return
+        path = self.folder.jobs / f"{key}.log"
+        with path.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+            yield
+
+    def finish(self, *, compared: bool = True) -> None:
+        """Show and write the comparison of all finished runs, list what failed, and raise SweepError where something did."""
+        records = self.folder.records() if self.folder.exists else []
+        runs = [str(record.folder) for record in records if record.folder is not None and record.state == FINISHED]
+        if compared and self.command in COMPARED and runs:
+            self._compare(runs)
+        failed = [record for record in records if record.state == FAILED]
+        for record in failed:
+            print(f"encoderlab: job {record.number} failed: {' '.join(record.overrides)}: {record.error}", file=sys.stderr)
+        if failed:
+            raise SweepError(failed, len(records), self.folder.root)
+
+    def _compare(self, folders: list[str]) -> None:
+        from encoderlab.reports.comparison import build_comparison
+        from encoderlab.reports.comparison_files import write_comparison
+        from encoderlab.reports.comparison_screen import show_comparison
+        from encoderlab.runs.finished import finished_runs
+
+        try:
+            runs, _ = finished_runs(folders)
+            comparison = build_comparison(runs)
+            show_comparison(comparison, write_comparison(self.folder.root, comparison, runs))
+        except (DataError, SettingError) as error:
+            print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
+
+    def say_how_to_go_on(self, arguments: Sequence[str]) -> None:
+        """Print the line that goes on with this sweep."""
+        line = shlex.join(["encoderlab", self.command, *arguments, f"sweep_dir={self.folder.root}"])
+        print(f"Jobs that are finished are not done again; go on with: {line}", file=sys.stderr)
+
+
+def _is_finished(record: JobRecord) -> bool:
+    """Whether the job is done: a run's report is the last thing it writes, and may be there though the record says otherwise."""
+    if record.folder is None:
+        return record.state == FINISHED
+    return RunFolder(record.folder).finished
+
+
+def _continued(settings: Any, command: str, before: JobRecord | None) -> Any:
+    """The settings, with the run folder that an earlier process has begun, or with a new one; left alone where they name a run."""
+    if getattr(settings, "resume", "none") is not None:  # named already, or a command that does not go on
+        return settings
+    typed = None if settings.run_dir is None else Path(settings.run_dir)
+    begun = typed or (None if before is None else before.folder)
+    if begun is not None and RunFolder(begun).config.is_file() and not RunFolder(begun).finished:
+        return replace(settings, run_dir=None, resume=str(begun))
+    return settings if typed else replace(settings, run_dir=str(RunFolder.unused(command, settings.task.name)))
+
+
+def _own_folder(settings: Any) -> Path | None:
+    named = getattr(settings, "run_dir", None) or getattr(settings, "resume", None)
+    return None if named in (None, "auto") else Path(named)
+
+
+def _cards() -> int:
+    from encoderlab.device import count_cards
+
+    return count_cards()
+
+
+def _cores() -> int:
+    from encoderlab.device import available_cores
+
+    return available_cores()
+
+
+def _say(line: str) -> None:
+    print(f"encoderlab: {one_line(line)}", file=sys.stderr)
