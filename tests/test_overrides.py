@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from encoderlab import cli
-from encoderlab.overrides import quoted_arguments
+from encoderlab.overrides import folders_as_setting, quoted_arguments
 
 
 def arrives(argument):
@@ -62,3 +62,15 @@ def test_auto_keeps_the_recipes_batch_and_leaves_its_parts_to_the_machine(typed,
     cli.run(["train", recipe, "training.accumulate=2", typed, "--cfg", "job"])
     training = yaml.safe_load(capsys.readouterr().out)["training"]
     assert (training["batch_size"], training["accumulate"]) == (batch_size, None)
+
+
+def test_folders_without_a_name_become_a_setting_and_flags_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "seed=1").mkdir()
+    typed = ["a", "output=c", "seed=1", "b d"]
+    made = folders_as_setting("compare", ["--config-dir", "mine", *typed], typed)
+    assert made == ["--config-dir", "mine", "output=c", "runs=['a','seed=1','b d']"]
+    assert folders_as_setting("train", ["a"], ["a"]) == ["a"]
+    assert folders_as_setting("compare", ["runs=[a]"], ["runs=[a]"]) == ["runs=[a]"]
+    long = "a=" + "b" * 5000
+    assert folders_as_setting("compare", [long, "\0=a"], [long, "\0=a"]) == [long, "\0=a"]

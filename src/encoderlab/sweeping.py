@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 COMPARED = ("train", "pretrain", "finetune", "eval")
 PARALLEL = "hydra_joblib_launcher"
 _HYDRAS_NAME = "hydra.sweep.dir="
+_RANGE = re.compile(r"(?!text)[\w.]+=(log|interval)\([^()]*\)")
 
 
 def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfig, list[str]]:
@@ -48,6 +50,10 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
         raise SettingError(
             f"trials={said['trials']} has the wrong type", allowed="a whole number, at least 1", remedy="Type trials=20"
         )
+    ranges = [one for one in rest if _RANGE.fullmatch(one)]
+    if ranges and trials is None:
+        remedy = f"Type {'' if multirun else '-m '}trials=20 to search it"
+        raise SettingError(f"{ranges[0]} is a range, and no value", remedy=remedy)
     folder = next((one.removeprefix(_HYDRAS_NAME) for one in rest if one.startswith(_HYDRAS_NAME)), None)
     rest = [argument for argument in rest if not argument.startswith(_HYDRAS_NAME)]
     return SweepConfig(said.get("sweep_dir") or folder, None if trials is None else int(trials)), rest

@@ -64,7 +64,7 @@ def mean_over_runs(scores: Sequence[float]) -> Mean:
     value, n = float(values.mean()), len(values)
     if n < 2:
         return Mean(value, n, None, None)
-    deviation = float(values.std(ddof=1))
+    deviation = _variance(values) ** 0.5
     return Mean(value, n, deviation, _t_interval(value, deviation / np.sqrt(n), n - 1))
 
 
@@ -110,7 +110,7 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
     """The t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
     from scipy import stats
 
-    shares = [float(np.var(values, ddof=1)) / len(values) for values in scores]
+    shares = [_variance(values) / len(values) for values in scores]
     variance = of_rows + sum(shares)
     if variance == 0:
         return Difference(value, [value, value], None if value else 1.0, test, varies)
@@ -118,6 +118,11 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
     freedom = variance**2 / lost if lost else np.inf
     error = np.sqrt(variance)
     return Difference(value, _t_interval(value, error, freedom), float(2 * stats.t.sf(abs(value) / error, freedom)), test, varies)
+
+
+def _variance(values: Sequence[float] | np.ndarray) -> float:
+    """With n - 1 in the denominator; exactly 0 where all values are the same, which rounding would deny."""
+    return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
 
 
 def _t_interval(value: float, error: float, freedom: float) -> list[float]:

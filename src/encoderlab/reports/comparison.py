@@ -37,7 +37,7 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
     ordered = [[group[seed] for seed in sorted(group)] for group in groups.values()]
     values = [{name: group[0].settings.get(name) for name in differing} for group in ordered]
     labels = _labels(values)
-    notes = [f"{repeated} runs have the settings and the seed of a newer one, and are left out"] if repeated else []
+    notes = [f"Left out, for a newer one has the same settings and seed: {repeated} of the runs"] if repeated else []
     found = [Setting(label, value, group) for label, value, group in zip(labels, values, ordered, strict=True)]
     return sorted(found, key=lambda setting: [_sortable(value) for value in setting.values.values()]), notes
 
@@ -60,7 +60,10 @@ def telling(values: Sequence[Mapping[str, Any]]) -> list[str]:
     for name in names:
         if _kinds(values, [*chosen, name]) > _kinds(values, chosen):
             chosen.append(name)
-    return [name for name in chosen if _kinds(values, [other for other in chosen if other != name]) < _kinds(values, chosen)]
+    for name in reversed(chosen):
+        others = [other for other in chosen if other != name]
+        chosen = others if _kinds(values, others) == _kinds(values, chosen) else chosen
+    return chosen
 
 
 def _kinds(values: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:

@@ -46,7 +46,8 @@ def headline(comparison: Mapping[str, Any]) -> str:
     runs = sum(row["n"] for row in rows)
     settings = "one setting" if len(rows) == 1 else f"{len(rows)} settings"
     where = f"{comparison['split']} ({comparison['rows']:,} rows)"
-    return f"{words_of(comparison['figure']).capitalize()} of {runs} runs of {comparison['task']} on {where}: {settings}"
+    counted = "1 run" if runs == 1 else f"{runs} runs"
+    return f"{words_of(comparison['figure']).capitalize()} of {counted} of {comparison['task']} on {where}: {settings}"
 
 
 def _shown(comparison: Mapping[str, Any]) -> Mapping[str, list[str]]:

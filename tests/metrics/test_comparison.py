@@ -1,0 +1,151 @@
+"""Comparing settings: textbook formulas hold, differences are those of the scores, corrections only ever raise a p-value."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import f1_score
+
+from encoderlab.metrics.comparison import (
+    BOOTSTRAP,
+    MCNEMAR,
+    PAIRED,
+    ROWS_AND_SEEDS,
+    Answers,
+    difference_over_seeds,
+    holm,
+    mean_over_runs,
+    paired_difference,
+)
+
+
+def answers(labels, predicted, n_classes=2):
+    labels, predicted = np.array(labels), np.array(predicted)
+    return Answers(labels, predicted, np.arange(len(labels)), len(labels), n_classes, False)
+
+
+def guessed(share_right, seed, n=400, n_classes=2):
+    """A run that answers a share of the rows rightly, the same labels for every run."""
+    labels = np.random.default_rng(0).integers(0, n_classes, n)
+    right = np.random.default_rng(seed).random(n) < share_right
+    return answers(labels, np.where(right, labels, (labels + 1) % n_classes), n_classes)
+
+
+scores = st.lists(st.integers(0, 1000).map(lambda thousandths: thousandths / 1000), min_size=2, max_size=8)
+p_values = st.lists(st.floats(0, 1, allow_subnormal=False), min_size=1, max_size=12)
+
+
+@given(scores)
+def test_the_interval_over_seeds_is_students_t(values):
+    found = mean_over_runs(values)
+    assert found.value == pytest.approx(np.mean(values))
+    assert found.deviation == pytest.approx(np.std(values, ddof=1))
+    reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    assert found.interval == pytest.approx([found.value - reach, found.value + reach])
+
+
+def test_one_run_has_no_interval_over_seeds():
+    found = mean_over_runs([0.5])
+    assert (found.value, found.n, found.deviation, found.interval) == (0.5, 1, None, None)
+
+
+@given(p_values)
+def test_holm_never_lowers_a_p_value_keeps_their_order_and_stays_between_its_bounds(values):
+    corrected = holm(values)
+    for raw, one in zip(values, corrected, strict=True):
+        assert raw <= one <= min(1.0, len(values) * raw) + 1e-12
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(np.array(corrected)[order]) >= 0).all()
+
+
+def test_holm_gives_the_figures_of_the_worked_example():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_of_two_single_runs_accuracy_is_tested_by_a_sign_test_on_the_rows_that_one_alone_answers(right):
+    first, second = (answers([1] * len(right), [int(row[side]) for row in right]) for side in (0, 1))
+    found = paired_difference([first], [second], "accuracy", 0)
+    alone = [sum(a and not b for a, b in right), sum(b and not a for a, b in right)]
+    tail = sum(stats.binom.pmf(range(min(alone) + 1), sum(alone), 0.5))
+    assert found.p_value == pytest.approx(min(1.0, 2 * tail))
+    assert found.value == pytest.approx((alone[0] - alone[1]) / len(right))
+    assert (found.test, found.varies) == (MCNEMAR, "rows")
+    assert found.interval[0] <= found.value <= found.interval[1]
+
+
+@pytest.mark.parametrize("figure", PAIRED)
+def test_a_difference_is_that_of_the_mean_scores_and_turns_its_sign_with_the_sides(figure):
+    first, second = [guessed(0.8, seed) for seed in (1, 2)], [guessed(0.6, seed) for seed in (3, 4, 5)]
+    found, turned = (paired_difference(*sides, figure, 0) for sides in ((first, second), (second, first)))
+    average = {"f1_macro": "macro", "f1": "binary"}.get(figure)
+
+    def score(run):
+        if average is None:
+            return (run.predicted == run.labels).mean()
+        return f1_score(run.labels, run.predicted, average=average)
+
+    assert found.value == pytest.approx(np.mean([score(run) for run in first]) - np.mean([score(run) for run in second]))
+    assert turned.value == pytest.approx(-found.value)
+    assert turned.interval == pytest.approx([-found.interval[1], -found.interval[0]], abs=2e-3)  # drawn anew
+    assert found.p_value == pytest.approx(turned.p_value, abs=2e-3)
+    assert (found.test, found.varies) == (ROWS_AND_SEEDS, "rows and seeds")
+    assert found.p_value < 0.05
+
+
+def test_the_bootstrap_judges_f1_as_the_exact_test_judges_accuracy():
+    near, far = [guessed(0.7, 1)], [guessed(0.9, 2)]
+    assert paired_difference(near, far, "f1_macro", 0).test == BOOTSTRAP
+    assert paired_difference(near, far, "f1_macro", 0).p_value < 0.01
+    assert paired_difference(near, [guessed(0.7, 3)], "f1_macro", 0).p_value > 0.05
+
+
+def test_settings_that_answer_alike_differ_by_nothing():
+    runs = [guessed(0.7, 1)]
+    for figure in PAIRED:
+        for first in (runs, runs * 2):
+            found = paired_difference(first, first, figure, 0)
+            assert (found.value, found.p_value) == (0, 1)
+
+
+def test_seeds_that_scatter_widen_the_interval_beyond_that_of_the_rows():
+    steady = [guessed(0.75, 1), guessed(0.75, 1)]
+    scattered = [guessed(0.6, 2), guessed(0.9, 3)]
+    rows_alone = paired_difference(scattered, [steady[0]], "accuracy", 0)
+    with_seeds = paired_difference(scattered, steady, "accuracy", 0)
+    assert rows_alone.varies == "rows"
+    assert np.ptp(with_seeds.interval) > 2 * np.ptp(rows_alone.interval)
+
+
+def test_under_no_difference_one_test_in_twenty_or_fewer_finds_one():
+    def p_value(number):
+        sides = [[guessed(0.7, 100 * number + 10 * side + seed, n=120) for seed in range(3)] for side in (0, 1)]
+        return paired_difference(*sides, "accuracy", 0).p_value
+
+    assert np.mean([p_value(number) < 0.05 for number in range(1, 81)]) <= 0.1
+
+
+@given(scores, scores)
+def test_where_nothing_is_paired_the_seeds_are_tested_by_welch(first, second):
+    found = difference_over_seeds(first, second)
+    if np.ptp(first) and np.ptp(second):
+        told = stats.ttest_ind(first, second, equal_var=False)
+        assert found.p_value == pytest.approx(told.pvalue, abs=1e-9)
+        bounds = told.confidence_interval(0.95)
+        assert found.interval == pytest.approx([bounds.low, bounds.high], abs=1e-9)
+    assert found.varies == "seeds"
+
+
+def test_one_run_a_side_without_answers_says_nothing_of_luck():
+    found = difference_over_seeds([0.5], [0.4, 0.45])
+    assert (found.interval, found.p_value, found.varies) == (None, None, None)
+
+
+def test_a_row_of_words_counts_with_all_its_words_and_one_without_counts_for_nothing():
+    labels, row = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 2, 2, 2])
+    first = Answers(labels, np.array([0, 1, 1, 0, 0]), row, 4, 2, True)
+    second = Answers(labels, np.array([1, 1, 1, 0, 0]), row, 4, 2, True)
+    assert paired_difference([first], [second], "token_accuracy", 0).value == pytest.approx(1 / 5)
+    assert paired_difference([first], [second], "accuracy", 0).value == pytest.approx(1 / 2)
+    assert paired_difference([first], [second], "accuracy", 0).test == BOOTSTRAP

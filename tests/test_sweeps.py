@@ -1,0 +1,282 @@
+"""Sweeps: every job runs though one fails, what is finished is not done again, what is unfinished goes on, a search knows its trials."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from encoderlab import cli, interruption
+from encoderlab.command_settings import RunConfig, SweepConfig
+from encoderlab.errors import DataError, SettingError
+from encoderlab.interruption import Interrupted
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.journal import Journal
+from encoderlab.runs.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
+from encoderlab.sweeping import Sweep, _is_finished, sweep_settings
+
+TINY = "task=reverse model=notebook_reverse training=smoke dataset.limit=60 training.steps=4 baselines=false"
+
+
+@pytest.fixture
+def sweep(tmp_path, tmp_path_factory, monkeypatch):
+    """Run a sweep in a folder of its own; its records."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setattr(sys, "argv", ["encoderlab"])
+
+    def run(line, name="sweep"):
+        cli.run(["train", "-m", *line.split(), *TINY.split(), f"sweep_dir={name}"])
+        return SweepFolder(Path(name)).records()
+
+    return run
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """What the training command was called with; it trains nothing, and raises what it is told to for a seed."""
+    called, raised = [], {}
+
+    def train(config, **_):
+        called.append(config)
+        if config.seed in raised:
+            raise raised[config.seed]
+        return RunFolder(Path(config.run_dir))
+
+    monkeypatch.setattr("encoderlab.commands.train.train", train)
+    monkeypatch.setattr("encoderlab.sweeping.Sweep._compare", lambda *_: None)
+    monkeypatch.setattr("encoderlab.sweeping._is_finished", lambda record: record.state == FINISHED)
+    return called, raised
+
+
+def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, commands, capsys):
+    called, raised = commands
+    raised[2], raised[3] = DataError("There are no rows"), ValueError("a bug")
+    with pytest.raises(SweepError) as ended:
+        sweep("seed=1,2,3,4")
+    assert [config.seed for config in called] == [1, 2, 3, 4]
+    assert ended.value.exit_code == DataError.exit_code
+    assert str(ended.value).startswith("2 of 4 jobs failed. ")
+    said = capsys.readouterr().err
+    assert "encoderlab: job 1 failed: seed=2" in said and "There are no rows." in said
+    assert "ValueError: a bug" in said
+    raised.clear()
+    records = sweep("seed=1,2,3,4")
+    assert [config.seed for config in called] == [1, 2, 3, 4, 2, 3]
+    assert {record.state for record in records} == {FINISHED}
+    assert {record.error for record in records} == {None}
+
+
+def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
+    with pytest.raises(SweepError) as ended:
+        sweep("training.learning_rate=-1,1e-3")
+    assert ended.value.exit_code == SettingError.exit_code
+    failed, finished = SweepFolder(Path("sweep")).records()
+    assert (failed.state, finished.state) == (FAILED, FINISHED)
+    assert failed.error.startswith("training.learning_rate is -1.0")
+
+
+def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is_then_done(sweep, monkeypatch, capsys):
+    count = Journal.step
+
+    def interrupted(self, done):
+        count(self, done)
+        interruption._Received.number = signal.SIGTERM if done.number == 2 else None
+
+    monkeypatch.setattr(Journal, "step", interrupted)
+    with pytest.raises(Interrupted):
+        sweep("seed=1,2")
+    interruption._Received.number = None
+    assert "go on with: encoderlab train -m seed=1,2 " in (said := capsys.readouterr().err) and "sweep_dir=sweep" in said
+    (stopped,) = SweepFolder(Path("sweep")).records()
+    assert stopped.state == STOPPED
+    monkeypatch.setattr(Journal, "step", count)
+    first, second = sweep("seed=1,2")
+    assert (first.folder, first.state, second.state) == (stopped.folder, FINISHED, FINISHED)
+    steps = [json.loads(line)["step"] for line in RunFolder(first.folder).metrics.read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert "Token accuracy of 2 runs of reverse" in capsys.readouterr().err
+    assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "md", "csv", "json"))
+    assert [record.folder for record in sweep("seed=1,2")] == [first.folder, second.folder]
+    said = capsys.readouterr().err
+    assert "job 0 was finished before" in said and "job 1 was finished before" in said
+    assert "Token accuracy of 2 runs of reverse" in said
+
+
+def test_a_job_whose_process_was_killed_after_its_report_is_finished(tmp_path):
+    folder = RunFolder(tmp_path)
+    record = JobRecord("a", 0, [], RUNNING, folder.root)
+    assert not _is_finished(record)
+    folder.report.write_text("{}")
+    assert _is_finished(record)
+
+
+def test_a_job_that_another_process_runs_is_left_to_it(sweep, commands):
+    called, _ = commands
+    sweep("seed=1")
+    (record,) = SweepFolder(Path("sweep")).records()
+    (SweepFolder(Path("sweep")).jobs / f"{record.key}.json").unlink()
+    with SweepFolder(Path("sweep")).held(record.key):
+        sweep("seed=1,2")
+    assert [config.seed for config in called] == [1, 2]
+
+
+def test_eight_jobs_in_one_second_have_a_folder_each(sweep, commands):
+    called, _ = commands
+    sweep("seed=range(8)")
+    assert len({config.run_dir for config in called}) == 8
+
+
+def test_a_sweep_by_its_name_runs_its_values_and_what_is_typed_wins(sweep, commands):
+    called, _ = commands
+    sweep("sweep=seeds")
+    assert [config.seed for config in called] == [0, 1, 2, 3, 4]
+    called.clear()
+    sweep("sweep=seeds seed=7,8", "other")
+    assert [config.seed for config in called] == [7, 8]
+
+
+WITHOUT_M = ["sweep_dir=x", "trials=3", "sweep=seeds"]
+
+
+@pytest.mark.parametrize("setting", WITHOUT_M)
+def test_what_is_for_several_runs_is_refused_without_m(setting):
+    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} is for several runs. Add -m to start them.$"):
+        sweep_settings(["seed=1", setting], False)
+
+
+def test_the_settings_of_a_sweep_are_taken_out_and_checked():
+    assert sweep_settings(["-m", "seed=1", "sweep_dir=x", "trials=3"], True) == (SweepConfig("x", 3), ["-m", "seed=1"])
+    assert sweep_settings(["-m", "hydra.sweep.dir=x"], True) == (SweepConfig("x"), ["-m"])
+    for value in ("many", "0", "²", ""):
+        with pytest.raises(SettingError, match="trials"):
+            sweep_settings([f"trials={value}"], True)
+
+
+def config_of(**training):
+    from tests.test_configs import composed
+
+    return composed(*(f"training.{name}={value}" for name, value in training.items()))
+
+
+@pytest.mark.parametrize(
+    ("cores", "jobs", "at_once", "threads"), [(8, 8, 8, 1), (8, 2, 8, 4), (2, 5, 4, 1), (8, 1, 8, None), (8, 4, 1, None)]
+)
+def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
+    monkeypatch.setattr("encoderlab.device.available_cores", lambda: cores)
+    sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=at_once)
+    sweep.composed.update((str(number),) for number in range(jobs + 1))
+    with sweep._share_of_the_machine(config_of(), 0) as settings:
+        assert isinstance(settings, RunConfig)
+        assert settings.training.threads == threads
+    with sweep._share_of_the_machine(config_of(threads=3), 0) as settings:
+        assert settings.training.threads == 3
+
+
+def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
+    monkeypatch.setattr("encoderlab.device.count_cards", lambda: 2)
+    sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
+    sweep.folder.jobs.mkdir()
+    sweep.composed.update([("0",), ("1",), ("2",)])
+    with sweep._share_of_the_machine(config_of(), 0) as first, sweep._share_of_the_machine(config_of(), 2) as second:
+        assert [first.training.device, second.training.device] == ["cuda:0", "cuda:1"]
+    with sweep._share_of_the_machine(config_of(device="cpu"), 0) as settings:
+        assert settings.training.device == "cpu"
+
+
+def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
+    with pytest.raises(SweepError):
+        sweep("hydra/launcher=parallel hydra.launcher.n_jobs=2 model.n_heads=1,5")
+    records = SweepFolder(Path("sweep")).records()
+    assert [record.state for record in records] == [FINISHED, FAILED]
+    said = capfd.readouterr().err
+    assert "Token accuracy of 1 run of" in said
+    assert "on test" in Path(f"sweep/jobs/{records[0].key}.log").read_text()
+
+
+@pytest.fixture
+def scored(commands, monkeypatch):
+    """A search in which a learning rate near 1e-3 is the best."""
+    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
+    import math
+
+    called, raised = commands
+    by_folder = {}
+
+    def train(config, **_):
+        called.append(config)
+        if config.seed in raised:
+            raise raised[config.seed]
+        by_folder[Path(config.run_dir)] = -abs(math.log10(config.training.learning_rate) + 3)
+        return RunFolder(Path(config.run_dir))
+
+    monkeypatch.setattr("encoderlab.commands.train.train", train)
+    monkeypatch.setattr("encoderlab.searching.score_of", lambda folder: by_folder[folder.root])
+    return called, raised
+
+
+SPACE = "training.learning_rate=log(1e-5,1e-1) model.n_heads=1,2 training.warmup=interval(0,0.5)"
+
+
+def test_a_search_draws_from_the_ranges_learns_and_goes_on_where_it_ended(sweep, scored, capsys):
+    called, _ = scored
+    sweep(f"trials=4 {SPACE}")
+    assert len(called) == 4
+    sweep(f"trials=12 {SPACE}")
+    assert len(called) == 12
+    rates = [config.training.learning_rate for config in called]
+    assert all(1e-5 <= rate <= 1e-1 for rate in rates)
+    assert {config.model.n_heads for config in called} == {1, 2}
+    best = min(rates, key=lambda rate: abs(rate - 1e-3))
+    assert f"training.learning_rate={best!r}" in capsys.readouterr().err
+    lines = Path("sweep/search.csv").read_text().splitlines()
+    assert lines[0] == "trial,validation,training.learning_rate,model.n_heads,training.warmup"
+    assert len(lines) == 13
+    sweep(f"trials=12 {SPACE}")
+    assert len(called) == 12
+
+
+def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
+    called, raised = scored
+    raised[0] = Interrupted(signal.SIGINT)
+    with pytest.raises(Interrupted):
+        sweep(f"trials=2 {SPACE}")
+    raised.clear()
+    sweep(f"trials=2 {SPACE}")
+    assert [config.training.learning_rate for config in called[:1]] == [config.training.learning_rate for config in called[1:2]]
+    assert len(called) == 3
+
+
+def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(sweep, scored):
+    called, raised = scored
+    raised[0] = DataError("There are no rows")
+    with pytest.raises(SettingError, match="The first 3 trials have all failed"):
+        sweep(f"trials=9 {SPACE}")
+    assert len(called) == 3
+
+
+NOT_SEARCHED = {
+    "seed=1": "trials=... has nothing to search",
+    "sweep=seeds seed=1,2": "sweep=seeds does not go with trials",
+    "training.learning_rate=log(0,1)": "cannot be searched",
+}
+
+
+@pytest.mark.parametrize("line", NOT_SEARCHED)
+def test_what_cannot_be_searched_is_refused_in_one_line(sweep, line):
+    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
+    with pytest.raises(SettingError, match=NOT_SEARCHED[line]) as refused:
+        sweep(f"trials=2 {line}")
+    assert "\n" not in str(refused.value)
+    assert not os.path.lexists("sweep")
+
+
+@pytest.mark.parametrize("multirun", [True, False])
+def test_a_range_without_trials_says_what_to_type(multirun):
+    for values in ("interval(1e-5,1e-1)", "log(1e-5,1e-1)"):
+        with pytest.raises(SettingError, match="trials=20 to search it"):
+            sweep_settings([f"training.learning_rate={values}"], multirun)
+    assert sweep_settings(["text=log(1,2)"], multirun)[1] == ["text=log(1,2)"]
