@@ -1,15 +1,19 @@
-"""encoderlab attention: heat maps of where each token looks, one figure per layer, and the arrays behind them."""
+"""encoderlab attention: where each token looks, as heat maps, a page to explore and arrays, and what each head does in figures."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import numpy as np
 import torch
 
+from encoderlab.aside import write_text_aside
 from encoderlab.command_settings import AttentionConfig
 from encoderlab.data.examples import Example
+from encoderlab.reports.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.attention_maps import plot_attention
+from encoderlab.reports.attention_page import write_attention_page
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.chosen import check_chosen, chosen_examples
 from encoderlab.runs.folder import RunFolder, check_free
@@ -23,27 +27,39 @@ def attention(config: AttentionConfig) -> RunFolder:
     check_chosen(config)
     assembly = reopen(config)
     examples = chosen_examples(config, assembly)
+    summary = HeadSummary()
     with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:
         record_start(folder, "attention", config, assembly.compute)
         for name, example in examples.items():
-            _draw(assembly, example, name, folder)
-    print(f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}", file=sys.stderr)
+            weights, ids = _weights(assembly, example)
+            summary.add(name, weights, ids == assembly.tokenizer.sep_id)
+            _draw(assembly, weights, ids, name, folder)
+        write_text_aside(folder.attention_heads, json.dumps(summary.as_dict(), indent=2, ensure_ascii=False) + "\n")
+    show_heads(summary)
+    pages = ", ".join(str(folder.attention / name / "attention.html") for name in examples)
+    print(f"To explore: {pages}", file=sys.stderr)
+    print(f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}", file=sys.stderr)
     return folder
 
 
-def _draw(assembly: Assembly, example: Example, name: str, folder: RunFolder) -> None:
-    """One figure per layer with all heads, and the weights as [layer, head, query, key] beside their tokens."""
+def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of all layers, [layer, head, query, key], and the ids of the tokens."""
     task = assembly.task
     rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)
-    weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
-    tokens = assembly.tokenizer.pieces(batch.input_ids[0].tolist())
+    return np.stack([layer[0].float().cpu().numpy() for layer in maps]), batch.input_ids[0].cpu().numpy()
+
+
+def _draw(assembly: Assembly, weights: np.ndarray, ids: np.ndarray, name: str, folder: RunFolder) -> None:
+    """One figure per layer with all heads, the page, and the weights as [layer, head, query, key] beside their tokens."""
+    tokens, task = assembly.tokenizer.pieces(ids.tolist()), assembly.config.task.name
     into = folder.attention / name
     into.mkdir(parents=True)
     np.savez_compressed(into / "weights.npz", weights=weights, tokens=np.array(tokens))
+    own = HeadSummary()
+    own.add(name, weights, ids == assembly.tokenizer.sep_id)
+    write_attention_page(into / "attention.html", f"Where the tokens look: {task}, {name}", weights, tokens, own)
     for number, layer in enumerate(weights, start=1):
-        plot_attention(
-            layer, tokens, f"{assembly.config.task.name}, {name}, layer {number} of {len(weights)}", into / f"layer-{number}.png"
-        )
+        plot_attention(layer, tokens, f"{task}, {name}, layer {number} of {len(weights)}", into / f"layer-{number}.png")

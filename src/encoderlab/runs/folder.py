@@ -65,6 +65,10 @@ class RunFolder:
         return self.root / "attention"
 
     @property
+    def attention_heads(self) -> Path:
+        return self.attention / "heads.json"
+
+    @property
     def explanation(self) -> Path:
         return self.root / "explain.html"
 
