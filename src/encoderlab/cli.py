@@ -26,6 +26,7 @@ COMMANDS = {
     "finetune": "Train a task from a pretrained encoder, and report how good it is.",
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Answer for new texts.",
+    "serve": "Try a run by hand: a page, and answers over HTTP, on this machine.",
     "embed": "Write the vectors of texts, or of their tokens, to a file.",
     "attention": "Draw where each token looks.",
     "explain": "Show which words speak for an answer, and which against it.",

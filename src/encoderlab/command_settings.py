@@ -124,6 +124,16 @@ class PredictConfig(OpenRunConfig):
 
 
 @dataclass
+class ServeConfig(OpenRunConfig):
+    """Try a finished run by hand: a page, and answers over HTTP, on this machine."""
+
+    host: str = setting("127.0.0.1", "Address to listen to; 127.0.0.1 is reached from this machine alone, 0.0.0.0 from any other.")
+    port: int = setting(8000, "Port to listen to; 0: any that is free.", least=0, most=65535)
+    max_texts: int = setting(100, "Texts, or pairs, that one request may hold.", least=1, most=10_000)
+    max_characters: int = setting(10_000, "Characters that each text may have.", least=1, most=1_000_000)
+
+
+@dataclass
 class AttentionConfig(OpenRunConfig):
     """Draw where each token looks: one figure per layer, and the arrays."""
 

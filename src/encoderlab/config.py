@@ -25,6 +25,7 @@ from encoderlab.command_settings import (
     PredictConfig,
     PretrainConfig,
     RunConfig,
+    ServeConfig,
     TokenizerCommandConfig,
     VerifyConfig,
 )
@@ -65,6 +66,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "train": RunConfig,
     "eval": EvalConfig,
     "predict": PredictConfig,
+    "serve": ServeConfig,
     "attention": AttentionConfig,
     "explain": ExplainConfig,
     "pretrain": PretrainConfig,

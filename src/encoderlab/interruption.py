@@ -39,6 +39,7 @@ class _Received:
 
     number: int | None = None
     is_deferred = False
+    promise = ""
     is_raised = False
 
 
@@ -81,9 +82,9 @@ def stop_if_interrupted(world: World = ALONE) -> None:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """Let signals wait until the enclosed work calls `stop_if_interrupted`, or ends."""
-    _Received.is_deferred = True
+def deferred(promise: str = "saving after this step") -> Iterator[None]:
+    """Let signals wait until the enclosed work calls `stop_if_interrupted`, or ends; whoever sends one is told the `promise`."""
+    _Received.is_deferred, _Received.promise = True, promise
     try:
         yield
     finally:
@@ -102,7 +103,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         return
     name = signal.Signals(number).name
     again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
-    os.write(2, f"\nencoderlab: {name}: saving after this step{again}\n".encode())
+    os.write(2, f"\nencoderlab: {name}: {_Received.promise}{again}\n".encode())
 
 
 def _raise_unless_importing(_: int, frame: FrameType | None) -> None:

@@ -1,0 +1,117 @@
+"""encoderlab serve: a finished run behind HTTP on this machine, and a page to try it by hand."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from encoderlab.command_settings import ServeConfig
+from encoderlab.errors import SettingError
+from encoderlab.interruption import deferred, is_interrupted
+from encoderlab.runs.answering import answers_of
+from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs.inputs import example_of, reads_words
+
+if TYPE_CHECKING:
+    import uvicorn
+
+LARGEST_BODY = 2**23  # bytes of a request
+MOST_REQUESTS = 64  # at a time; more are told to come again
+LAST_SECONDS = 5  # that requests at hand have when the server is told to end
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
+
+
+def serve(config: ServeConfig) -> None:
+    """Answer requests until a signal comes. Raises SettingError, DataError, and Interrupted at the end."""
+    for name in ("starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise SettingError(f"serve needs {name}, which is not installed", remedy='Type pip install "encoderlab[serve]"')
+    with _listening(config.host, config.port) as listening:
+        assembly = reopen(config)
+        _warm_up(assembly)
+        server = _server(config, assembly)
+        host, port = listening.getsockname()[:2]
+        print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C ends it)", flush=True)
+        if not _is_loopback(config.host):
+            print(f"host={config.host}: whoever reaches this machine can ask the model", file=sys.stderr)
+        with deferred("ending after the requests at hand"):
+            server.run(sockets=[listening])
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket of this address, held before a model is loaded. Raises SettingError where there can be none."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _not_to_be_had(host, port, error) from None
+    with opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind(address)
+            opened.listen(128)  # two may bind a port with this option, but only one may listen
+        except OSError as error:
+            raise _not_to_be_had(host, port, error) from None
+        yield opened
+
+
+def _not_to_be_had(host: str, port: int, error: OSError) -> SettingError:
+    return SettingError(
+        f"host={host} port={port} cannot be listened to: {error.strerror}",
+        remedy="Type port=0 for any free port" if port else "Type host=127.0.0.1",
+    )
+
+
+def _warm_up(assembly: Assembly) -> None:
+    """Answer once, so that the first request does not wait for what is made once. Raises DataError where there are no answers."""
+    paired = bool(assembly.origin.paired)
+    answers_of(assembly, [example_of("a", "a" if paired else None, reads_words(assembly))])
+
+
+def _server(config: ServeConfig, assembly: Assembly) -> uvicorn.Server:
+    """The server, which ends where a signal has come: see `interruption`."""
+    import uvicorn
+
+    from encoderlab.reports.web_service import Limits, web_service
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """They are ours."""
+            yield
+
+        async def on_tick(self, counter: int) -> bool:
+            """Asked ten times a second whether to end."""
+            return await super().on_tick(counter) or is_interrupted()
+
+    app = web_service(
+        assembly,
+        Limits(config.max_texts, config.max_characters, LARGEST_BODY),
+        hosts=[*LOOPBACK, config.host] if _is_loopback(config.host) else ["*"],
+    )
+    settings = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_REQUESTS,
+        timeout_graceful_shutdown=LAST_SECONDS,
+    )
+    return Server(settings)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
