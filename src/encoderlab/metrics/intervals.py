@@ -75,6 +75,14 @@ def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
     }
 
 
+def interval_of_share(hits: np.ndarray, asked: np.ndarray, seed: int) -> list[float]:
+    """The 95% interval of the share of `hits` among `asked`, counted by row: [n] each. Rows without an asked token are left out."""
+    kinds, counts = np.unique(np.stack([hits, asked], axis=1)[asked > 0], axis=0, return_counts=True)
+    # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
+    hits, asked = kinds[:, :1], kinds[:, 1:]
+    return bootstrap(Kinds(counts, (hits == asked)[:, 0].astype(np.int64), hits, asked, asked), seed)["token_accuracy"]
+
+
 def difference(
     labels: np.ndarray | Sequence[np.ndarray],
     predicted: np.ndarray | Sequence[np.ndarray],

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError
-from encoderlab.metrics.intervals import Kinds, bootstrap
+from encoderlab.metrics.intervals import interval_of_share
 from encoderlab.metrics.scores import refuse_non_finite
 
 
@@ -45,9 +45,9 @@ class PretrainingScores:
 
         Rows are drawn, not tokens: the tokens of a sequence are not independent of one another.
         """
-        intervals = {"mlm_accuracy": _interval(self.hits, self.asked, seed)}
+        intervals = {"mlm_accuracy": interval_of_share(self.hits, self.asked, seed)}
         if self.pairs_right is not None:
-            intervals["nsp_accuracy"] = _interval(self.pairs_right.astype(np.int64), np.ones(self.n, dtype=np.int64), seed)
+            intervals["nsp_accuracy"] = interval_of_share(self.pairs_right.astype(np.int64), np.ones(self.n, dtype=np.int64), seed)
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
@@ -153,11 +153,3 @@ def _figures(kept: _Kept) -> dict[str, float]:
         nsp_loss = float(pair_losses.mean())
         figures |= {"loss": mlm_loss + nsp_loss, "nsp_loss": nsp_loss, "nsp_accuracy": float(kept.pair_hits.double().mean())}
     return figures
-
-
-def _interval(hits: np.ndarray, asked: np.ndarray, seed: int) -> list[float]:
-    """The 95% interval of the share of `hits` among `asked`, counted by row: [n] each. Rows without an asked token are left out."""
-    kinds, counts = np.unique(np.stack([hits, asked], axis=1)[asked > 0], axis=0, return_counts=True)
-    # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
-    hits, asked = kinds[:, :1], kinds[:, 1:]
-    return bootstrap(Kinds(counts, (hits == asked)[:, 0].astype(np.int64), hits, asked, asked), seed)["token_accuracy"]

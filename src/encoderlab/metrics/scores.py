@@ -20,8 +20,8 @@ class Scores:
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
     one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order: [n] for
-    classification, one array per sequence for tagging. `probabilities` is [n, classes], or None for tagging. `intervals` are the
-    95% intervals that `with_intervals` adds.
+    classification, one array per sequence for tagging. `probabilities` is [n, classes], or None for tagging, where `confidences`
+    holds the probability of each answer, one array per sequence. `intervals` are the 95% intervals that `with_intervals` adds.
     """
 
     n: int
@@ -34,6 +34,7 @@ class Scores:
     probabilities: np.ndarray | None
     label_names: list[str]
     intervals: dict[str, list[float]] = field(default_factory=dict)
+    confidences: list[np.ndarray] | None = None
 
     @property
     def main(self) -> str:

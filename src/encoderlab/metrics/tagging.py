@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ class _Kept(NamedTuple):
     labels: Tensor
     predicted: Tensor
     losses: Tensor
+    confidences: Tensor
 
 
 class TaggingMetrics:
@@ -33,13 +35,15 @@ class TaggingMetrics:
         self._kept: list[_Kept] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`. Keeps answers and losses, not logits: those would be as many as tokens times classes."""
+        """See `Metrics.add`. Keeps answers, confidences and losses, not logits: those would be as many as tokens times classes."""
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only labelled examples can be scored"
         logits, labels = prediction.token_logits.detach().float(), batch.token_labels.long()
         row = batch.rows[batch.asked // batch.input_ids.shape[1]]
         losses = cross_entropy(logits, labels, reduction="none")
-        self._kept.append(_Kept(batch.rows, row, labels, logits.argmax(-1), losses))
+        highest, predicted = logits.max(-1)
+        confidences = (highest - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
+        self._kept.append(_Kept(batch.rows, row, labels, predicted, losses, confidences))
 
     def collected(self) -> list[_Kept]:
         """See `Metrics.collected`."""
@@ -65,7 +69,9 @@ class TaggingMetrics:
         assert len(losses), "no place was asked"
         refuse_non_finite(losses)
         starts = np.searchsorted(row, rows[1:])
-        return self._scored(rows, np.split(labels, starts), np.split(predicted, starts), float(losses.mean()))
+        confidences = np.split(kept.confidences[order].double().numpy(), starts)
+        scored = self._scored(rows, np.split(labels, starts), np.split(predicted, starts), float(losses.mean()))
+        return replace(scored, confidences=confidences)
 
     def _scored(self, rows: np.ndarray, labels: list[np.ndarray], predicted: list[np.ndarray], loss: float) -> Scores:
         flat_labels, flat_predicted = np.concatenate(labels), np.concatenate(predicted)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
 from encoderlab.metrics.intervals import difference
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def build_report(
         },
         "scored_split": scored,
         "main_figure": splits[scored].main,
-        "splits": {name: scores.as_dict() for name, scores in with_intervals.items()},
+        "splits": {
+            name: {**part.as_dict(), "calibration": _calibration(name, scored, splits)} for name, part in with_intervals.items()
+        },
         "baselines": compared,
         "verdict": _verdict(compared, splits[scored]),
         "throughput": throughput,
@@ -61,6 +64,23 @@ def build_report(
         "notes": [*notes, *caveats(splits[scored], scored, checkpoint), *_skipped(baselines)],
     }
     return json_safe(report)
+
+
+def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[str, Any]:
+    """How far confidence and right answers agree on a split; of the scored one, also after temperature scaling.
+
+    The temperature is fitted on validation, never on the rows scored: where these are one split, there is none.
+    """
+    scores, held_out = splits[name], splits.get("validation")
+    if scores.probabilities is None:
+        right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
+        return of_confidences(np.concatenate(scores.confidences), right)
+    found = calibration(scores.probabilities, scores.labels)
+    if name != scored or scored == "validation" or held_out is None:
+        return found
+    temperature = fit_temperature(held_out.probabilities, held_out.labels)
+    after = calibration(at_temperature(scores.probabilities, temperature), scores.labels)
+    return {**found, "after_temperature": {"temperature": temperature, "fitted_on": "validation", **after}}
 
 
 def _baseline(baseline: Baseline, scores: Scores, seed: int) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""Calibration: the error is the paper's, the temperature mends what one number can, and luck is told apart from fault."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss
+
+from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
+
+
+def drawn(n, classes, sharpness, seed=0):
+    """Probabilities that are right about themselves, raised to a power, and labels drawn before that."""
+    random = np.random.default_rng(seed)
+    honest = random.dirichlet(np.ones(classes), n)
+    labels = (honest.cumsum(1) > random.random((n, 1))).argmax(1)
+    return at_temperature(honest, 1 / sharpness), labels
+
+
+def test_the_error_is_the_mean_gap_between_confidence_and_right_answers_weighted_by_answers():
+    found = of_confidences(np.array([0.9, 0.92, 0.55, 0.6]), np.array([True, False, True, True]))
+    assert [(one["n"], one["accuracy"]) for one in found["reliability"]] == [(1, 1.0), (1, 1.0), (2, 0.5)]
+    assert found["ece"] == pytest.approx((2 * (0.91 - 0.5) + 0.45 + 0.4) / 4)
+
+
+def test_full_confidence_falls_into_the_last_bin():
+    found = of_confidences(np.array([1.0, 1.0]), np.array([True, False]))
+    assert [(one["low"], one["high"], one["n"]) for one in found["reliability"]] == [(14 / 15, 1.0, 2)]
+    assert found["ece"] == 0.5
+    assert found["ece_by_luck"] == 0
+
+
+def test_brier_and_loss_are_those_of_the_textbooks():
+    probabilities, labels = drawn(300, 3, 1)
+    found = calibration(probabilities, labels)
+    assert found["brier"] == pytest.approx(((probabilities - np.eye(3)[labels]) ** 2).sum(1).mean())
+    two, of_two = drawn(300, 2, 1)
+    assert calibration(two, of_two)["brier"] == pytest.approx(2 * brier_score_loss(of_two, two[:, 1]))
+    assert found["loss"] == pytest.approx(-np.log(probabilities[np.arange(300), labels]).mean())
+
+
+def test_a_model_that_is_too_sure_gets_the_temperature_that_mends_it():
+    probabilities, labels = drawn(20_000, 3, 2.5)
+    temperature = fit_temperature(probabilities, labels)
+    assert temperature == pytest.approx(2.5, rel=0.05)
+    before, after = calibration(probabilities, labels), calibration(at_temperature(probabilities, temperature), labels)
+    assert after["ece"] < before["ece"] / 5
+    assert after["loss"] < before["loss"]
+
+
+def test_what_luck_alone_would_show_is_near_what_an_honest_model_shows():
+    found = [calibration(*drawn(500, 2, 1, seed)) for seed in range(30)]
+    assert np.mean([one["ece"] for one in found]) == pytest.approx(np.mean([one["ece_by_luck"] for one in found]), rel=0.15)
+
+
+def test_answers_that_are_all_right_or_wholly_sure_have_a_temperature_too():
+    sure = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert 0.05 <= fit_temperature(sure, np.array([0, 1])) <= 20
+    assert 0.05 <= fit_temperature(sure, np.array([1, 0])) <= 20
+    assert np.isfinite(calibration(sure, np.array([1, 0]))["loss"])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.floats(0.05, 20))
+def test_a_temperature_changes_no_answer_and_leaves_probabilities(seed, classes, temperature):
+    probabilities, labels = drawn(20, classes, 1, seed)
+    tempered = at_temperature(probabilities, temperature)
+    assert (tempered.argmax(1) == probabilities.argmax(1)).all()
+    assert tempered.sum(1) == pytest.approx(1)
+    assert 0 <= calibration(tempered, labels)["ece"] <= 1
