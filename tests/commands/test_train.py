@@ -21,6 +21,7 @@ def test_a_run_folder_holds_what_the_contract_says(brackets_run):
         "environment.json",
         "metrics.jsonl",
         "report.json",
+        "report.html",
         "predictions.csv",
         "plots/curves.png",
         "plots/confusion.png",

@@ -1,9 +1,11 @@
 """A pretraining report: the contract's keys, and a verdict beside what guessing gets."""
 
+import html
 import json
 
 import numpy as np
 import pytest
+from huggingface_hub import ModelCard
 
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.pretraining_report import (
@@ -12,7 +14,6 @@ from encoderlab.reports.pretraining_report import (
     pretraining_card,
     write_pretraining_report,
 )
-from encoderlab.runs.folder import RunFolder
 
 GUESSERS = {
     "most_frequent_token": {"mlm_accuracy": 0.05, "token_id": 7},
@@ -21,7 +22,14 @@ GUESSERS = {
     "word_overlap": {"nsp_accuracy": 0.65},
     "length": {"nsp_accuracy": 0.52},
 }
-FACTS = {"pairs": 90, "labels": {"follows": 45, "random": 45}, "sentence_splitter": "punkt_tab"}
+FACTS = {
+    "documents": 4, "paragraphs": 30, "sentences": 200, "tokens": 3000, "pairs": 90, "mean_length": 20.5, "truncated": 0.25,
+    "labels": {"follows": 45, "random": 45}, "sentence_splitter": "punkt_tab",
+}  # fmt: skip
+CARD_FACTS = {
+    "repeat": "encoderlab pretrain dataset=wikipedia", "changed": [("training.steps", "30", "null")], "machine": [("cores", "2")],
+    "language": "simple", "data": {"splits": {"train": {"documents": 1234, "fingerprint": "ff"}}},
+}  # fmt: skip
 FILLED = [{"text": "a [MASK]", "answer": "cat", "guesses": [{"token": "cat", "probability": 0.5}]}]
 
 
@@ -75,7 +83,7 @@ def test_figures_that_are_not_finite_and_numbers_of_numpy_are_json():
     report = report_of(splits={"test": infinite}, baselines={"unigram": {"mlm_loss": np.float64(3.5)}})
     assert report["splits"]["test"]["mlm_perplexity"] is None
     assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert "perplexity" not in pretraining_card(report)
+    assert "perplexity" not in pretraining_card(report, CARD_FACTS)
 
 
 def test_test_is_the_scored_split_where_there_is_one():
@@ -131,8 +139,8 @@ def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_too_good():
     assert any("chosen on validation, the split it is scored on" in note for note in report_of(checkpoint=chosen)["notes"])
 
 
-def test_report_and_curves_are_written(tmp_path):
-    folder = RunFolder(tmp_path)
+def test_report_page_and_curves_are_written(tmp_path, records):
+    folder = records(tmp_path, command="pretrain", dataset={"origin": {}, "splits": {"train": {"documents": 4}}})
     step = {"kind": "step", "step": 1, "loss": 3.0, "loss_token": 2.0, "loss_sequence": 1.0, "learning_rate": 0.1}
     evaluation = {"kind": "evaluation", "step": 1, "split": "validation", **scores().figures}
     folder.metrics.write_text(json.dumps(step) + "\n" + json.dumps(evaluation) + "\n", encoding="utf-8")
@@ -140,19 +148,36 @@ def test_report_and_curves_are_written(tmp_path):
     write_pretraining_report(folder, report)
     assert json.loads(folder.report.read_text(encoding="utf-8")) == report
     assert "wikipédia" in folder.report.read_text(encoding="utf-8")
+    page = folder.page.read_text(encoding="utf-8")
+    assert report["verdict"]["sentence"] in html.unescape(page)
+    assert "Masks filled in" in page
+    assert "Curves over the optimizer" in page
+    assert "90 pairs, 20.5 tokens long on average, 25.0% truncated, 45 follows, 45 random." in " ".join(page.split())
     assert (folder.plots / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_report_without_a_training_has_no_curves(tmp_path):
-    write_pretraining_report(RunFolder(tmp_path), report_of(baselines={}))
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+def test_a_report_without_a_training_has_no_curves(tmp_path, records):
+    facts = {name: value for name, value in FACTS.items() if name != "labels"} | {"truncated": None}
+    tokens = {"splits": {"test": scores(pairs_right=None)}, "second_sentence": "none", "filled_masks": [], "pairs": facts}
+    folder = records(tmp_path, command="eval", config="seed: 1", dataset={"splits": {"train": {"documents": 4}}})
+    write_pretraining_report(folder, report_of(baselines={}, **tokens))
+    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml", "environment.json", "report.html", "report.json"}
+    page = folder.page.read_text(encoding="utf-8")
+    assert not any(words in page for words in ("Curves over", "Masks filled in", "truncated", "NSP", "on the same rows"))
 
 
 def test_the_card_says_what_the_model_is_how_good_and_what_for():
     report = report_of()
     low, high = report["splits"]["validation"]["nsp_accuracy_ci95"]
-    card = pretraining_card(report)
-    assert card.startswith("# encoderlab: wikipedia\n")
+    card = pretraining_card(report, CARD_FACTS)
+    assert card.count("\n---\n\n# encoderlab: wikipedia\n") == 1
+    read = ModelCard(card).data
+    assert (read.pipeline_tag, read.language, read.base_model) == ("fill-mask", None, None)
+    found = [(result.metric_type, result.metric_name, result.metric_value) for result in read.eval_results]
+    assert found == [("accuracy", "mlm accuracy", 0.3), ("perplexity", "mlm perplexity", 20.09), ("accuracy", "nsp accuracy", 0.8)]
+    assert "- train: 1,234 documents, fingerprint `ff`\n" in card
+    assert "```\nencoderlab pretrain dataset=wikipedia\n```\n" in card
+    assert "- `training.steps=30`\n" in card
     assert (
         "30 parameters, pretrained from scratch by `encoderlab pretrain` on masked tokens and next sentences, with seed 1" in card
     )
@@ -166,8 +191,9 @@ def test_the_card_says_what_the_model_is_how_good_and_what_for():
 
 
 def test_the_card_of_a_run_that_went_on_from_another_says_so():
-    card = pretraining_card(report_of(init_from="google/bert", second_sentence="swapped"))
+    card = pretraining_card(report_of(init_from="google/bert", second_sentence="swapped"), CARD_FACTS)
+    assert ModelCard(card).data.base_model == "google/bert"
     assert "pretrained going on from `google/bert` by `encoderlab pretrain` on masked tokens and the order of sentences" in card
     assert "- sentence order accuracy 0.8000" in card
     tokens = report_of(splits={"test": scores(pairs_right=None)}, second_sentence="none", baselines={})
-    assert "on masked tokens, with seed" in pretraining_card(tokens)
+    assert "on masked tokens, with seed" in pretraining_card(tokens, CARD_FACTS)

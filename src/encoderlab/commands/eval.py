@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from encoderlab.command_settings import EvalConfig
@@ -18,6 +19,7 @@ from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.importance import token_importance
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import record_start
 from encoderlab.tasks.config import PretrainingConfig
@@ -80,8 +82,9 @@ def _score_and_report(
         checkpoint=_checkpoint(assembly, config),
         notes=notes,
     )
-    write_report(folder, report, corpus.split(split), scores)
-    paths = {"report": str(folder.report), "predictions": str(folder.predictions), "plots": str(folder.plots)}
+    write_report(folder, report, corpus.split(split), scores, partial(token_importance, assembly))
+    files = {"page": folder.page, "report": folder.report, "predictions": folder.predictions, "plots": folder.plots}
+    paths = {name: str(path) for name, path in files.items()}
     show_report(report, paths, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
 
 

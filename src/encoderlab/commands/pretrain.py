@@ -21,6 +21,7 @@ from encoderlab.reports.pretraining_report import (
     write_pretraining_report,
 )
 from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
+from encoderlab.reports.run_facts import run_facts
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset
 from encoderlab.runs.batches import EVALUATION_SEED
 from encoderlab.runs.document_corpus import DocumentCorpus
@@ -149,7 +150,7 @@ def _report_scores(
     write_pretraining_report(folder, report)
     show_pretraining_report(
         report,
-        {"report": str(folder.report)},
+        {"page": str(folder.page), "report": str(folder.report)},
         [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"],
     )
 
@@ -174,9 +175,9 @@ def _fit_and_report(
         return
     report = _report(assembly, rows, scores, facts, fitted)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
-    save_model(assembly, folder.model, origin, pretraining_card(report))
+    save_model(assembly, folder.model, origin, pretraining_card(report, run_facts(folder, facts.command)))
     write_pretraining_report(folder, report)
-    paths = {"report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
+    paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
     root = shlex.quote(str(folder.root))
     following = [
         f"encoderlab finetune task=docs init_from={root}",

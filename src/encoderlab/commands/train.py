@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from encoderlab.command_settings import RunConfig
@@ -14,6 +15,7 @@ from encoderlab.metrics import Scores
 from encoderlab.reports.dry_run_screen import show_rehearsal
 from encoderlab.reports.model_card import model_card
 from encoderlab.reports.report import BASELINE_NAMES, build_report
+from encoderlab.reports.run_facts import run_facts
 from encoderlab.reports.screen import show_report, show_survey
 from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
@@ -21,6 +23,7 @@ from encoderlab.runs.baselines import Baseline, baselines, planned
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.importance import token_importance
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
@@ -99,8 +102,8 @@ def _fit_and_report(
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
     report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
-    save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels))
-    write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]])
+    save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
+    write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
     show_report(report, _paths(folder), _next_commands(folder, scored[-1], corpus.paired))
 
 
@@ -136,7 +139,13 @@ def _truncation_notes(rows: dict[str, ExampleRows], max_length: int) -> list[str
 
 
 def _paths(folder: RunFolder) -> dict[str, str]:
-    names = {"report": folder.report, "predictions": folder.predictions, "plots": folder.plots, "model": folder.model}
+    names = {
+        "page": folder.page,
+        "report": folder.report,
+        "predictions": folder.predictions,
+        "plots": folder.plots,
+        "model": folder.model,
+    }
     return {name: str(path) for name, path in names.items()}
 
 

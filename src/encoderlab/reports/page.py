@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
+# What plots are drawn in, and the page's colour of the same name; black is the page's ink.
+COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -44,7 +46,7 @@ def _environment() -> Environment:
 
 
 def picture(figure: Figure, description: str) -> Markup:
-    """A plot as inline SVG on a clear ground, its axes and words in the page's own text colour.
+    """A plot as inline SVG on a clear ground, its axes, words and lines in the page's own colours.
 
     `description` says in a sentence what it shows, for whoever cannot see it.
     """
@@ -57,6 +59,7 @@ def picture(figure: Figure, description: str) -> Markup:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     drawn = re.sub(r"#000000|black", "currentColor", file.getvalue()[file.getvalue().index("<svg") :])
+    drawn = re.sub("|".join(COLORS), lambda found: f"var(--{COLORS[found[0]]})", drawn)
     shown = re.sub(r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", drawn.replace("\n", " ", 1), count=1)
     labelled = shown.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" ', 1)
     return Markup(f'<figure class="plot">{labelled}</figure>')  # noqa: S704

@@ -11,6 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours: told apart by the colour-blind, and with their line styles in grey print too.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
@@ -19,7 +20,14 @@ QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
 
 
 def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, figure: str = "accuracy") -> None:
-    """Loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl.
+    """Write `curves` to `path`, under a `title`."""
+    canvas = curves(metrics_lines, figure, 7.5)
+    canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+    canvas.savefig(path, dpi=150)
+
+
+def curves(metrics_lines: Sequence[Mapping[str, Any]], figure: str, width: float) -> Figure:
+    """Loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl, `width` inches wide.
 
     Training loss is drawn as logged (faint) and smoothed; evaluations as they came.
     """
@@ -28,8 +36,7 @@ def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title
     steps = [line for line in metrics_lines if line["kind"] == "step"]
     evaluations = [line for line in metrics_lines if line["kind"] == "evaluation"]
     heights = {"loss (nats)": 3.0} | ({figure.replace("_", " "): 3.0} if evaluations else {}) | {"learning rate": 1.2}
-    canvas = Figure(figsize=(7.5, sum(heights.values())), layout="constrained")
-    canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+    canvas = Figure(figsize=(width, sum(heights.values())), layout="constrained")
     panels = canvas.subplots(len(heights), 1, sharex=True, height_ratios=list(heights.values()))
     _draw_training_loss(panels[0], steps, "loss")
     _draw_evaluations(panels[0], evaluations, "loss", ORANGE)
@@ -38,16 +45,25 @@ def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title
     _draw_learning_rate(panels[-1], steps)
     for axes, label in zip(panels, heights, strict=True):
         _finish(axes, label)
-    canvas.savefig(path, dpi=150)
+    return canvas
 
 
 def plot_pretraining_curves(
     metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, token_guess: float | None, pair_guess: float | None
 ) -> None:
+    """Write `pretraining_curves` to `path`, under a `title`."""
+    canvas = pretraining_curves(metrics_lines, token_guess, pair_guess, 6.5)
+    canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+    canvas.savefig(path, dpi=150)
+
+
+def pretraining_curves(
+    metrics_lines: Sequence[Mapping[str, Any]], token_guess: float | None, pair_guess: float | None, width: float
+) -> Figure:
     """Losses, shares of right answers and the learning rate against steps, from the lines of metrics.jsonl.
 
     Masked tokens on the left and, where pairs were asked about, pairs on the right. `token_guess` and `pair_guess` are the
-    accuracies of the best guessers, drawn as levels to be passed; None where there is none.
+    accuracies of the best guessers, drawn as levels to be passed; None where there is none. A question takes `width` inches.
     """
     from matplotlib.figure import Figure
 
@@ -55,13 +71,12 @@ def plot_pretraining_curves(
     evaluations = [line for line in metrics_lines if line["kind"] == "evaluation"]
     paired = any("loss_sequence" in line for line in steps) or any("nsp_loss" in line for line in evaluations)
     heights = [3.0, 3.0, 1.2] if evaluations else [3.0, 1.2]
-    canvas = Figure(figsize=(6.5 * (1 + paired), sum(heights)), layout="constrained")
-    canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+    canvas = Figure(figsize=(width * (1 + paired), sum(heights)), layout="constrained")
     columns = canvas.subplots(len(heights), 1 + paired, sharex=True, squeeze=False, height_ratios=heights).T
     _draw_question(columns[0], steps, evaluations, "mlm", "loss_token" if paired else "loss", token_guess)
     if paired:
         _draw_question(columns[1], steps, evaluations, "nsp", "loss_sequence", pair_guess)
-    canvas.savefig(path, dpi=150)
+    return canvas
 
 
 def _draw_question(

@@ -7,21 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.aside import write_text_aside
+from encoderlab.reports.card_metadata import front_matter, how_it_was_made
 from encoderlab.reports.plots import plot_pretraining_curves
+from encoderlab.reports.pretraining_names import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining_page import write_pretraining_page
 from encoderlab.reports.report import caveats, json_safe
+from encoderlab.reports.shown_texts import shown
 from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from encoderlab.metrics import PretrainingScores
-
-GUESSER_NAMES = {
-    "most_frequent_token": "always the most frequent token",
-    "unigram": "each token as often as in training",
-    "majority": "always the most frequent answer",
-    "word_overlap": "words that both texts share",
-    "length": "lengths of both texts",
-}
-PAIR_QUESTIONS = {"next": "NSP", "swapped": "sentence order"}  # how the figures nsp_* are called for each question
 
 
 def build_pretraining_report(
@@ -114,19 +109,20 @@ def _stands(
 
 
 def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> None:
-    """Write report.json, and plots/curves.png where the run has a metrics.jsonl."""
+    """Write report.html, report.json, and plots/curves.png where the run has a metrics.jsonl."""
+    guesses = [best_guesser(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
+    token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
     if folder.metrics.exists():
         folder.plots.mkdir(exist_ok=True)
         lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
-        guesses = [best_guesser(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
-        token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
         title = f"pretrain {report['task']}, seed {report['seed']}"
         plot_pretraining_curves(lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess)
+    write_pretraining_page(folder, report, token_guess, pair_guess)
     write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
 
 
-def pretraining_card(report: Mapping[str, Any]) -> str:
-    """The model's README.md: what it is, how it was made, how good it is, from the figures of report.json."""
+def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The model's README.md: what it is, how it was made, how good it is; from report.json's figures and `run_facts`."""
     asked = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
     origin = f"going on from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
@@ -135,15 +131,16 @@ def pretraining_card(report: Mapping[str, Any]) -> str:
         f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['asked_tokens']:,} masked tokens",
         *_card_figures(scores, report["baselines"], report["second_sentence"]),
         f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}",
-        *(note.rstrip(".") for note in report["notes"]),
+        *(shown(note).rstrip(".") for note in report["notes"]),
     ]
     return (
+        f"{front_matter(report, facts, 'fill-mask')}"
         f"# encoderlab: {report['task']}\n\n"
         f"A transformer encoder of {report['model']['parameters']:,} parameters, pretrained {origin} by `encoderlab pretrain` on "
         f"{asked.get(report['second_sentence'], 'masked tokens')}, with seed {report['seed']}.\n\n"
         + "".join(f"- {line}.\n" for line in lines)
         + "\nTeach it a task with `encoderlab finetune task=... init_from=<this folder>`; "
-        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n"
+        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n\n" + how_it_was_made(facts)
     )
 
 

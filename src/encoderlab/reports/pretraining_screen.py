@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from encoderlab.reports.console import chosen, console_on, figure, line, listing, number, speed, table_of, with_interval
-from encoderlab.reports.pretraining_report import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining_names import GUESSER_NAMES, PAIR_QUESTIONS
 
 
 def show_pretraining_report(

@@ -1,20 +1,29 @@
-"""Writes what a scored run leaves behind: report.json, predictions.csv and the plots."""
+"""Writes what a scored run leaves behind: report.html, report.json, predictions.csv and the plots."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.aside import write_text_aside
 from encoderlab.metrics import Scores
 from encoderlab.reports.plots import plot_confusion, plot_curves
 from encoderlab.reports.predictions import write_predictions
+from encoderlab.reports.run_page import write_run_page
 from encoderlab.runs.folder import RunFolder
 
+if TYPE_CHECKING:
+    from encoderlab.reports.mistakes import Importance
 
-def write_report(folder: RunFolder, report: dict[str, Any], examples: Iterable[Any], scores: Scores) -> None:
-    """Write the files of `report`; `examples` are the scored split's, whose answers `scores` holds."""
+
+def write_report(
+    folder: RunFolder, report: dict[str, Any], examples: Any, scores: Scores, importance: Importance | None = None
+) -> None:
+    """Write the files of `report`; `examples` are the scored split's, by row, whose answers `scores` holds.
+
+    `importance` as for `run_page.write_run_page`.
+    """
     folder.plots.mkdir(exist_ok=True)
     title = f"{report['command']} {report['task']}, seed {report['seed']}"
     if folder.metrics.exists():
@@ -25,6 +34,7 @@ def write_report(folder: RunFolder, report: dict[str, Any], examples: Iterable[A
     texts = list(_texts(examples))
     chosen = [texts[row] for row in scores.rows]
     write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, scores.probabilities, scores.label_names)
+    write_run_page(folder, report, examples, scores, importance)
     write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
 
 

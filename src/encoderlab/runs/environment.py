@@ -20,10 +20,11 @@ PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hy
 
 
 def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
-    """Versions, hardware, git commit, arguments, and what was counted in the data (None: no data set was read)."""
+    """Versions, hardware, git commit, what was typed, and what was counted in the data (None: no data set was read)."""
     return {
         "command": command,
         "argv": sys.argv,
+        "overrides": _overrides(),
         "versions": {
             "python": platform.python_version(),
             **{name: _version(name) for name in PACKAGES},
@@ -44,6 +45,14 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
         "git_commit": _git_commit(),
         "dataset": None if corpus is None else corpus.description(),
     }
+
+
+def _overrides() -> list[str] | None:
+    """What was typed for this run, of a sweep for this one of its jobs; None where it was started from Python."""
+    from hydra.core.hydra_config import HydraConfig
+
+    typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # so the command line calls itself
+    return list(HydraConfig.get().overrides.task) if typed else None
 
 
 def _version(package: str) -> str | None:

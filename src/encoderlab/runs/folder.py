@@ -45,6 +45,10 @@ class RunFolder:
         return self.root / "report.json"
 
     @property
+    def page(self) -> Path:
+        return self.root / "report.html"
+
+    @property
     def plots(self) -> Path:
         return self.root / "plots"
 
