@@ -177,7 +177,7 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
     assert {path.name for path in (tmp_path / "a folder").iterdir()} == names
     card = (tmp_path / "a folder" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("# a cärd\n\n## With transformers")
+    assert card.startswith("---\nlibrary_name: transformers\n---\n# a cärd\n\n## With transformers")
     code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "a folder")
     exec(code, {})
     line = shlex.split(capsys.readouterr().out.splitlines()[1])

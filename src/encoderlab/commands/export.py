@@ -26,6 +26,7 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.huggingface import to_huggingface
 from encoderlab.model.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.reports.card_metadata import for_transformers
 from encoderlab.reports.onnx_card import onnx_card
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import model_folder
@@ -54,7 +55,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     folder = model_folder(config.run)
     saved = read_model(folder)
     said, weights = _as_huggingface(saved)
-    _write(path, said, weights, saved.tokenizer, f"{_card(folder, saved.config.task.name)}\n{_usage(said)}")
+    card = for_transformers(f"{_card(folder, saved.config.task.name)}\n{_usage(said)}")
+    _write(path, said, weights, saved.tokenizer, card)
     print(f"{path}\n{_line_that_opens(said, config.path)}")
     return path
 
