@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.data.examples import TextExample
+from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.errors import printable
 from encoderlab.reports.mistakes import MOST_MISTAKES, frequent_confusions, mistaken_texts
-from encoderlab.reports.shown_texts import MOST_CHARACTERS, lengths_in_words, marked_texts, shown
+from encoderlab.reports.shown_texts import MOST_CHARACTERS, lengths_of, marked_texts, shown
 
 
 def test_the_surest_mistakes_come_first_and_right_answers_never(scores_of):
@@ -55,4 +55,11 @@ def test_marking_words_leaves_the_text_as_it_was(text, data):
 def test_a_text_is_shown_in_one_line_with_nothing_that_does_not_print():
     assert shown("a\n\tb\x1b[0m") == "a b\\x1b[0m"
     assert shown("x" * 700) == "x" * 600 + "… (700 characters)"
-    assert lengths_in_words([TextExample("two words", "and three more"), TextExample("")]).tolist() == [5, 0]
+
+
+def test_lengths_are_words_or_characters_where_nothing_parts_them():
+    lengths, unit = lengths_of([TextExample("two words", "and three more"), TextExample(""), TextExample("one two three")])
+    assert (lengths.tolist(), unit) == ([5, 0, 3], "words")
+    lengths, unit = lengths_of([TextExample("二つの"), TextExample("((()))", "()")])
+    assert (lengths.tolist(), unit) == ([3, 8], "characters")
+    assert lengths_of([WordsExample(("go",))])[1] == "words"

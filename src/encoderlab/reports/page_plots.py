@@ -62,7 +62,7 @@ def _draw_bins(axes: Axes, calibration: Mapping[str, Any], color: str, marker: s
     axes.plot(x, y, color=color, marker=marker, markersize=5, linewidth=1.4, label=f"{label}: ECE {calibration['ece']:.3f}")
 
 
-def lengths_figure(lengths: np.ndarray, by_length: Sequence[Mapping[str, Any]], figure: str) -> Figure:
+def lengths_figure(lengths: np.ndarray, unit: str, by_length: Sequence[Mapping[str, Any]], figure: str) -> Figure:
     """Above, the score of each bin of lengths with its interval; below, how many of the scored rows have which length."""
     from matplotlib.figure import Figure
 
@@ -79,7 +79,7 @@ def lengths_figure(lengths: np.ndarray, by_length: Sequence[Mapping[str, Any]], 
     shortest, longest = int(lengths.min()), int(lengths.max())
     lower.hist(lengths, bins=np.linspace(shortest - 0.5, longest + 0.5, min(longest - shortest + 1, 40) + 1), color=BLUE)
     lower.set_ylabel("rows")
-    lower.set_xlabel("words")
+    lower.set_xlabel(unit)
     for axes in (upper, lower):
         _plain(axes)
     return canvas

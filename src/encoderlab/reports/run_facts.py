@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from encoderlab.reports.console import number
+from encoderlab.reports.console import number, words_of
 from encoderlab.runs.chosen_settings import ChosenSetting, chosen_settings
 from encoderlab.runs.folder import RunFolder
 
@@ -30,7 +30,7 @@ def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
         "other": [_setting(one) for one in settings if not one.differs],
         "machine": _machine(record),
         "language": next((one.value for one in settings if one.name == "dataset.language"), None),
-        "data": {**data, "origin": [(name, _said(value)) for name, value in (data.get("origin") or {}).items()]},
+        "data": {**data, "origin": [(words_of(name), _said(value)) for name, value in (data.get("origin") or {}).items()]},
     }
 
 
@@ -55,7 +55,7 @@ def _said(value: Any) -> str:
 
 def _machine(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Hardware and versions; what was not found out is left out."""
-    hardware = {name.replace("_", " "): value for name, value in record["hardware"].items()}
+    hardware = {words_of(name): value for name, value in record["hardware"].items()}
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
     found = {**hardware, "versions": versions, "git commit": record["git_commit"]}
     found["gone on with"] = f"{len(record['continued'])} time(s); see environment.json" if record.get("continued") else None

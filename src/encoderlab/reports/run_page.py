@@ -15,7 +15,7 @@ from encoderlab.reports.console import chosen, figure, number, speed, with_inter
 from encoderlab.reports.mistakes import frequent_confusions, mistaken_sentences, mistaken_texts
 from encoderlab.reports.report import BASELINE_NAMES
 from encoderlab.reports.run_facts import run_facts
-from encoderlab.reports.shown_texts import lengths_in_words, shown
+from encoderlab.reports.shown_texts import lengths_of, shown
 from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def write_run_page(
 
     scored = report["splits"][report["scored_split"]]
     chosen_examples = [examples[int(row)] for row in scores.rows]
-    words = lengths_in_words(chosen_examples)
-    by_length = scores_by_length(words, scores, report["seed"])
+    lengths = lengths_of(chosen_examples)
+    by_length = scores_by_length(lengths[0], scores, report["seed"])
     tagging = scores.probabilities is None
     mistakes = (mistaken_sentences if tagging else mistaken_texts)(examples, scores, importance)
     write_page(
@@ -50,7 +50,8 @@ def write_run_page(
         "run.html",
         **_headline(report, scored),
         **run_facts(folder, report["command"]),
-        **_plots(folder, report, scored, words, by_length),
+        **_plots(folder, report, scored, lengths, by_length),
+        length_unit=lengths[1],
         figures=_figures(report),
         comparison=_comparison(report, scored),
         per_class=_per_class(scored["per_class"]),
@@ -147,7 +148,11 @@ def _n_wrong(scores: Scores) -> int:
 
 
 def _plots(
-    folder: RunFolder, report: Mapping[str, Any], scored: Mapping[str, Any], words: Any, by_length: Sequence[Mapping[str, Any]]
+    folder: RunFolder,
+    report: Mapping[str, Any],
+    scored: Mapping[str, Any],
+    lengths: tuple[Any, str],
+    by_length: Sequence[Mapping[str, Any]],
 ) -> dict[str, Markup | None]:
     from encoderlab.reports.page import picture
     from encoderlab.reports.page_plots import WIDTH, lengths_figure, reliability_figure, thinned
@@ -163,5 +168,7 @@ def _plots(
     return {
         "curves": drawn,
         "reliability": picture(reliability_figure(scored["calibration"]), reliable),
-        "lengths": picture(lengths_figure(words, by_length, main), f"{main} by the length of the text, and how long the texts are"),
+        "lengths": picture(
+            lengths_figure(*lengths, by_length, main), f"{main} by the length of the text, and how long the texts are"
+        ),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +60,12 @@ def _parts(text: str, weights: Iterable[tuple[int, int, float]]) -> Iterator[dic
         yield {"text": _cut(text), "weight": 0}
 
 
-def lengths_in_words(examples: Iterable[Any]) -> np.ndarray:
-    """How many words, parted by white space, each example has, both texts of a pair together: [examples]."""
-    return np.array([sum(len(text.split()) for text in texts_of(example)) for example in examples], dtype=np.int64)
+def lengths_of(examples: Sequence[Any]) -> tuple[np.ndarray, str]:
+    """How long each example is, both texts of a pair together, [examples], and in what: words, parted by white space.
+
+    Where most have one or two, as in languages written without blanks, it is characters.
+    """
+    words = np.array([sum(len(text.split()) for text in texts_of(example)) for example in examples], dtype=np.int64)
+    if np.median(words) > 2 or any(hasattr(example, "words") for example in examples[:1]):
+        return words, "words"
+    return np.array([sum(map(len, texts_of(example))) for example in examples], dtype=np.int64), "characters"
