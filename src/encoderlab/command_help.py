@@ -43,7 +43,12 @@ EXAMPLES = {
         ("encoderlab predict run=... text='A gorgeous, witty film.'", "one text"),
         ("encoderlab predict run=... input=new.csv output=answers.csv", "a file"),
         ("cat lines.txt | encoderlab predict run=...", "lines of standard input (pairs: a tab between the texts)"),
+        ("encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8", "open where it is unsure"),
         ("encoderlab predict run=... split=test format=glue output=SST-2.tsv", "GLUE's submission form"),
+    ],
+    "serve": [
+        ("encoderlab serve run=...", "a page to try the run by hand, at http://127.0.0.1:8000/"),
+        ("encoderlab serve run=... port=0", "at any free port"),
     ],
     "embed": [
         ("encoderlab embed run=... input=texts.txt output=vectors.npy", "a vector for each line"),
@@ -51,6 +56,7 @@ EXAMPLES = {
     ],
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
+        ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked with it"),
     ],
     "compare": [
         ("encoderlab compare outputs/train/sst2/*", "all runs of a task; those that are not finished are left out and named"),
