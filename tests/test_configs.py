@@ -32,6 +32,7 @@ ASKED = {  # what a command cannot do without
     "tokenizer": [],
     "data": [],
     "baseline": [],
+    "check": [],
     "finetune": ["init_from=somewhere"],
     "embed": ["run=somewhere", "output=vectors.npy"],
     "verify": ["run=somewhere"],

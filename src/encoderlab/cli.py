@@ -36,6 +36,7 @@ COMMANDS = {
     "data": "Look at a dataset: rows, classes, lengths, duplicates, odd rows, pieces.",
     "baseline": "Score what needs no encoder on the same rows.",
     "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
+    "check": "Try this installation on generated rows, in seconds.",
     "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
 }
 MULTIRUN = ("-m", "--multirun")

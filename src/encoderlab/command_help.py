@@ -77,6 +77,10 @@ EXAMPLES = {
         ("encoderlab baseline task=classification dataset=files dataset.path=reviews.csv words=20", "your own file"),
         ("encoderlab baseline task=sst2 output=baselines.json", "the figures as JSON"),
     ],
+    "check": [
+        ("encoderlab check", "exit code 0 where all of it works, else 4"),
+        ("encoderlab check device=cpu threads=1", "on one core, whatever else there is"),
+    ],
     "tokenizer": [
         ("encoderlab tokenizer dataset=sst2 tokenizer.vocabulary_size=4000 output=my_tokenizer", "train one"),
         ("encoderlab tokenizer text='Unbelievably good.'", "see how a text is cut"),

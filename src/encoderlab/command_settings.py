@@ -291,3 +291,13 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, "")
+
+
+@dataclass
+class CheckConfig(CommandConfig):
+    """Try this installation on generated rows, in a temporary folder: no network, nothing left behind."""
+
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+    threads: int | None = setting(
+        1, "CPU threads, of which so small a model needs one; null: one for each core this process may use.", least=1, most=1024
+    )

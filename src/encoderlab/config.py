@@ -14,6 +14,7 @@ from omegaconf.errors import MissingMandatoryValue
 from encoderlab.command_settings import (
     AttentionConfig,
     BaselineConfig,
+    CheckConfig,
     CommandConfig,
     CompareConfig,
     DataConfig,
@@ -78,6 +79,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "data": DataConfig,
     "baseline": BaselineConfig,
     "compare": CompareConfig,
+    "check": CheckConfig,
 }
 Typed = TypeVar("Typed", bound=CommandConfig)
 
