@@ -13,11 +13,8 @@ from omegaconf.errors import MissingMandatoryValue
 
 from encoderlab.command_settings import (
     AttentionConfig,
-    BaselineConfig,
-    CheckConfig,
     CommandConfig,
     CompareConfig,
-    DataConfig,
     EmbedConfig,
     EvalConfig,
     ExplainConfig,
@@ -27,7 +24,6 @@ from encoderlab.command_settings import (
     PretrainConfig,
     RunConfig,
     ServeConfig,
-    TokenizerCommandConfig,
     VerifyConfig,
 )
 from encoderlab.data.sources.docstrings import DocsDataset
@@ -40,6 +36,7 @@ from encoderlab.errors import SettingError, closest
 from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
 from encoderlab.overrides import uninterpolated
+from encoderlab.preparation_settings import BaselineConfig, CheckConfig, DataConfig, TokenizerCommandConfig
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from encoderlab.aside import write_text_aside
-from encoderlab.command_settings import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
+from encoderlab.preparation_settings import BaselineConfig, TableFormat
 from encoderlab.reports.baseline_report import build_baseline_report, show_baselines
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.baselines import Answers, baselines

@@ -19,7 +19,6 @@ import safetensors.torch
 import torch
 
 from encoderlab.command_settings import (
-    CheckConfig,
     EvalConfig,
     ExportConfig,
     FinetuneConfig,
@@ -41,6 +40,7 @@ from encoderlab.device import choose_compute
 from encoderlab.errors import TrainingError, UserError, one_line
 from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
+from encoderlab.preparation_settings import CheckConfig
 from encoderlab.runs.assembly import cache_folder, reopen
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inputs import encoded_rows

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import Any
 
-from encoderlab.command_settings import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
+from encoderlab.preparation_settings import DataConfig, TableFormat
 from encoderlab.reports.data_screen import show_documents, show_rows
 from encoderlab.reports.report import json_safe
 from encoderlab.runs.assembly import cache_folder

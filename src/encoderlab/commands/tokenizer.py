@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from encoderlab.aside import written_aside
-from encoderlab.command_settings import TableFormat, TokenizerCommandConfig
 from encoderlab.config import settings_to_dict
 from encoderlab.data.cutting import cutting_of, first_words
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
+from encoderlab.preparation_settings import TableFormat, TokenizerCommandConfig
 from encoderlab.reports.vocabulary import show_cuttings, show_pieces
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.vocabularies import open_tokenizer, texts_by_split
