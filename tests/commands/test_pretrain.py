@@ -69,7 +69,7 @@ def report_of(folder):
 
 def test_a_pretraining_run_leaves_what_the_contract_says(pretrained):
     files = {str(path.relative_to(pretrained)) for path in pretrained.rglob("*") if path.is_file()}
-    assert files >= {"config.yaml", "environment.json", "metrics.jsonl", "report.json", "plots/curves.png", "model/model.safetensors",
+    assert files >= {"config.yaml", "environment.json", "metrics.jsonl", "report.json", "report.html", "plots/curves.png", "model/model.safetensors",
                      "model/config.json", "model/tokenizer.json", "model/README.md"}  # fmt: skip
     assert all(verified(path) for path in checkpoints(pretrained / "checkpoints"))
     report = report_of(pretrained)

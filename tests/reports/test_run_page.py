@@ -110,10 +110,16 @@ def test_a_run_started_from_python_says_so(tmp_path, records, scores_of):
     assert "was started from Python" in found.said
 
 
-def test_hostile_texts_and_labels_stay_texts(folder, scores_of):
+def test_hostile_texts_and_labels_stay_texts(tmp_path, records, scores_of):
     evil = '<script>alert("1")</script>\x1b[31m\u202eabc\x00 {{ 7 * 7 }}'
-    scores = scores_of([0, 1], [1, 1], names=("<b>no</b>", "yes"))
-    found = page_of(folder, scores, [TextExample(evil, evil), TextExample("fine", "fine")], notes=[evil])
+    scores = scores_of([0, 1], [1, 1], names=("<b>no</b>", evil))
+    split = dict.fromkeys(("rows", "unlabelled", "empty", "duplicates", "shared_with_train", "shared_with_other_label"), 1)
+    split |= {f"words_{name}": 1 for name in ("min", "median", "p95", "max")} | {"labels": {evil: 1}}
+    config = json.dumps({"task": {"schema": "classification", "name": evil}, "dataset": {"schema": "files", "path": evil}})
+    dataset = {"origin": {"files": evil}, "splits": {"test": split}}
+    folder = records(tmp_path, config=config, dataset=dataset, overrides=[f"dataset.path={evil}"])
+    examples = [TextExample(evil, evil), TextExample("fine", "fine")]
+    found = page_of(folder, scores, examples, notes=[evil], task=evil)
     assert "<script>alert" not in found.text
     assert '<script>alert("1")</script>' in found.said
     assert "{{ 7 * 7 }}" in found.said

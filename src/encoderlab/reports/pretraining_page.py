@@ -48,7 +48,7 @@ def write_pretraining_page(
 def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
     low, high = scored["mlm_accuracy_ci95"]
     return {
-        "title": f"encoderlab {report['command']} {report['task']}, seed {report['seed']}",
+        "title": shown(f"encoderlab {report['command']} {report['task']}, seed {report['seed']}"),
         "value": scored["mlm_accuracy"],
         "low": low,
         "high": high,
@@ -60,7 +60,7 @@ def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str,
         "parameters": report["model"],
         "speed": speed(report["throughput"]),
         "notes": [shown(note) for note in report["notes"]],
-        "init_from": report["init_from"],
+        "init_from": report["init_from"] and shown(report["init_from"]),
     }
 
 

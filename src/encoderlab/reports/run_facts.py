@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from encoderlab.reports.console import number, words_of
+from encoderlab.errors import printable
+from encoderlab.reports.console import words_of
+from encoderlab.reports.shown_texts import shown
 from encoderlab.runs.chosen_settings import ChosenSetting, chosen_settings
 from encoderlab.runs.folder import RunFolder
 
@@ -40,7 +42,7 @@ def repeat_line(record: Mapping[str, Any]) -> str | None:
     if overrides is None:
         return None
     again = [one for one in overrides if one.partition("=")[0].lstrip("+~") not in NOT_REPEATED]
-    return " ".join(["encoderlab", record["command"], *map(shlex.quote, again)])
+    return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, again)]))
 
 
 def _setting(chosen: ChosenSetting) -> tuple[str, str, str]:
@@ -49,8 +51,7 @@ def _setting(chosen: ChosenSetting) -> tuple[str, str, str]:
 
 def _said(value: Any) -> str:
     """A value as it is typed in YAML, cut where it is long."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({number(len(text))} characters)"
+    return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MOST_CHARACTERS)
 
 
 def _machine(record: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -69,6 +69,7 @@ def write_run_page(
         words_of=words_of,
         number=number,
         score=figure,
+        shown=shown,
     )
 
 
@@ -77,7 +78,7 @@ def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str,
     low, high = scored[f"{main}_ci95"]
     outcome = (report["verdict"] or {}).get("outcome")
     return {
-        "title": f"encoderlab {report['command']} {report['task']}, seed {report['seed']}",
+        "title": shown(f"encoderlab {report['command']} {report['task']}, seed {report['seed']}"),
         "command": report["command"],
         "main": main,
         "value": scored[main],
@@ -90,7 +91,7 @@ def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str,
         "parameters": report["model"],
         "speed": speed(report["throughput"]),
         "notes": [shown(note) for note in report["notes"]],
-        "init_from": report.get("init_from"),
+        "init_from": report.get("init_from") and shown(report["init_from"]),
     }
 
 
