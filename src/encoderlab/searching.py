@@ -115,10 +115,9 @@ def _ask(study: Study, space: dict[str, BaseDistribution]) -> int:
     """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the trial's number."""
     from optuna.samplers import TPESampler
 
-    trial = study.ask()
-    study.sampler = TPESampler(seed=trial.number)
-    drawn = [f"{name}={trial._suggest(name, distribution)}" for name, distribution in space.items()]
-    trial.set_user_attr("drawn", drawn)
+    study.sampler = TPESampler(seed=len(study.get_trials(deepcopy=False)))
+    trial = study.ask(fixed_distributions=space)
+    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
     return trial.number
 
 

@@ -39,7 +39,9 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
     labels = _labels(values)
     notes = [f"Left out, for a newer one has the same settings and seed: {repeated} of the runs"] if repeated else []
     found = [Setting(label, value, group) for label, value, group in zip(labels, values, ordered, strict=True)]
-    return sorted(found, key=lambda setting: [_sortable(value) for value in setting.values.values()]), notes
+    names = telling(values)
+    words = {name: list(dict.fromkeys(repr(value[name]) for value in values)) for name in names}
+    return sorted(found, key=lambda setting: [_order(setting.values[name], words[name]) for name in names]), notes
 
 
 def _differing(runs: Sequence[FinishedRun]) -> list[str]:
@@ -48,9 +50,10 @@ def _differing(runs: Sequence[FinishedRun]) -> list[str]:
     return [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
 
 
-def _sortable(value: Any) -> tuple[int, float, str]:
+def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
+    """Numbers by their size, then all else as the runs came: `model=tiny,mini,small` stays in its order."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (0, float(value), "") if is_number else (1, 0.0, str(value))
+    return not is_number, float(value) if is_number else as_met.index(repr(value))
 
 
 def telling(values: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.reports.comparison import shown
 from encoderlab.reports.console import words_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#88
 STYLES = ("-", "--", ":", "-.")
 MARKS = ("o", "s", "^", "D")
 MOST_SWEPT, MOST_LINES, MOST_SETTINGS, MOST_TICKS = 6, 12, 60, 8
+LONGEST_LABEL = 64
+FEW_POINTS = 10  # which a line alone would not show
 
 
 def pictures_of(
@@ -53,14 +56,14 @@ def _scores(comparison: Mapping[str, Any]) -> Figure:
             axes.plot(row["interval"], [place, place], color=color, linewidth=2.2, alpha=0.5, solid_capstyle="butt")
         axes.plot([run["score"] for run in row["runs"]], [place] * len(row["runs"]), "o", color=color, markersize=4, alpha=0.55)
         axes.plot([row["value"]], [place], "|", color=color, markersize=15, markeredgewidth=2.4)
-    axes.set_yticks(range(len(rows)), [_shortened(row["label"]) for row in rows], parse_math=False)
+    axes.set_yticks(range(len(rows)), [_shortened(row["label"]) for row in rows], parse_math=False, fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     _finish(axes, words_of(comparison["figure"]), None)
     return canvas
 
 
 def _shortened(label: str) -> str:
-    return label if len(label) <= 44 else f"{label[:43]}…"
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
 
 
 def _swept(comparison: Mapping[str, Any]) -> list[str]:
@@ -85,7 +88,7 @@ def _against(comparison: Mapping[str, Any], name: str) -> Figure:
         other for other in comparison["told_apart_by"] if other != name and not (name == "parameters" and other == "model.name")
     ]
     for row in comparison["settings"]:
-        label = ", ".join(f"{other.rpartition('.')[2]}={row['values'][other]}" for other in others)
+        label = ", ".join(f"{other.rpartition('.')[2]}={shown(row['values'][other])}" for other in others)
         lines.setdefault(label, []).append(row)
     canvas = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = canvas.subplots()
@@ -113,6 +116,7 @@ def _at(row: Mapping[str, Any], name: str) -> float:
 def _curves(comparison: Mapping[str, Any], journals: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure | None:
     """Training loss and the compared figure against steps, a colour for each setting; None where nothing was logged."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     logged = [line for lines in journals.values() for line in lines]
     kinds = [
@@ -131,6 +135,7 @@ def _curves(comparison: Mapping[str, Any], journals: Mapping[str, Sequence[Mappi
                 _draw(axes, journals.get(run["folder"], []), kind, name, {"label": label, **_look(number)})
         _finish(axes, None, title if kind == "step" else f"{words_of(name)} {title}")
     panels[-1].set_xlabel("optimizer step")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[-1].xaxis.set_major_formatter("{x:,.0f}")
     return canvas
 
@@ -139,7 +144,8 @@ def _draw(axes: Axes, lines: Sequence[Mapping[str, Any]], kind: str, name: str, 
     points = [(line["step"], line[name]) for line in lines if line["kind"] == kind and line.get(name) is not None]
     points = [(step, value) for step, value in points if math.isfinite(value)]
     if points:
-        axes.plot(*zip(*points, strict=True), linewidth=1.3, alpha=0.8, marker="." if kind == "evaluation" else None, **look)
+        marked = kind == "evaluation" or len(points) < FEW_POINTS
+        axes.plot(*zip(*points, strict=True), linewidth=1.3, alpha=0.8, marker="." if marked else None, **look)
 
 
 def _finish(axes: Axes, below: str | None, beside: str | None) -> None:
@@ -148,4 +154,4 @@ def _finish(axes: Axes, below: str | None, beside: str | None) -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if any(axes.get_legend_handles_labels()[1]):
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(frameon=False, fontsize=8)
