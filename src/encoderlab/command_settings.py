@@ -8,7 +8,7 @@ from enum import Enum
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.formats import Quoting
 from encoderlab.data.tokenizer_config import TokenizerConfig
-from encoderlab.errors import SettingError
+from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.config import TaskConfig
@@ -24,6 +24,7 @@ class PredictionFormat(Enum):
     glue = "glue"
 
 
+TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 
 
@@ -55,15 +56,26 @@ class RunConfig(CommandConfig):
     dry_run: bool = setting(
         False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing."
     )
+    trackers: list[str] = setting(
+        [], "Trackers to tell of the run's figures too: [tensorboard,wandb,mlflow,trackio] or some of them."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._refuse_trackers()
         if self.dry_run and self.resume is not None:
             raise SettingError(
                 f"dry_run=true tries a run that is not there yet, and resume={self.resume} goes on with one",
                 allowed="one of the two",
                 remedy="Leave resume out, or dry_run",
             )
+
+    def _refuse_trackers(self) -> None:
+        unknown = next((name for name in self.trackers if name not in TRACKERS), None)
+        if unknown is not None:
+            near = closest(unknown, TRACKERS)
+            remedy = f"Did you mean trackers=[{near}]?" if near else ""
+            raise SettingError(f"There is no tracker {unknown}", allowed=", ".join(TRACKERS), remedy=remedy)
 
 
 @dataclass

@@ -35,6 +35,7 @@ from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.world import ALONE, World
@@ -51,6 +52,7 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
     else:
         config, _ = run
     task = _pretraining_task(config)
+    check_trackers(config.trackers)
     with world.first_alone():
         initial = None if config.init_from is None else open_initial(config.init_from)
         config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
@@ -68,7 +70,8 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
         if world.is_first:
             record_start(folder, "pretrain", config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        _fit_and_report(assembly, corpus, rows, folder, facts)
+        with tracked(config, "pretrain", folder, world) as trackers:
+            _fit_and_report(assembly, corpus, rows, folder, facts, trackers)
     return folder
 
 
@@ -166,9 +169,14 @@ class _Facts:
 
 
 def _fit_and_report(
-    assembly: Assembly, corpus: DocumentCorpus, rows: dict[str, SentenceRows], folder: RunFolder, facts: _Facts | None
+    assembly: Assembly,
+    corpus: DocumentCorpus,
+    rows: dict[str, SentenceRows],
+    folder: RunFolder,
+    facts: _Facts | None,
+    trackers: Trackers,
 ) -> None:
-    fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
+    fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
     scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
     assembly.world.leave()
     if facts is None:  # another process than the first, which alone writes
@@ -176,6 +184,7 @@ def _fit_and_report(
     report = _report(assembly, rows, scores, facts, fitted)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
     save_model(assembly, folder.model, origin, pretraining_card(report, run_facts(folder, facts.command)))
+    trackers.report(report)
     write_pretraining_report(folder, report)
     paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
     root = shlex.quote(str(folder.root))

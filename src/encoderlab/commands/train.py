@@ -29,6 +29,7 @@ from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.world import ALONE, World
@@ -52,6 +53,7 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
     else:
         config, _ = run
     _refuse_pretraining(config)
+    check_trackers(config.trackers)
     init_from = getattr(config, "init_from", None)
     with world.first_alone():
         initial = None if init_from is None else open_initial(init_from)
@@ -71,7 +73,8 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
         if world.is_first:
             record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        _fit_and_report(assembly, corpus, rows, folder, command, init_from)
+        with tracked(config, command, folder, world) as trackers:
+            _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers)
     return folder
 
 
@@ -89,11 +92,17 @@ def _refuse_pretraining(config: RunConfig) -> None:
 
 
 def _fit_and_report(
-    assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], folder: RunFolder, command: str, init_from: str | None
+    assembly: Assembly,
+    corpus: Corpus,
+    rows: dict[str, ExampleRows],
+    folder: RunFolder,
+    command: str,
+    init_from: str | None,
+    trackers: Trackers,
 ) -> None:
     config = assembly.config
     scored = [name for name in rows if name != "train"]
-    fitted = fit(assembly, rows["train"], rows.get("validation"), folder)
+    fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
     scores = {name: assembly.evaluate(rows[name]) for name in scored}
     assembly.world.leave()
     if not assembly.world.is_first:
@@ -103,6 +112,7 @@ def _fit_and_report(
     report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
+    trackers.report(report)
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
     show_report(report, _paths(folder), _next_commands(folder, scored[-1], corpus.paired))
 

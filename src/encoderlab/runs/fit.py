@@ -23,6 +23,7 @@ from encoderlab.runs.journal import Journal
 from encoderlab.runs.micro_batches import Parts
 from encoderlab.runs.progress import Progress
 from encoderlab.runs.random_state import begin_dropout, random_states, set_random_states
+from encoderlab.runs.trackers import NO_TRACKERS, Trackers
 from encoderlab.runs.within_memory import StepsWithinMemory
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.checkpoint import (
@@ -52,7 +53,7 @@ class Fitted:
     notes: list[str]
 
 
-def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder) -> Fitted:
+def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers = NO_TRACKERS) -> Fitted:
     """Train the model in place and leave the chosen checkpoint's weights in it.
 
     Where `folder` holds checkpoints, training goes on from the newest that is whole, as if it had never stopped; else one is
@@ -60,7 +61,7 @@ def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFol
     and stops early; without it the last one is taken. Raises TrainingError where the loss is no longer finite, DataError where all
     checkpoints are damaged, and Interrupted, after a checkpoint, where a signal has come.
     """
-    fitting = _Fitting(assembly, train, validation, folder)
+    fitting = _Fitting(assembly, train, validation, folder, trackers)
     with _nothing_old_searched_for_garbage(), fitting.journal, deferred():
         try:
             fitting.run(train)
@@ -74,7 +75,7 @@ def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFol
 class _Fitting:
     """What a fit works on, and how far it has come."""
 
-    def __init__(self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder) -> None:
+    def __init__(self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers) -> None:
         self.distributed, self.world = assembly.distribute(), assembly.world
         self.assembly = replace(assembly, model=self.distributed.model)
         self.validation, self.checkpoints = validation, folder.checkpoints
@@ -93,7 +94,7 @@ class _Fitting:
         self.evaluate_every = training.evaluate_every or per_epoch
         self.save()
         metrics = folder.metrics if self.world.is_first else Path(os.devnull)
-        self.journal = Journal(metrics, training.log_every, per_epoch, self.progress)
+        self.journal = Journal(metrics, training.log_every, per_epoch, self.progress, trackers)
 
     def _newest(self) -> Path | None:
         """The newest whole checkpoint, what a kill has left half-made being removed."""

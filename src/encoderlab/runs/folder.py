@@ -81,6 +81,10 @@ class RunFolder:
         return self.root / "explain.json"
 
     @property
+    def trackers(self) -> Path:
+        return self.root / "trackers.json"
+
+    @property
     def lock(self) -> Path:
         return self.root / ".lock"
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from encoderlab.aside import written_aside
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.progress import Progress
+from encoderlab.runs.trackers import NO_TRACKERS, Trackers
 from encoderlab.training.loop import Step
 
 
@@ -23,11 +24,12 @@ class Journal:
 
     Only every `log_every`-th step's figures are read off the device. A line holds what was counted up to it, so that the speed
     between any two lines can be told: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
-    start of the process. On a terminal there is a bar; elsewhere one calm line per evaluation. Lines of steps beyond `progress`,
-    which a continuation takes again, are dropped. Use it as a context manager.
+    start of the process. The `trackers` are told each line too. On a terminal there is a bar; elsewhere one calm line per
+    evaluation. Lines of steps beyond `progress`, which a continuation takes again, are dropped. Use it as a context manager.
     """
 
-    def __init__(self, path: Path, log_every: int, per_epoch: int, progress: Progress) -> None:
+    def __init__(self, path: Path, log_every: int, per_epoch: int, progress: Progress, trackers: Trackers = NO_TRACKERS) -> None:
+        self.trackers = trackers
         self.log_every, self.per_epoch, self.progress, self.counted = log_every, per_epoch, progress, progress.counted
         _drop_lines_beyond(path, progress)
         self._file = path.open("a", encoding="utf-8")
@@ -114,6 +116,7 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
+        self.trackers.log(line)
 
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:

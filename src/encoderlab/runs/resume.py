@@ -22,7 +22,7 @@ from encoderlab.runs.folder import RunFolder
 # What may be typed anew, with any run that is named: logging changes nothing that is computed, the rows behind a path are compared,
 # a length moves the schedule, other hardware rounds otherwise, and a run that a limit has ended needs another one: with these
 # three, the steps that follow are those of another run.
-LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "training.log_every", "training.checkpoint_every"}
+LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "trackers", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
 PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
 LENGTH = {"training.epochs", "training.steps", "training.budget"}

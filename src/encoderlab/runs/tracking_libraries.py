@@ -1,0 +1,214 @@
+"""What each tracking library is told: one class per library, imported where it is used.
+
+None of them may ask a question: what they need is in their own environment variables, or is chosen here.
+"""
+
+from __future__ import annotations
+
+import logging
+import netrc
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+PROJECT = "encoderlab"
+MLFLOW_STORE = Path("outputs") / "mlflow.db"
+MLFLOW_LONGEST_VALUE = 500  # characters of a setting
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The run that is tracked: its name, its folder, and its settings as plain values."""
+
+    name: str
+    folder: Path
+    settings: Mapping[str, Any]
+
+
+class Tracker(Protocol):
+    """A run as a library keeps it, opened when it is made. `id` is what it is found by again."""
+
+    id: str | None
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Keep the figures of a step."""
+
+    def report(self, step: int, figures: Mapping[str, float]) -> None:
+        """Keep the final figures, those of the weights after `step`."""
+
+    def close(self, finished: bool) -> None:
+        """Write what is not yet written, and say whether the run has come to its end."""
+
+
+class TensorBoard:
+    """Event files in the run folder: `tensorboard --logdir outputs` shows them."""
+
+    def __init__(self, subject: Subject, known: str | None) -> None:
+        import tensorboard  # noqa: F401  torch's writer names what it lacks badly
+
+        self.id, self._subject, self._writer = "tensorboard", subject, None
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.log`. What an earlier process wrote of this step and later ones is hidden: they are taken again."""
+        for name, value in figures.items():
+            self._open(step).add_scalar(name, value, step)
+
+    def report(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.report`; the settings are there as text."""
+        lines = [f"    {name}: {value}" for name, value in flat(self._subject.settings).items()]
+        self._open(step).add_text("settings", "\n".join(lines), step)
+        self.log(step, figures)
+
+    def close(self, finished: bool) -> None:
+        """See `Tracker.close`."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _open(self, step: int) -> Any:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self._subject.folder / self.id), purge_step=step)
+        return self._writer
+
+
+class WeightsAndBiases:
+    """A run of the project `encoderlab` (WANDB_PROJECT): on the server where the user is logged in, else in the run folder.
+
+    WANDB_MODE decides otherwise. What lies in the folder is sent by `wandb sync`.
+    """
+
+    def __init__(self, subject: Subject, known: str | None) -> None:
+        import wandb
+
+        mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in_to_wandb() else "offline")
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=subject.name,
+            id=known,
+            resume="allow",
+            dir=str(subject.folder),
+            config=dict(subject.settings),
+            mode=mode,
+            settings=wandb.Settings(silent=True, console="off", init_timeout=60),
+        )
+        self._run.define_metric("*", step_metric="step")  # of its own: wandb's counter never goes back, and a continued run may
+        self.id = self._run.id
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.log`."""
+        self._run.log({"step": step, **figures})
+
+    def report(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.report`."""
+        self._run.summary.update({"report/step": step, **figures})
+
+    def close(self, finished: bool) -> None:
+        """See `Tracker.close`."""
+        self._run.finish(exit_code=0 if finished else 1)
+
+
+def _logged_in_to_wandb() -> bool:
+    """Whether there is a key: in the environment, or where `wandb login` writes it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+class MLflow:
+    """A run of the experiment `encoderlab` (MLFLOW_EXPERIMENT_NAME), where MLFLOW_TRACKING_URI says, else in outputs/mlflow.db.
+
+    `mlflow ui --backend-store-uri sqlite:///outputs/mlflow.db` shows the latter.
+    """
+
+    def __init__(self, subject: Subject, known: str | None) -> None:
+        from mlflow import MlflowClient
+
+        logging.getLogger("alembic").setLevel(logging.WARNING)  # a new store tells of each table it makes
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")  # seconds; a server that is gone is asked for minutes otherwise
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or _local_store())
+        if known is None:
+            run = self._client.create_run(self._experiment(), run_name=subject.name)
+            for name, value in flat(subject.settings).items():
+                self._client.log_param(run.info.run_id, name, str(value)[:MLFLOW_LONGEST_VALUE])
+        else:
+            self._client.update_run(known, status="RUNNING")
+        self.id = run.info.run_id if known is None else known
+
+    def _experiment(self) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        found = self._client.get_experiment_by_name(name)
+        return self._client.create_experiment(name) if found is None else found.experiment_id
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.log`."""
+        for name, value in figures.items():
+            self._client.log_metric(self.id, name, value, step=step)
+
+    def report(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.report`."""
+        self.log(step, figures)
+
+    def close(self, finished: bool) -> None:
+        """See `Tracker.close`."""
+        self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
+
+
+def _local_store() -> str:
+    store = MLFLOW_STORE.absolute()
+    store.parent.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{store}"
+
+
+class Trackio:
+    """A run of the project `encoderlab`, kept where Trackio keeps its runs (TRACKIO_DIR): `trackio show` shows it."""
+
+    def __init__(self, subject: Subject, known: str | None) -> None:
+        import trackio
+
+        self.id = known or subject.name
+        self._run = trackio.init(
+            project=PROJECT,
+            name=self.id,
+            config=dict(subject.settings),
+            resume="allow",
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.log`."""
+        self._run.log(dict(figures), step=step)
+
+    def report(self, step: int, figures: Mapping[str, float]) -> None:
+        """See `Tracker.report`."""
+        self.log(step, figures)
+
+    def close(self, finished: bool) -> None:
+        """See `Tracker.close`."""
+        self._run.finish()
+
+
+LIBRARIES: dict[str, Callable[[Subject, str | None], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
+    "trackio": Trackio,
+}
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by the names they are typed with, such as training.epochs."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
