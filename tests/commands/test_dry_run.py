@@ -56,7 +56,8 @@ def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp
     for name, scores in report["splits"].items():
         line = next(line for line in said.splitlines() if line.startswith(f"  {name} ({scores['n']} rows): "))
         named = line.partition("rows): ")[2].split(", ")
-        figures = [key for key in scores if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion")]
+        figures = [key for key in scores if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion", "calibration")]
+        assert named[len(figures) :] == ["calibration", "scores by class and their confusion"]
         assert named[: len(figures)] == [key.replace("_", " ").replace("roc auc", "ROC AUC") for key in figures]
     files = re.search(r"files: (.*)", said)[1].split(", ")
     there = {path.name + "/" * path.is_dir() for path in (tmp_path / "run").iterdir()} - {".lock"}

@@ -106,6 +106,7 @@ class RunFolder:
             folder.config,
             folder.environment,
             folder.metrics,
+            folder.page,
             folder.report,
             *([folder.predictions] if scored_answers else []),
         ]
