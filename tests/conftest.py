@@ -1,4 +1,4 @@
-"""What several test files share: the stand-in for the Hugging Face hub, and signals that are not ignored."""
+"""What several test files share: the stand-in for the Hugging Face hub, and a process as a shell starts one."""
 
 import signal
 import socket
@@ -23,6 +23,13 @@ def signals_as_a_shell_gives_them():
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def denormal_numbers():
+    """A test begins with floats as the standard has them, whatever a run before it in this process chose (device.py)."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,6 @@ def process_settings():
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.deterministic = False
 

@@ -15,11 +15,10 @@ from encoderlab.world import World
 
 @pytest.fixture(autouse=True)
 def process_settings():
-    """Threads and denormal numbers belong to the whole process: put them back."""
+    """Threads belong to the whole process: put them back."""
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
 
 
 @pytest.fixture

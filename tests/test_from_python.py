@@ -73,6 +73,13 @@ def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
         _ = model.report
 
 
+def test_a_dry_run_makes_no_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None
+    assert "a dry run, nothing is written" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = encoderlab.train(encoderlab.compose("task=reverse", "dataset.limit=60", *SMALL))

@@ -31,7 +31,6 @@ def process_settings():
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,8 @@ def shortened(arguments: list[str]) -> list[str]:
         return arguments
     kept = [argument for argument in arguments if not argument.startswith("training.budget=")]
     typed = {argument.partition("=")[0] for argument in arguments}
-    added = SHORT | ({} if "finetune" in starts else NARROW)
+    given = "finetune" in starts or "model=as_pretrained" in arguments
+    added = SHORT | ({} if given else NARROW)
     swept = {"-m", "--multirun"} & set(arguments) or arguments[0] == "search"
     return kept + [f"{name}={value}" for name, value in added.items() if not (swept and name in typed)]
 
@@ -86,7 +87,6 @@ def make_files() -> None:
 def main(page: Path) -> None:
     """Run the lines of a page."""
     from encoderlab import cli
-    from encoderlab.from_python import compose
 
     make_files()
     for line in typed_lines(page):
@@ -94,8 +94,7 @@ def main(page: Path) -> None:
         arguments = shortened(arguments)
         print(f"\n$ encoderlab {shlex.join(arguments)}", file=sys.stderr, flush=True)
         if arguments[0] in ANSWERING:
-            compose(*arguments[1:], command=arguments[0])
-            continue
+            arguments += ["--cfg", "job"]
         sys.stdin = io.TextIOWrapper(io.BytesIO(Path(source).read_bytes() if source else b""))
         with redirect_stdout(sys.stderr):
             cli.run(arguments)

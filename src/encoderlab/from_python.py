@@ -48,19 +48,23 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
         return typed(config, COMMAND_CONFIGS[command])
 
 
-def train(config: RunConfig) -> Run:
-    """Do what `encoderlab train` does. Raises SettingError, DataError, TrainingError."""
-    return Run(train_command(config).root)
+def train(config: RunConfig) -> Run | None:
+    """Do what `encoderlab train` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(train_command(config))
 
 
-def pretrain(config: PretrainConfig) -> Run:
-    """Do what `encoderlab pretrain` does. Raises SettingError, DataError, TrainingError."""
-    return Run(pretrain_command(config).root)
+def pretrain(config: PretrainConfig) -> Run | None:
+    """Do what `encoderlab pretrain` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(pretrain_command(config))
 
 
-def finetune(config: FinetuneConfig) -> Run:
-    """Do what `encoderlab finetune` does. Raises SettingError, DataError, TrainingError."""
-    return Run(finetune_command(config).root)
+def finetune(config: FinetuneConfig) -> Run | None:
+    """Do what `encoderlab finetune` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(finetune_command(config))
+
+
+def _made(folder: RunFolder | None) -> Run | None:
+    return None if folder is None else Run(folder.root)
 
 
 def load(run: str | Path, device: str = "auto") -> Run:

@@ -52,7 +52,6 @@ def process_threads():
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
 
 
 def opened(folder, tmp_path):
