@@ -91,7 +91,9 @@ def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
 def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "documents.txt").write_text(
-        "\n\n".join(f"A first sentence of {n}. A second one of {n}. And a third one is of {n}." for n in range(40))
+        "\n\n".join(
+            f"A first sentence of {n} is here. A second one of {n} follows. And a third one of {n} ends it." for n in range(40)
+        )
     )
     tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=2")
     own = ("dataset=files", "dataset.path=documents.txt", "tokenizer.vocabulary_size=120", "baselines=false")

@@ -100,7 +100,8 @@ def test_words_with_labels_are_counted_as_they_are_cut_for_training(command, cap
 def test_documents_are_counted_with_their_pairs(command, tmp_path, capsys):
     words = np.array(["rain", "sun", "wind", "snow", "fog", "hail"])
     text = "\n\n".join(
-        " ".join(f"The {words[(n + k) % 6]} came in the {words[(n * k) % 6]} of day {k}." for k in range(6)) for n in range(30)
+        " ".join(f"The {words[(n + k) % 6]} came in the {words[(n * k) % 6]} of day {k} again." for k in range(6))
+        for n in range(30)
     )
     (tmp_path / "weather.txt").write_text(text + "\n", encoding="utf-8")
     arguments = (

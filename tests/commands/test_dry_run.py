@@ -85,7 +85,7 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(print
 
 
 def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
-    text = "\n\n".join(" ".join(f"The word {n * k % 17} stands in line {k}." for k in range(8)) for n in range(40))
+    text = "\n\n".join(" ".join(f"The word {n * k % 17} stands in line {k} of the paragraph." for k in range(8)) for n in range(40))
     (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
     arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
     said = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
