@@ -207,14 +207,12 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
     from hydra.core.hydra_config import HydraConfig
 
     from encoderlab.overrides import quote
-    from encoderlab.runs.sweep import JobRecord, SweepFolder
-    from encoderlab.sweeping import Sweep
+    from encoderlab.runs.sweep import JobRecord
+    from encoderlab.sweeping import Sweep, folder_for
 
     def start(settings: Any, overrides: Sequence[str]) -> Any:
         begun.append(command)
         return _start(command, settings, overrides, world)
-
-    sweep = Sweep(command, SweepFolder.named(options.sweep_dir), start)
 
     def job(config: DictConfig) -> None:
         sweep.job(config, HydraConfig.get().job.num, HydraConfig.get().overrides.task)
@@ -224,14 +222,17 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
         _with_hydra(command, line, lambda config: records.append(sweep.job(config, number, line)), sweep.prepare)
         return records[0]
 
-    try:
-        if options.trials is None:
-            _with_hydra(command, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job, sweep.prepare)
-        else:
-            single = [argument for argument in arguments if argument not in MULTIRUN]
-            import_module("encoderlab.searching").search(sweep, single, options.trials, trial)
-    except Interrupted:
-        trials = [] if options.trials is None else [f"trials={options.trials}"]
-        sweep.say_how_to_go_on([*arguments, *trials])
-        raise
-    sweep.finish(compared=options.trials is None)
+    dry = "dry_run=true" in [argument.lower() for argument in arguments]  # asked of all jobs, before any has its settings
+    with folder_for(options, dry=dry) as folder:
+        sweep = Sweep(command, folder, start, dry)
+        try:
+            if options.trials is None:
+                _with_hydra(command, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job, sweep.prepare)
+            else:
+                single = [argument for argument in arguments if argument not in MULTIRUN]
+                import_module("encoderlab.searching").search(sweep, single, options.trials, trial)
+        except Interrupted:
+            trials = [] if options.trials is None else [f"trials={options.trials}"]
+            sweep.say_how_to_go_on([*arguments, *trials])
+            raise
+        sweep.finish(compared=options.trials is None)

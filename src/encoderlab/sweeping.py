@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -59,17 +60,30 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
     return SweepConfig(said.get("sweep_dir") or folder, None if trials is None else int(trials)), rest
 
 
+@contextmanager
+def folder_for(options: SweepConfig, *, dry: bool) -> Iterator[SweepFolder]:
+    """The folder of a sweep; one that is gone afterwards where its jobs are `dry` runs. Raises SettingError."""
+    if not dry:
+        yield SweepFolder.named(options.sweep_dir)
+        return
+    if options.trials is not None:
+        raise SettingError("dry_run=true gives no score to search by", remedy="Leave trials out, or dry_run")
+    with tempfile.TemporaryDirectory(prefix="encoderlab-dry-sweep-") as folder:
+        yield SweepFolder(Path(folder))
+
+
 @dataclass
 class Sweep:
     """A sweep of one command, as the process that was started knows it, and each process of a job is told.
 
     `start` runs the command for one job's settings and returns its run folder, where it fills one. `composed` collects the
-    command lines of the jobs, so that it is known how many there are.
+    command lines of the jobs, so that it is known how many there are. `dry`: its jobs write nothing, and its folder will be gone.
     """
 
     command: str
     folder: SweepFolder
     start: Callable[[Any, Sequence[str]], Any]
+    dry: bool = False
     at_once: int = 1
     process: int = field(default_factory=os.getpid)
     composed: set[tuple[str, ...]] = field(default_factory=set)
@@ -118,7 +132,7 @@ class Sweep:
                 record = replace(before, number=number, overrides=overrides, state=FINISHED, error=None, exit_code=0)
                 self.folder.write(record)
                 return record
-            settings = _continued(settings, self.command, before)
+            settings = settings if self.dry else _continued(settings, self.command, before)
             record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings))
             self.folder.write(record)
             with self._share_of_the_machine(settings, number) as settings, self._own_output(key):
@@ -169,7 +183,7 @@ class Sweep:
     @contextmanager
     def _own_output(self, key: str) -> Iterator[None]:
         """Of jobs that run at the same time, what each prints goes to a file beside its record."""
-        if self.at_once < 2:
+        if self.at_once < 2 or self.dry:
             yield
             return
         path = self.folder.jobs / f"{key}.log"
@@ -186,7 +200,7 @@ class Sweep:
         for record in failed:
             print(f"encoderlab: job {record.number} failed: {' '.join(record.overrides)}: {record.error}", file=sys.stderr)
         if failed:
-            raise SweepError(failed, len(records), self.folder.root)
+            raise SweepError(failed, len(records), None if self.dry else self.folder.root)
 
     def _compare(self, folders: list[str]) -> None:
         from encoderlab.reports.comparison import build_comparison
@@ -203,6 +217,8 @@ class Sweep:
 
     def say_how_to_go_on(self, arguments: Sequence[str]) -> None:
         """Print the line that goes on with this sweep."""
+        if self.dry:
+            return
         line = shlex.join(["encoderlab", self.command, *arguments, f"sweep_dir={self.folder.root}"])
         print(f"Jobs that are finished are not done again; go on with: {line}", file=sys.stderr)
 

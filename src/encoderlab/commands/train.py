@@ -162,4 +162,7 @@ def _paths(folder: RunFolder) -> dict[str, str]:
 def _next_commands(folder: RunFolder, scored: str, paired: bool) -> list[str]:
     run = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if paired else "text='...'"
-    return [f"encoderlab predict {run} {text}", f"encoderlab attention {run} {text}", f"encoderlab eval {run} split={scored}"]
+    return [
+        *(f"encoderlab {command} {run} {text}" for command in ("predict", "explain", "attention")),
+        f"encoderlab eval {run} split={scored}",
+    ]

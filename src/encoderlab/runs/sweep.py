@@ -157,8 +157,9 @@ def _lock(path: Path) -> Iterator[bool]:
 class SweepError(SettingError):
     """Jobs of a sweep have failed; the exit code is that of the first."""
 
-    def __init__(self, failed: list[JobRecord], of: int, root: Path) -> None:
+    def __init__(self, failed: list[JobRecord], of: int, root: Path | None) -> None:
         again = f"What is finished is not done again: mend it and type the same line with sweep_dir={root}"
+        again = again if root else "Mend it and type the same line"
         jobs = "1 job" if of == 1 else f"{of} jobs"
         super().__init__(f"{len(failed)} of {jobs} failed", remedy=again)
         self.exit_code = failed[0].exit_code
