@@ -73,6 +73,30 @@ def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
         _ = model.report
 
 
+@pytest.mark.parametrize("texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]])
+def test_what_is_no_list_of_texts_is_refused(brackets, texts):
+    with pytest.raises(SettingError, match="is no list of texts"):
+        brackets.predict(texts)
+
+
+@pytest.mark.parametrize(
+    "mistaken",
+    [
+        lambda: encoderlab.compose(5),
+        lambda: encoderlab.compose(["task=brackets"]),
+        lambda: encoderlab.train("task=brackets"),
+        lambda: encoderlab.finetune(encoderlab.compose("task=brackets")),
+        lambda: encoderlab.train(encoderlab.compose("task=brackets", "init_from=run", command="finetune")),
+        lambda: encoderlab.train(replace(encoderlab.compose("task=brackets"), seed="x")),
+    ],
+)
+def test_settings_that_are_none_of_the_command_are_refused(tmp_path, monkeypatch, mistaken):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingError):
+        mistaken()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_dry_run_makes_no_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None

@@ -79,6 +79,14 @@ def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, comm
     assert {record.error for record in records} == {None}
 
 
+def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
+    _, raised = commands
+    raised[2] = DataError("There are no rows")
+    with pytest.raises(SweepError):
+        sweep("seed=1,2")
+    assert [record.state for record in sweep("seed=1,3")] == [FINISHED, FAILED, FINISHED]
+
+
 def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
     with pytest.raises(SweepError) as ended:
         sweep("training.learning_rate=-1,1e-3")
@@ -146,6 +154,11 @@ def test_a_sweep_by_its_name_runs_its_values_and_what_is_typed_wins(sweep, comma
     called.clear()
     sweep("sweep=seeds seed=7,8", "other")
     assert [config.seed for config in called] == [7, 8]
+
+
+def test_a_name_that_is_left_empty_is_refused():
+    with pytest.raises(SettingError, match="sweep_dir is empty"):
+        cli.run(["train", "-m", "seed=1,2", "sweep_dir="])
 
 
 WITHOUT_M = ["sweep_dir=x", "trials=3", "sweep=seeds"]

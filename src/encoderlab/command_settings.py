@@ -14,6 +14,8 @@ from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
+CACHE = "~/.cache/encoderlab"  # where ENCODERLAB_CACHE names no other (configs/command.yaml)
+
 
 class PredictionFormat(Enum):
     """How predictions are written: a table, a JSON object a line, a Parquet file, or GLUE's submission form."""
@@ -32,7 +34,9 @@ RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time
 class CommandConfig:
     """What every command shares."""
 
-    cache_dir: str = setting(REQUIRED, "Folder for what can be made again: corpora, tokenizers, token stores.")
+    cache_dir: str = setting(
+        CACHE, "Folder for what can be made again: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, "")
@@ -54,7 +58,7 @@ class RunConfig(CommandConfig):
     resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
     baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
     dry_run: bool = setting(
-        False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing."
+        False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing but the cache."
     )
     trackers: list[str] = setting(
         [], "Trackers to tell of the run's figures too: [tensorboard,wandb,mlflow,trackio] or some of them."

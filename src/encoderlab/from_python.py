@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from encoderlab.cli import config_folder
-from encoderlab.command_settings import FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig, VectorPooling
+from encoderlab.command_settings import CACHE, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig, VectorPooling
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
 from encoderlab.composing import checked_configs
-from encoderlab.config import COMMAND_CONFIGS, register_schemas, typed
+from encoderlab.config import COMMAND_CONFIGS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.config_errors import explained, refuse_what_hydra_cannot
 from encoderlab.data.examples import Example
-from encoderlab.errors import SettingError
+from encoderlab.errors import SettingError, one_line
 from encoderlab.overrides import quoted_arguments
 from encoderlab.runs.answering import answers_of
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
@@ -27,7 +28,8 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inputs import encoded_rows, example_of, reads_words
 from encoderlab.runs.vectors import vectors_of
 
-TRAINING_COMMANDS = ("train", "pretrain", "finetune")
+COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune"}
+TRAINING_COMMANDS = tuple(COMMAND_OF.values())
 
 
 def compose(*settings: str, command: str = "train") -> RunConfig:
@@ -40,6 +42,8 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
 
     if command not in TRAINING_COMMANDS:
         raise SettingError(f"command={command} starts no run", allowed=", ".join(TRAINING_COMMANDS))
+    if not all(isinstance(one, str) for one in settings):
+        raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as they are typed, as "task=sst2"')
     refuse_what_hydra_cannot(command, list(settings))
     register_schemas()
     with explained(command), checked_configs(lambda config: None):
@@ -50,17 +54,26 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
 
 def train(config: RunConfig) -> Run | None:
     """Do what `encoderlab train` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(train_command(config))
+    return _made(train_command(_checked(config, RunConfig)))
 
 
 def pretrain(config: PretrainConfig) -> Run | None:
     """Do what `encoderlab pretrain` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(pretrain_command(config))
+    return _made(pretrain_command(_checked(config, PretrainConfig)))
 
 
 def finetune(config: FinetuneConfig) -> Run | None:
     """Do what `encoderlab finetune` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(finetune_command(config))
+    return _made(finetune_command(_checked(config, FinetuneConfig)))
+
+
+def _checked(config: Any, wanted: type) -> Any:
+    """The config, if it is one of this command: finetune's is more than train's. Its values are compared with its types."""
+    if type(config) is not wanted:
+        remedy = f'Make it with encoderlab.compose("task=...", command="{COMMAND_OF[wanted]}")'
+        raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
+    with explained(COMMAND_OF[wanted]):
+        return settings_from_dict(settings_to_dict(config), wanted)
 
 
 def _made(folder: RunFolder | None) -> Run | None:
@@ -86,7 +99,7 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """The model with its tokenizer, task and settings."""
-        return reopen(OpenRunConfig(cache_dir="~/.cache/encoderlab", run=str(self.folder), device=self.device))
+        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -129,8 +142,8 @@ class Run:
         return vectors
 
     def _examples(self, texts: Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
-        if isinstance(texts, str) or not all(isinstance(text, str | tuple) for text in texts):
-            raise SettingError(f"{texts!r} is no list of texts", allowed='texts as ["..."], or pairs as [("...", "...")]')
+        if not isinstance(texts, Sequence) or isinstance(texts, str) or not all(map(_is_text, texts)):
+            raise SettingError(f"{one_line(repr(texts))[:80]} is no list of texts", allowed='["..."], or pairs as [("...", "...")]')
         words = reads_words(self.assembly)
         examples = []
         for text in texts:
@@ -139,3 +152,8 @@ class Run:
                 check_paired(self.assembly, pair[1] is not None)
             examples.append(example_of(*pair, words))
         return examples
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text, or a pair of texts."""
+    return isinstance(value, str) or (isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) for one in value))

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, replace
@@ -57,7 +58,7 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
         raise SettingError(f"{ranges[0]} is a range, and no value", remedy=remedy)
     folder = next((one.removeprefix(_HYDRAS_NAME) for one in rest if one.startswith(_HYDRAS_NAME)), None)
     rest = [argument for argument in rest if not argument.startswith(_HYDRAS_NAME)]
-    return SweepConfig(said.get("sweep_dir") or folder, None if trials is None else int(trials)), rest
+    return SweepConfig(said.get("sweep_dir", folder), None if trials is None else int(trials)), rest
 
 
 @contextmanager
@@ -87,6 +88,7 @@ class Sweep:
     at_once: int = 1
     process: int = field(default_factory=os.getpid)
     composed: set[tuple[str, ...]] = field(default_factory=set)
+    started: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     def prepare(self, config: DictConfig) -> None:
         """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core."""
@@ -120,7 +122,9 @@ class Sweep:
             with explained(self.command):
                 settings = typed(config, COMMAND_CONFIGS[self.command])
         except UserError as error:
-            return self._failed(JobRecord(refused_key(self.command, overrides), number, overrides, FAILED), error)
+            return self._failed(
+                JobRecord(refused_key(self.command, overrides), number, overrides, FAILED, start=self.started), error
+            )
         key = job_key(self.command, settings)
         with self.folder.held(key) as is_free:
             if not is_free:
@@ -129,11 +133,13 @@ class Sweep:
             before = self.folder.read(key)
             if before is not None and _is_finished(before):
                 _say(f"job {number} was finished before: {before.folder or ' '.join(overrides)}")
-                record = replace(before, number=number, overrides=overrides, state=FINISHED, error=None, exit_code=0)
+                record = replace(
+                    before, number=number, overrides=overrides, state=FINISHED, error=None, exit_code=0, start=self.started
+                )
                 self.folder.write(record)
                 return record
             settings = settings if self.dry else _continued(settings, self.command, before)
-            record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings))
+            record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings), start=self.started)
             self.folder.write(record)
             with self._share_of_the_machine(settings, number) as settings, self._own_output(key):
                 return self._run(settings, record)
@@ -191,11 +197,15 @@ class Sweep:
             yield
 
     def finish(self, *, compared: bool = True) -> None:
-        """Show and write the comparison of all finished runs, list what failed, and raise SweepError where something did."""
+        """Show and write the comparison of all finished runs, list what failed, and raise SweepError where something did.
+
+        A job that failed when an earlier line was typed, and is not of this one, is none of this sweep's business any more.
+        """
         records = self.folder.records() if self.folder.exists else []
-        runs = [str(record.folder) for record in records if record.folder is not None and record.state == FINISHED]
+        runs = [str(record.folder) for record in records if record.folder is not None and _is_finished(record)]
         if compared and self.command in COMPARED and runs:
             self._compare(runs)
+        records = [record for record in records if record.start == self.started]
         failed = [record for record in records if record.state == FAILED]
         for record in failed:
             print(f"encoderlab: job {record.number} failed: {' '.join(record.overrides)}: {record.error}", file=sys.stderr)

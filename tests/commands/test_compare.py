@@ -225,6 +225,20 @@ def test_damaged_records_and_folders_without_a_run_are_named(command, four):
         command("compare", *four)
 
 
+def test_answers_that_are_missing_are_named_and_a_damaged_journal_or_score_leaves_no_file(command, capsys, four):
+    RunFolder(Path(four[1])).predictions.unlink()
+    _, printed = compared(command, capsys, *four)
+    assert f"Nothing is compared row by row: {four[1]} has no predictions.csv" in " ".join(printed.split())
+    RunFolder(Path(four[0])).metrics.write_text('{"kind": "st')
+    with pytest.raises(DataError, match=r"metrics.jsonl cannot be read"):
+        command("compare", *four, "output=drawn")
+    assert not Path("drawn").exists()
+    report = RunFolder(Path(four[0])).report
+    report.write_text(json.dumps(json.loads(report.read_text()) | {"splits": {"test": {"n": N, "accuracy": float("nan")}}}))
+    with pytest.raises(SettingError, match="has no figure accuracy"):
+        command("compare", *four)
+
+
 def test_folders_with_odd_names_are_taken_as_they_are(command, capsys):
     runs = [finished(name, settings={"model.n_layers": n}) for n, name in enumerate(["a b,c", "seed=1", "it's [1]"])]
     found, _ = compared(command, capsys, *runs)

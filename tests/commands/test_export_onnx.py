@@ -45,6 +45,8 @@ def exported(command, tmp_path):
 def test_texts_are_answered_as_by_the_run_cut_and_padded(command, exported, brackets_run, tmp_path, capsys):
     folder = exported(brackets_run)
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.onnx", "tokenizer.json"]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "library_name: onnx" in card and "encoderlab predict" not in card
     printed = capsys.readouterr()
     assert re.search(r"^there\nopset 18, compared in onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
     said = json.loads((folder / "config.json").read_text(encoding="utf-8"))

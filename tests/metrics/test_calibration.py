@@ -53,10 +53,11 @@ def test_what_luck_alone_would_show_is_near_what_an_honest_model_shows():
     assert np.mean([one["ece"] for one in found]) == pytest.approx(np.mean([one["ece_by_luck"] for one in found]), rel=0.15)
 
 
-def test_answers_that_are_all_right_or_wholly_sure_have_a_temperature_too():
+def test_answers_that_are_all_right_or_wholly_sure_determine_no_temperature():
     sure = np.array([[1.0, 0.0], [0.0, 1.0]])
-    assert 0.05 <= fit_temperature(sure, np.array([0, 1])) <= 20
-    assert 0.05 <= fit_temperature(sure, np.array([1, 0])) <= 20
+    assert fit_temperature(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1])) is None
+    assert fit_temperature(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([1, 0])) is None
+    assert fit_temperature(sure, np.array([1, 0])) is None
     assert np.isfinite(calibration(sure, np.array([1, 0]))["loss"])
 
 

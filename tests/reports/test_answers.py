@@ -42,6 +42,10 @@ def test_a_row_of_the_table_holds_text_answer_and_a_chance_for_each_class():
     ]
 
 
+def test_a_table_of_no_rows_has_its_head():
+    assert written(write_csv) == "text,predicted\n"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_text, min_size=1, max_size=5))
 def test_any_text_comes_back_out_of_the_table_as_it_was(texts):

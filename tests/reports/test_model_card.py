@@ -6,7 +6,7 @@ from huggingface_hub import ModelCard
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import ClassificationMetrics
-from encoderlab.reports.card_metadata import for_transformers
+from encoderlab.reports.card_metadata import for_library
 from encoderlab.reports.model_card import model_card
 from encoderlab.reports.report import build_report
 from encoderlab.reports.run_facts import run_facts
@@ -43,7 +43,7 @@ def test_the_card_says_what_the_model_is_and_how_it_was_made(facts):
     assert card.count("\n---\n\n# encoderlab: sst2\n") == 1
     assert "1,234,567 parameters" in card
     assert "task `sst2` with seed 3" in card
-    assert "- Labels: no, yes\n" in card
+    assert '- Labels: "no", "yes"\n' in card
     assert "- Weights after step 1,700, chosen by accuracy\n" in card
     assert "encoderlab predict run=" in card
 
@@ -67,10 +67,10 @@ def test_what_a_reader_should_know_is_on_the_card(facts):
 def test_of_many_labels_twenty_are_named(facts):
     names = [f"label{number}" for number in range(31)]
     card = model_card(report_of(), names, facts)
-    assert "label0, label1," in card
-    assert "label19, and 11 more\n" in card
+    assert '"label0", "label1",' in card
+    assert '"label19", and 11 more\n' in card
     assert "label20" not in card
-    assert "label19\n" in model_card(report_of(), names[:20], facts)
+    assert '"label19"\n' in model_card(report_of(), names[:20], facts)
 
 
 def test_the_hub_reads_what_the_card_says(facts):
@@ -103,15 +103,15 @@ def test_data_training_and_machine_stand_on_the_card(facts):
 
 
 def test_labels_cannot_break_the_card(facts):
-    card = model_card(report_of(), ["no\n---\nlicense: mit\n---", "yes"], facts)
+    card = model_card(report_of(), ["no\n---\nlicense: mit\n---", "<script>", "ok, fine"], facts)
     assert ModelCard(card).data.license is None
-    assert "- Labels: no --- license: mit ---, yes\n" in card
+    assert '- Labels: "no --- license: mit ---", "\\<script\\>", "ok, fine"\n' in card
 
 
-def test_a_card_can_be_handed_on_to_transformers(facts):
+def test_a_card_can_be_handed_on_to_another_library(facts):
     ours = model_card(report_of(), ["no", "yes"], facts)
-    theirs = ModelCard(for_transformers(ours))
+    theirs = ModelCard(for_library(ours, "transformers"))
     assert theirs.data.library_name == "transformers"
     assert len(theirs.data.eval_results) == len(ModelCard(ours).data.eval_results)
-    assert theirs.text == ModelCard(ours).text
-    assert ModelCard(for_transformers("# bare\n")).data.library_name == "transformers"
+    assert theirs.text == ModelCard(ours).text.replace('Use it with `encoderlab predict run=<this folder> text="..."`.\n\n', "")
+    assert ModelCard(for_library("# bare\n", "transformers")).data.library_name == "transformers"

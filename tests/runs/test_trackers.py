@@ -148,6 +148,13 @@ def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeyp
     assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run goes on without it\n"
 
 
+def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkeypatch, capsys):
+    monkeypatch.setitem(tracking.LIBRARIES, "wandb", lambda *_: sys.exit("no key"))
+    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+        trackers.log(STEP)
+    assert "wandb has failed (SystemExit: no key)" in capsys.readouterr().err
+
+
 def test_a_tracker_that_hangs_is_not_waited_for(folder, monkeypatch, capsys):
     for_ever = threading.Event()
     monkeypatch.setattr(tracking, "PATIENCE_SECONDS", 0.05)

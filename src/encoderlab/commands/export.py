@@ -26,7 +26,7 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.huggingface import to_huggingface
 from encoderlab.model.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
-from encoderlab.reports.card_metadata import for_transformers
+from encoderlab.reports.card_metadata import for_library
 from encoderlab.reports.onnx_card import onnx_card
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import model_folder
@@ -55,7 +55,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     folder = model_folder(config.run)
     saved = read_model(folder)
     said, weights = _as_huggingface(saved)
-    card = for_transformers(f"{_card(folder, saved.config.task.name)}\n{_usage(said)}")
+    card = for_library(f"{_card(folder, saved.config.task.name)}\n{_usage(said)}", "transformers")
     _write(path, said, weights, saved.tokenizer, card)
     print(f"{path}\n{_line_that_opens(said, config.path)}")
     return path
@@ -71,7 +71,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         _write_json(aside / "config.json", said)
         _write_tokenizer(aside / "tokenizer.json", assembly)
         card = f"{_card(model_folder(config.run), assembly.config.task.name)}\n{onnx_card(said, paired=assembly.origin.paired)}"
-        (aside / "README.md").write_text(card, encoding="utf-8")
+        (aside / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
     off = f"{said['largest_difference']:.1e} of the largest output at most ({said['tolerance']:g} is allowed)"
     print(f"{path}\nopset {said['opset']}, compared in onnxruntime {said['onnxruntime']}: off by {off}; see its README.md")
     return path

@@ -63,10 +63,11 @@ def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]
     }
 
 
-def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
     """The temperature, from 0.05 to 20, at which `probabilities` [n, classes] have the least loss (Guo et al. 2017, section 4.2).
 
-    Above 1 it makes a model less sure of itself; the answers stay the same. Of very many rows, some at equal distances are taken.
+    Above 1 it makes a model less sure of itself; the answers stay the same. None where the best would lie beyond that range:
+    too few rows were wrong, or right, to say. Of very many rows, some at equal distances are taken.
     """
     from scipy.optimize import minimize_scalar
 
@@ -79,7 +80,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
         return float(-np.log(np.maximum(of_label, _LEAST)).mean())
 
     bounds = tuple(math.log(temperature) for temperature in _TEMPERATURES)
-    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+    found = math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+    return found if _TEMPERATURES[0] * 1.01 < found < _TEMPERATURES[1] / 1.01 else None
 
 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:

@@ -70,12 +70,15 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     """
     # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    number = None
     for number, row in enumerate(rows):
         pair = [] if row.text_pair is None else [row.text_pair]
         if number == 0:
             chances = [] if row.probabilities is None else _columns(wanted)
             csv.writer(file, lineterminator="\n").writerow(["text", *(["text_pair"] if pair else []), "predicted", *chances])
         writer.writerow([row.text, *pair, wanted.predicted(row) or "", *_cells(row, wanted)])
+    if number is None:  # a table of no rows is a table
+        csv.writer(file, lineterminator="\n").writerow(["text", "predicted"])
 
 
 def _columns(wanted: Wanted) -> list[str]:

@@ -25,6 +25,7 @@ METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # of our figures: the hub's 
     "mlm_perplexity": ("perplexity", {}),
     "nsp_accuracy": ("accuracy", {}),
 }
+USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # where encoderlab opens the folder
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
@@ -82,23 +83,26 @@ def how_it_was_made(facts: Mapping[str, Any]) -> str:
         f"fingerprint `{one['fingerprint']}`\n"
         for name, one in facts["data"].get("splits", {}).items()
     )
-    origin = "".join(f"- {name}: {_plain(value)}\n" for name, value in facts["data"].get("origin", ()))
-    settings = "".join(f"- `{name}={_plain(value)}`\n" for name, value, _ in facts["changed"])
-    machine = "".join(f"- {name}: {_plain(value)}\n" for name, value in facts["machine"])
+    origin = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["data"].get("origin", ()))
+    settings = "".join(f"- `{name}={plain(value)}`\n" for name, value, _ in facts["changed"])
+    machine = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["machine"])
     repeat = f"```\n{facts['repeat']}\n```\n\n" if facts["repeat"] else ""
     training = f"{repeat}Settings that are not the defaults:\n\n{settings}"
     return f"## Data\n\n{rows}{origin}\n## Training\n\n{training}\n## Machine\n\n{machine}"
 
 
-def _plain(value: str) -> str:
+def plain(value: str) -> str:
     """The value with nothing in it that Markdown would take for more than words."""
     return re.sub(r"([<>`\[\]])", r"\\\1", shown(value))
 
 
-def for_transformers(card: str) -> str:
-    """The same card for a folder that transformers opens; one without metadata gets some."""
+def for_library(card: str, library: str) -> str:
+    """The same card for a folder that another library opens, as transformers or onnx, and encoderlab does not any more.
+
+    One without metadata gets some.
+    """
     from huggingface_hub import ModelCard
 
-    read = ModelCard(card, ignore_metadata_errors=True)
-    read.data.library_name = "transformers"
+    read = ModelCard(card.replace(f"{USE}\n\n", ""), ignore_metadata_errors=True)
+    read.data.library_name = library
     return str(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -128,7 +129,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
 def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
     figure = figure or runs[0].report["main_figure"]
     for run in runs:
-        if not isinstance(run.scores.get(figure), int | float):
+        if not isinstance(value := run.scores.get(figure), int | float) or not math.isfinite(value):
             known = [name for name, value in run.scores.items() if isinstance(value, float)]
             near = closest(figure, known)
             remedy = f"Did you mean figure={near}?" if near and near != figure else ""
@@ -205,7 +206,10 @@ def _notes(
 ) -> list[str]:
     """What a reader of the table should know before believing it."""
     tested = [difference for difference in differences if difference and difference["p_value"] is not None]
+    lacking = [str(run.folder.root) for setting in settings for run in setting.runs if not run.folder.predictions.is_file()]
     found = []
+    if lacking and len(settings) > 1:
+        found.append(f"Nothing is compared row by row: {', '.join(lacking[:3])} has no predictions.csv")
     if any(len(setting.runs) == 1 for setting in settings):
         found.append(
             "A setting with one seed has the interval of its rows: it says nothing of the luck of training. Type more seeds"

@@ -31,9 +31,9 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence
 
 
 def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
+    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
-    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})
     for name, (canvas, _) in drawn.items():
         with written_aside(plots / f"{name}.png") as aside:
             canvas.savefig(aside, dpi=150, format="png")

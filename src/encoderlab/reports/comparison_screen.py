@@ -97,7 +97,7 @@ def markdown(comparison: Mapping[str, Any]) -> str:
         labels = [row["label"] for row in comparison["settings"]]
         rows = [[name, *values] for name, values in comparison["differing"].items()]
         lines += ["", "### Settings that differ", "", *_rows_of_table(["", *labels], rows)]
-    lines += ["", "### Runs", "", *(f"- `{run['folder']}`" for row in comparison["settings"] for run in row["runs"])]
+    lines += ["", "### Runs", "", *(f"- {_escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
     return "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,7 @@ def show_rehearsal(
     are the names of what the run will write into its folder.
     """
     console = console_on(file)
-    line(console, f"{command} {facts['task']}, seed {facts['seed']}", "a dry run, nothing is written")
+    line(console, f"{command} {facts['task']}, seed {facts['seed']}", "a dry run, nothing is written but the cache")
     _model(console, facts)
     _steps(console, facts)
     line(console, "Memory", _memory(facts["memory"]))

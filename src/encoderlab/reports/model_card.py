@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from encoderlab.reports.card_metadata import front_matter, how_it_was_made
+from encoderlab.reports.card_metadata import USE, front_matter, how_it_was_made, plain
 from encoderlab.reports.console import figure, words_of
 from encoderlab.reports.report import BASELINE_NAMES
 from encoderlab.reports.shown_texts import shown
@@ -19,10 +19,10 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
     scores = report["splits"][scored]
     main = report["main_figure"]
     low, high = scores[f"{main}_ci95"]
-    shown_labels = [shown(label, 60) for label in labels[:MOST_LABELS]]
+    shown_labels = [f'"{plain(shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
     start = f"finetuned from `{report['init_from']}`" if report.get("init_from") else "trained from scratch"
-    notes = "".join(f"- {shown(note).rstrip('.')}.\n" for note in report["notes"])
+    notes = "".join(f"- {plain(note).rstrip('.')}.\n" for note in report["notes"])
     pipeline = "token-classification" if main == "token_accuracy" else "text-classification"
     return (
         f"{front_matter(report, facts, pipeline)}"
@@ -33,7 +33,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
         f"- {main.replace('_', ' ')} on {scored}: {scores[main]:.4f} (95% interval {low:.4f} to {high:.4f}, {scores['n']:,} rows)\n"
         f"- Weights after step {report['checkpoint']['step']:,}, chosen by {report['checkpoint']['chosen_by']}\n"
         f"{notes}\n"
-        f'Use it with `encoderlab predict run=<this folder> text="..."`.\n\n'
+        f"{USE}\n\n"
         f"## Results\n\n{_results(report)}{_compared(report)}\n{how_it_was_made(facts)}"
     )
 

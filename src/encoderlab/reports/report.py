@@ -69,7 +69,8 @@ def build_report(
 def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[str, Any]:
     """How far confidence and right answers agree on a split; of the scored one, also after temperature scaling.
 
-    The temperature is fitted on validation, never on the rows scored: where these are one split, there is none.
+    The temperature is fitted on validation, never on the rows scored: where these are one split, there is none; nor where
+    validation determines none.
     """
     scores, held_out = splits[name], splits.get("validation")
     if scores.probabilities is None:
@@ -79,6 +80,8 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[s
     if name != scored or scored == "validation" or held_out is None:
         return found
     temperature = fit_temperature(held_out.probabilities, held_out.labels)
+    if temperature is None:
+        return found
     after = calibration(at_temperature(scores.probabilities, temperature), scores.labels)
     return {**found, "after_temperature": {"temperature": temperature, "fitted_on": "validation", **after}}
 

@@ -17,6 +17,8 @@ def check_chosen(config: AttentionConfig | ExplainConfig) -> None:
     """Refuse what contradicts itself, before a model is loaded. Raises SettingError."""
     if config.text is not None and (config.split is not None or config.rows is not None):
         raise SettingError("text is given together with rows of a split", allowed="one of them")
+    if config.text is not None and not config.text.strip():
+        raise SettingError("text is empty", allowed="a text of a word or more")
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Type text=... text_pair=...")
     if config.rows == []:

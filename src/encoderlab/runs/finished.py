@@ -62,10 +62,13 @@ class FinishedRun:
         return self.report["throughput"].get("train_seconds")
 
     def journal(self) -> list[dict[str, Any]]:
-        """The lines of its metrics.jsonl; none where it has none, as an evaluation."""
+        """The lines of its metrics.jsonl; none where it has none, as an evaluation. Raises DataError where one cannot be read."""
         if not self.folder.metrics.is_file():
             return []
-        return [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
+        try:
+            return [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder.metrics} cannot be read: {error}", remedy="Leave this run out") from None
 
 
 def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]:

@@ -27,7 +27,8 @@ WHERE_FOUND = ("resume", "cache_dir")  # settings that say where a job finds thi
 class JobRecord:
     """One job: what was typed for it, how far it came, and the run folder it fills (None: it fills none).
 
-    `state` is running (also where its process was killed), finished, failed or stopped. `seconds` are those of its last process.
+    `state` is running (also where its process was killed), finished, failed or stopped. `seconds` are those of its last process,
+    and `start` tells by which command line it was started last.
     """
 
     key: str
@@ -38,6 +39,7 @@ class JobRecord:
     error: str | None = None
     exit_code: int = 0
     seconds: float | None = None
+    start: str | None = None
 
 
 def job_key(command: str, settings: Any) -> str:
@@ -66,6 +68,8 @@ class SweepFolder:
         """The folder that `sweep_dir` names, a new one where it is None. Raises SettingError where it holds something else."""
         if sweep_dir is None:
             return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
+        if not sweep_dir:
+            raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or that of a sweep to go on with")
         folder = cls(Path(sweep_dir))
         try:
             strange = folder.root.exists() and not folder.exists and any(folder.root.iterdir())

@@ -143,7 +143,7 @@ class _Guarded:
             remember(tracker.id)
             while (task := self._tasks.get()) is not None:
                 task(tracker)
-        except Exception as error:  # of a library that is none of the run's business
+        except (Exception, SystemExit) as error:  # of a library that is none of the run's business
             self._give_up(f"{type(error).__name__}: {error}")
 
     def _give_up(self, why: str) -> None:
