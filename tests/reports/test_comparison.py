@@ -26,6 +26,13 @@ def test_the_name_of_a_model_speaks_for_its_shape():
     assert telling(shapes) == ["model.name"]
 
 
+def test_where_it_began_speaks_for_what_came_with_it():
+    scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "init_from": None}
+    finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "init_from": "run"}
+    assert telling([scratch, finetuned]) == ["init_from"]
+    assert telling([{name: one[name] for name in list(one)[:2]} for one in (scratch, finetuned)]) == ["training.learning_rate"]
+
+
 def test_a_short_name_is_used_where_it_means_one_thing():
     assert short_names(["model.n_layers", "seed"]) == ["n_layers", "seed"]
     assert short_names(["model.dropout", "training.dropout", "model.name"]) == ["model.dropout", "training.dropout", "model.name"]

@@ -58,8 +58,16 @@ def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
 
 
 def telling(values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As few of the differing settings as tell all apart: `model.name` alone speaks for the shape of tiny, mini and small."""
-    names = sorted(values[0], key=lambda name: name.rpartition(".")[2] != "name") if values else []
+    """As few of the differing settings as tell all apart, first those that speak for others.
+
+    `model.name` speaks for the shape of tiny, mini and small, `init_from` for what comes with a pretrained encoder; a setting that
+    all have says more than one that some lack.
+    """
+
+    def says_less(name: str) -> tuple[bool, ...]:
+        return name.rpartition(".")[2] != "name", name != "init_from", any(value[name] is None for value in values)
+
+    names = sorted(values[0], key=says_less) if values else []
     chosen: list[str] = []
     for name in names:
         if _kinds(values, [*chosen, name]) > _kinds(values, chosen):
