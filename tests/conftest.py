@@ -1,5 +1,6 @@
 """What several test files share: the stand-in for the Hugging Face hub, and a process as a shell starts one."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -70,6 +71,21 @@ def hub_script():
 def hub(start_hub, hub_script):
     """The endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when imported."""
     return start_hub(hub_script)
+
+
+@pytest.fixture(scope="session")
+def built_in_cache(tmp_path_factory):
+    """A cache that holds the built-in corpus, which takes many seconds to read: once for all that need it, in all workers."""
+    from filelock import FileLock
+
+    from encoderlab.data.sources.docstrings import DocsDataset
+
+    own = tmp_path_factory.getbasetemp()
+    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built-in-cache"
+    cache.mkdir(exist_ok=True)
+    with FileLock(cache / "reading.lock"):
+        DocsDataset().documents(cache)
+    return cache
 
 
 @pytest.fixture(scope="module")

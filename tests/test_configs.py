@@ -1,6 +1,7 @@
 """The shipped configs are tests: each composes, each experiment fits together, and no setting goes unread."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -107,30 +108,57 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_assembles_and_takes_a_few_steps(name, tmp_path, request):
-    environment = {**os.environ, "ENCODERLAB_CACHE": str(tmp_path / "cache"), "HF_HOME": str(tmp_path / "hf")}
-    if name not in WITHOUT_HUB:
-        environment["HF_ENDPOINT"] = request.getfixturevalue("hub")
-
-    def run(command, experiment, *more):
-        line = [sys.executable, "-m", "encoderlab", command, f"experiment={experiment}", *SMALL, *more]
-        ended = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stderr
-
-    shallow = ["training.accumulate=1", "model.n_layers=1"]
-    if (first := first_of(name)) is not None:
-        run("pretrain", first, *shallow, "run_dir=first")
-        run(command_of(name), name, "init_from=first", "run_dir=run")
-    else:
-        run(command_of(name), name, *(shallow if command_of(name) == "pretrain" else []), "run_dir=run")
-    assert (tmp_path / "run" / "report.json").is_file()
-
-
 def first_of(name):
     """The experiment that this one's pretraining begins with, as the heads say; None where it starts from nothing."""
     found = re.search(r"init_from=<the run of (\w+)>", head_of(name))
     return None if found is None else first_of(found[1]) or found[1]
+
+
+def command_line(name):
+    """An experiment's command line for a few steps, in a folder of its own name, from the folder of what it begins with."""
+    first = [] if first_of(name) is None else [f"init_from={first_of(name)}"]
+    shallow = ["training.accumulate=1", "model.n_layers=1"] if command_of(name) == "pretrain" and not first else []
+    return [command_of(name), f"experiment={name}", *SMALL, *shallow, *first, f"run_dir={name}"]
+
+
+def taken(names, folder, **environment):
+    """What became of each experiment, by name: None, or what went wrong. They run in one process, with the cache of the one before."""
+    names = sorted(names, key=lambda name: first_of(name) is not None)
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("command_lines.py"))],
+        input="\n".join(json.dumps(command_line(name)) for name in names),
+        cwd=folder,
+        env={**os.environ, "HF_HOME": str(folder / "hf"), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(names, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the experiments' runs are."""
+    return tmp_path_factory.mktemp("experiments")
+
+
+@pytest.fixture(scope="module")
+def without_hub(folder, built_in_cache):
+    return taken(WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(built_in_cache))
+
+
+@pytest.fixture(scope="module")
+def from_hub(folder, hub):
+    """Those that need the hub; HF_ENDPOINT is read once, when it is imported."""
+    return taken({*EXPERIMENTS} - WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(folder / "cache"), HF_ENDPOINT=hub)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_assembles_and_takes_a_few_steps(name, folder, request):
+    outcomes = request.getfixturevalue("without_hub" if name in WITHOUT_HUB else "from_hub")
+    assert outcomes[name] is None, outcomes[name]
+    assert (folder / name / "report.json").is_file()
 
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
