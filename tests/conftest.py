@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Tests run beside one another, and a thread of OpenMP that has nothing to do would keep a processor busy by waiting: two runs of two
+# threads each took three times as long. It is read when PyTorch is loaded, here and in the processes that tests start.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 settings.register_profile("no clock", deadline=None)  # a busy machine is no failure
 settings.load_profile("no clock")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
