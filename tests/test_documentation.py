@@ -20,15 +20,9 @@ FROM_HUB = re.compile(
 )
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """What the pages' runs share: the built-in corpus is read once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if typed_lines(page) and page != ADDING], ids=lambda page: page.name)
-def test_every_command_line_of_a_page_runs(page, tmp_path, cache, request):
-    environment = os.environ | {"ENCODERLAB_CACHE": str(cache), "OMP_NUM_THREADS": "2"}
+def test_every_command_line_of_a_page_runs(page, tmp_path, built_in_cache, request):
+    environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "OMP_NUM_THREADS": "2"}
     if any(FROM_HUB.search(line) for line in typed_lines(page)):
         environment |= {"HF_ENDPOINT": request.getfixturevalue("hub"), "HF_HOME": str(tmp_path / "hub")}
     command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(page)]
@@ -63,19 +57,19 @@ def test_the_page_of_settings_is_as_the_settings_are():
     )
 
 
-def test_the_notebook_runs_from_top_to_bottom(tmp_path, cache):
+def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
     cells = json.loads((ROOT / "docs" / "from_attention_to_training.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     short = "import encoderlab as e, functools as f; whole = e.compose\n"
     short += "e.compose = lambda *settings: whole(*settings, 'training.steps=2', 'dataset.limit=200')\n"
     (tmp_path / "cells.py").write_text(short + "\n".join(code), encoding="utf-8")
-    environment = os.environ | {"ENCODERLAB_CACHE": str(cache), "MPLBACKEND": "agg"}
+    environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "MPLBACKEND": "agg"}
     done = subprocess.run([sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "largest difference: " in done.stdout
 
 
-def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, cache):
+def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cache):
     copy = tmp_path / "project"
     for folder in ("src", "configs"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -86,7 +80,7 @@ def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, cache):
         apply(change, copy)
     work = tmp_path / "work"
     work.mkdir()
-    environment = os.environ | {"ENCODERLAB_CACHE": str(cache), "PYTHONPATH": str(copy / "src")}
+    environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "PYTHONPATH": str(copy / "src")}
     command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(ADDING)]
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
