@@ -168,10 +168,26 @@ def test_a_run_that_is_not_finished_is_left_out_and_named(command, capsys, four)
 def test_a_sweeps_folder_stands_for_its_finished_runs(command, capsys, four):
     sweep = SweepFolder(Path("sweep"))
     for number, folder in enumerate(four):
-        sweep.write(JobRecord(str(number), number, [], FINISHED, Path(folder)))
-    sweep.write(JobRecord("x", 9, [], FAILED, Path("outputs/gone")))
+        sweep.write(JobRecord(f"{number:016x}", number, [], FINISHED, Path(folder)))
+    sweep.write(JobRecord("f" * 16, 9, [], FAILED, Path("outputs/gone")))
     found, _ = compared(command, capsys, "sweep")
     assert [run["folder"] for row in found["settings"] for run in row["runs"]] == four
+
+
+def test_runs_that_a_sweeps_folder_was_moved_without_are_named(command, capsys, four):
+    for number, folder in enumerate(four):
+        SweepFolder(Path("sweep")).write(JobRecord(f"{number:016x}", number, [], FINISHED, Path(folder)))
+    Path("elsewhere").mkdir()
+    Path("sweep").rename("elsewhere/sweep")
+    with pytest.raises(DataError) as refused:
+        command("compare", "elsewhere/sweep")
+    gone = "run folders of the sweep elsewhere/sweep cannot be found; looked for as elsewhere"
+    assert f"{len(four)} {gone}/{four[0]}, ..." in str(refused.value)
+    Path("elsewhere/outputs").mkdir()
+    for folder in four[:2]:
+        Path(folder).rename(Path("elsewhere", folder))
+    command("compare", "elsewhere/sweep")
+    assert f"{len(four) - 2} {gone}/{four[2]}, ..." in capsys.readouterr().err
 
 
 def test_of_two_runs_alike_the_newer_is_taken(command, capsys, four):

@@ -16,7 +16,7 @@ from encoderlab.bounded_yaml import load_yaml
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import Answers
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.sweep import SweepFolder
+from encoderlab.runs.sweep import FINISHED, JobRecord, SweepFolder
 
 # Where a run writes, how often it says something, what it computes on and what else it scores: none of it is what was tried.
 NOT_COMPARED = {
@@ -76,8 +76,9 @@ def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]
 
     A folder is a run's, or a sweep's, which stands for its runs. Raises DataError for one that is neither, or is damaged.
     """
-    found, left_out = {}, []
-    for root in _run_folders(folders):
+    found: dict[Path, FinishedRun] = {}
+    left_out: list[str] = []
+    for root in _run_folders(folders, left_out):
         folder = RunFolder(root)
         if root.resolve() in found:
             continue
@@ -91,13 +92,31 @@ def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]
     return list(found.values()), left_out
 
 
-def _run_folders(folders: Sequence[str]) -> Iterator[Path]:
+def _run_folders(folders: Sequence[str], left_out: list[str]) -> Iterator[Path]:
     for name in folders:
         sweep = SweepFolder(Path(name))
-        if sweep.exists:
-            yield from (record.folder for record in sweep.records() if record.folder is not None and record.folder.exists())
+        records = sweep.records() if sweep.exists else []
+        if records:
+            yield from _of_sweep(sweep, records, left_out)
         else:
             yield Path(name)
+
+
+def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], left_out: list[str]) -> list[Path]:
+    """The folders of its runs; what is wrong goes to `left_out`. Raises DataError where all that were finished are gone."""
+    there = [record.folder for record in records if record.folder is not None and record.folder.exists()]
+    gone = [record.folder for record in records if record.state == FINISHED and record.folder not in (None, *there)]
+    if not gone:
+        return there
+    runs = "1 run folder" if len(gone) == 1 else f"{len(gone)} run folders"
+    words = f"{runs} of the sweep {sweep.root} cannot be found; looked for as {gone[0]}"
+    words += ", ..." if len(gone) > 1 else ""
+    if not there:
+        raise DataError(
+            words, remedy="Move or copy the sweep's folder together with its runs: it knows them by their place beside it"
+        )
+    left_out.append(words)
+    return there
 
 
 def read_run(folder: RunFolder) -> FinishedRun:

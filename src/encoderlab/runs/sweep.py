@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from encoderlab.config import settings_to_dict
 from encoderlab.errors import DataError, SettingError
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
+_RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`
+_LOCK = re.compile(r"\.([0-9a-f]{16}|card-\d+)\.lock")
 WHERE_FOUND = ("resume", "cache_dir")  # settings that say where a job finds things, and not what it is
 
 
@@ -94,12 +97,15 @@ class SweepFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether this is a sweep's folder."""
-        return self.jobs.is_dir()
+        """Whether this is a sweep's folder: a job has begun in it, a search, or Hydra, which writes down what was typed."""
+        if self.trials.is_file() or (self.root / "multirun.yaml").is_file():
+            return True
+        names = [path.name for path in self.jobs.iterdir()] if self.jobs.is_dir() else []
+        return any(_RECORD.fullmatch(name) or _LOCK.fullmatch(name) for name in names)
 
     def records(self) -> list[JobRecord]:
         """The records of all jobs, by number. Raises DataError where one cannot be read."""
-        found = [self._parsed(path) for path in self.jobs.glob("*.json") if not path.name.startswith(".")]
+        found = [self._parsed(path) for path in self.jobs.glob("*.json") if _RECORD.fullmatch(path.name)]
         return sorted(found, key=lambda record: (record.number, record.key))
 
     def read(self, key: str) -> JobRecord | None:
