@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -52,6 +53,77 @@ def test_a_users_mistake_stays_one_also_after_a_signal():
 def test_an_error_without_a_signal_stays_what_it_is():
     with pytest.raises(ImportError), signals_handled():
         raise ImportError("initialization failed")
+
+
+WORKERS = """
+import multiprocessing, sys, time
+from encoderlab.interruption import Interrupted, deferred, signals_for_worker, signals_handled, signals_passed_on, stop_if_interrupted
+
+def work(stops):
+    print("begun", flush=True)
+    try:
+        with signals_for_worker(), deferred():
+            while True:
+                time.sleep(0.01)
+                if stops:
+                    stop_if_interrupted()
+    except Interrupted:
+        time.sleep(0.5)  # more of the same signal come meanwhile
+        print("saved", flush=True)
+
+if __name__ == "__main__":
+    try:
+        with signals_handled(), signals_passed_on("each saves") as before_workers:
+            before_workers()
+            worker = multiprocessing.get_context("spawn").Process(target=work, args=(sys.argv[1] == "stops",))
+            print("starting", flush=True)
+            worker.start()
+            worker.join()
+    except Interrupted as interrupted:
+        sys.exit(interrupted.exit_code)
+"""
+
+
+@pytest.fixture
+def with_worker(tmp_path):
+    """Start a process that starts a worker; it says so, and the worker that it has begun."""
+    (tmp_path / "workers.py").write_text(WORKERS)
+    started = []
+
+    def start(how):
+        line = [sys.executable, str(tmp_path / "workers.py"), how]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        started.append(process)
+        assert process.stdout.readline() == "starting\n"
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("is_working", [True, False])
+@pytest.mark.parametrize("send_to", [os.kill, os.killpg])
+def test_a_worker_hears_of_a_signal_also_while_it_starts_and_is_waited_for(with_worker, send_to, is_working):
+    process = with_worker("stops")
+    if is_working:
+        assert process.stdout.readline() == "begun\n"
+    send_to(process.pid, signal.SIGTERM)
+    said, _ = process.communicate()
+    assert (process.returncode, said.splitlines()[-1]) == (143, "saved")
+
+
+def test_a_second_signal_ends_the_workers_too(with_worker):
+    process = with_worker("goes on")
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    assert process.stdout.read() == ""  # which ends when the worker, too, has gone
 
 
 def test_deferred_work_ends_where_it_asks_and_not_before(capfd):

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.interruption import Interrupted, signals_handled
+from encoderlab.interruption import Interrupted, signals_handled, signals_passed_on
 from encoderlab.world import ALONE, FailedElsewhereError, World, join, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from encoderlab.command_settings import SweepConfig
+    from encoderlab.sweeping import Sweep
 
 COMMANDS = {
     "train": "Train an encoder and report how good it is.",
@@ -227,7 +228,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
         sweep = Sweep(command, folder, start, dry)
         try:
             if options.trials is None:
-                _with_hydra(command, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job, sweep.prepare)
+                _combine(sweep, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job)
             else:
                 single = [argument for argument in arguments if argument not in MULTIRUN]
                 import_module("encoderlab.searching").search(sweep, single, options.trials, trial)
@@ -236,3 +237,9 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
             sweep.say_how_to_go_on([*arguments, *trials])
             raise
         sweep.finish(compared=options.trials is None)
+
+
+def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
+    """Have Hydra run a job for each combination, perhaps in workers. Raises Interrupted when these have ended."""
+    with signals_passed_on("each job saves after its step") as before_workers:
+        _with_hydra(sweep.command, arguments, job, lambda config: sweep.prepare(config, before_workers))

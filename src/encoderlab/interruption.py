@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from threading import Event, Thread
 from types import FrameType
 
 from encoderlab.errors import UserError
 from encoderlab.world import ALONE, World
 
 IMPORT_SECONDS = 0.02  # between two looks whether an import has ended
+PASS_ON_SECONDS = 0.1  # between two times that workers are told: one may have been started in between
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 
@@ -41,6 +45,8 @@ class _Received:
     is_deferred = False
     promise = ""
     is_raised = False
+    has_workers = False
+    is_worker = False  # the process that has started this one passes signals on to it
 
 
 @contextmanager
@@ -49,12 +55,9 @@ def signals_handled() -> Iterator[None]:
 
     A signal that is ignored already, as SIGHUP under nohup, stays so.
     """
-    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in _numbers()}
     _Received.number, _Received.is_raised = None, False
-    for number, handler in before.items():
-        if handler not in (signal.SIG_IGN, None):  # None: set by something that is no Python
-            signal.signal(number, _on_signal)
+    _handle()
     try:
         yield
     except Exception as error:  # a library that is interrupted while it loads may report an error of its own
@@ -67,6 +70,20 @@ def signals_handled() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+
+
+def _handle() -> None:
+    for number in _numbers():
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by something that is no Python
+            signal.signal(number, _on_signal)
+
+
+def _heeded() -> set[int]:
+    return {number for number in _numbers() if signal.getsignal(number) is _on_signal}
 
 
 def is_interrupted() -> bool:
@@ -92,14 +109,86 @@ def deferred(promise: str = "saving after this step") -> Iterator[None]:
     stop_if_interrupted()
 
 
+@contextmanager
+def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
+    """Let workers hear of signals, and let these wait here until the work is done; a second one kills the workers, too.
+
+    Yields what is to be called before the first worker is started, should there be any. From then on signals are blocked, in the
+    workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still starting, and
+    joblib then kills the others in the midst of their saving. A thread looks for those that have come: the main one may wait for
+    the workers in a call that ends for no signal. Raises Interrupted at the end. Without signal masks, as on Windows, nothing is
+    passed on.
+    """
+    ended = Event()
+    listener = Thread(target=_pass_on, args=(ended,), daemon=True)
+
+    def begin() -> None:
+        if _Received.has_workers or not hasattr(signal, "pthread_sigmask"):
+            return
+        _Received.has_workers, _Received.is_deferred, _Received.promise = True, True, promise
+        resource_tracker.ensure_running()  # up to Python 3.13, starting it unblocks signals; it would start with the first worker
+        signal.pthread_sigmask(signal.SIG_BLOCK, _heeded())
+        listener.start()
+
+    try:
+        yield begin
+    except Exception as error:
+        if not is_interrupted() or isinstance(error, UserError):
+            raise
+    finally:
+        if _Received.has_workers:
+            ended.set()
+            listener.join()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _heeded())
+            _Received.has_workers = _Received.is_deferred = False
+    stop_if_interrupted()
+
+
+def _pass_on(ended: Event) -> None:
+    while not ended.wait(PASS_ON_SECONDS):
+        if signal.sigpending() & _heeded():
+            _on_signal(signal.sigwait(_heeded()), None)
+        if _Received.number is not None:
+            _tell_workers(_Received.number)
+
+
+def _tell_workers(number: int) -> None:
+    for worker in multiprocessing.active_children():
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, number)
+
+
+@contextmanager
+def signals_for_worker() -> Iterator[None]:
+    """Turn the first signal that this worker ever gets, also before, into `Interrupted`; it gets more of the same, and heeds none.
+
+    Behind this it goes on to note them, for as long as the process lives: it has no work to do any more.
+    """
+    if not _Received.is_worker:
+        _Received.is_worker = _Received.is_deferred = True
+        _handle()
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _heeded())
+    try:
+        _Received.is_deferred = False
+        stop_if_interrupted()
+        yield
+    finally:
+        _Received.is_deferred = True
+
+
 def _on_signal(number: int, frame: FrameType | None) -> None:
     if _Received.number is not None:
-        if UNDER_TORCHRUN not in os.environ:  # torchrun passes on what the terminal has sent to all already
+        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get what the terminal has sent to all once more
+            if _Received.has_workers:
+                _tell_workers(signal.SIGKILL)
             os._exit(128 + number)
         return
     _Received.number = number
     if not _Received.is_deferred:
         _raise_unless_importing(0, frame)
+        return
+    if _Received.is_worker:
         return
     name = signal.Signals(number).name
     again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"

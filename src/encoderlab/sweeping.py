@@ -11,7 +11,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from encoderlab.command_settings import SweepConfig
 from encoderlab.config import COMMAND_CONFIGS, typed
 from encoderlab.config_errors import explained
 from encoderlab.errors import DataError, SettingError, UserError, one_line
-from encoderlab.interruption import Interrupted, signals_handled
+from encoderlab.interruption import Interrupted, signals_for_worker, signals_handled
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder, job_key, refused_key
 
@@ -90,8 +90,11 @@ class Sweep:
     composed: set[tuple[str, ...]] = field(default_factory=set)
     started: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
-    def prepare(self, config: DictConfig) -> None:
-        """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core."""
+    def prepare(self, config: DictConfig, before_workers: Callable[[], None] = lambda: None) -> None:
+        """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core.
+
+        `before_workers` is called before there are any.
+        """
         from omegaconf import open_dict, read_write
 
         self.composed.add(tuple(config.hydra.overrides.task))
@@ -102,20 +105,22 @@ class Sweep:
             with read_write(config), open_dict(config):
                 launcher.n_jobs = _cards() or _cores()
         self.at_once = launcher.n_jobs
+        if self.at_once > 1:
+            before_workers()
 
     def job(self, config: DictConfig, number: int, overrides: Sequence[str]) -> JobRecord | None:
         """Run one job, or skip it where it is finished; a failure is recorded and does not end the sweep.
 
         Returns its record, None where another process runs it. Raises Interrupted.
         """
-        elsewhere = os.getpid() != self.process
-        with signals_handled() if elsewhere else nullcontext():
-            try:
+        if os.getpid() == self.process:
+            return self._job(config, number, list(overrides))
+        signals: AbstractContextManager[None] = signals_for_worker() if self.at_once > 1 else signals_handled()
+        try:
+            with signals:
                 return self._job(config, number, list(overrides))
-            except Interrupted:
-                if not elsewhere:  # there the process that started this one has had the signal, too
-                    raise
-                return None
+        except Interrupted:  # the process that started this one has had the signal, too
+            return None
 
     def _job(self, config: DictConfig, number: int, overrides: list[str]) -> JobRecord | None:
         try:
@@ -141,28 +146,28 @@ class Sweep:
             settings = settings if self.dry else _continued(settings, self.command, before)
             record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings), start=self.started)
             self.folder.write(record)
-            with self._share_of_the_machine(settings, number) as settings, self._own_output(key):
-                return self._run(settings, record)
+            started = time.perf_counter()
+            try:
+                with self._share_of_the_machine(settings, number) as settings, self._own_output(key):
+                    return self._run(settings, record, started)
+            except Interrupted:
+                self._ended(record, STOPPED, started)
+                raise
 
-    def _run(self, settings: Any, record: JobRecord) -> JobRecord:
+    def _run(self, settings: Any, record: JobRecord, started: float) -> JobRecord:
         _say(f"job {record.number}: {' '.join(record.overrides)}")
-        started = time.perf_counter()
-
-        def ended(state: str, folder: Path | None) -> JobRecord:
-            done = replace(record, state=state, folder=folder, seconds=round(time.perf_counter() - started, 2))
-            self.folder.write(done)
-            return done
-
         try:
             found = self.start(settings, record.overrides)
-        except Interrupted:
-            ended(STOPPED, record.folder)
-            raise
         except Exception as error:
             if not isinstance(error, UserError):
                 traceback.print_exc()
-            return self._failed(ended(FAILED, record.folder), error)
-        return ended(FINISHED, found.root if isinstance(found, RunFolder) else record.folder)
+            return self._failed(self._ended(record, FAILED, started), error)
+        return self._ended(replace(record, folder=found.root) if isinstance(found, RunFolder) else record, FINISHED, started)
+
+    def _ended(self, record: JobRecord, state: str, started: float) -> JobRecord:
+        ended = replace(record, state=state, seconds=round(time.perf_counter() - started, 2))
+        self.folder.write(ended)
+        return ended
 
     def _failed(self, record: JobRecord, error: Exception) -> JobRecord:
         words = str(error) if isinstance(error, UserError) else one_line(f"{type(error).__name__}: {error}")
