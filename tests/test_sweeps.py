@@ -3,7 +3,10 @@
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from encoderlab.interruption import Interrupted
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
 from encoderlab.runs.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
+from encoderlab.searching import _written, search_space
 from encoderlab.sweeping import Sweep, _is_finished, sweep_settings
 
 TINY = "task=reverse model=notebook_reverse training=smoke dataset.limit=60 training.steps=4 baselines=false"
@@ -221,6 +225,33 @@ def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
 
 
 @pytest.fixture
+def parallel_jobs(sweep):
+    """A sweep of three long jobs in processes of its own, two at a time, of which two train."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
+    line = ["seed=1,2,3", "hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "training.log_every=1", "sweep_dir=sweep"]
+    arguments = [sys.executable, "-m", "encoderlab", "train", "-m", *TINY.split(), "training.steps=1000000", *line]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while sum(path.stat().st_size > 0 for path in Path("outputs").glob("train/*/*/metrics.jsonl")) < 2:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    yield process
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parallel_jobs):
+    parallel_jobs.send_signal(signal.SIGTERM)
+    _, said = parallel_jobs.communicate()
+    records = SweepFolder(Path("sweep")).records()
+    assert (parallel_jobs.returncode, [record.state for record in records]) == (143, [STOPPED, STOPPED])
+    assert "SIGTERM: each job saves after its step; send it again to stop at once" in said
+    assert "go on with: encoderlab train -m " in said and said.endswith("encoderlab: stopped by SIGTERM\n")
+    assert len(said.strip().splitlines()) == 3
+    for record in records:
+        assert max(int(path.name.removeprefix("step-")) for path in (record.folder / "checkpoints").iterdir()) > 0
+
+
+@pytest.fixture
 def scored(commands, monkeypatch):
     """A search in which a learning rate near 1e-3 is the best."""
     pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
@@ -271,6 +302,26 @@ def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
     sweep(f"trials=2 {SPACE}")
     assert [config.training.learning_rate for config in called[:1]] == [config.training.learning_rate for config in called[1:2]]
     assert len(called) == 3
+
+
+@pytest.mark.parametrize("values", ["1,2,4", "interval(1,2)"])
+def test_a_search_that_cannot_go_on_with_other_values_says_which_it_was_begun_with(sweep, scored, values):
+    sweep("trials=1 model.n_heads=1,2")
+    with pytest.raises(SettingError) as refused:
+        sweep(f"trials=2 model.n_heads={values}")
+    begun = "This search was begun with model.n_heads=1,2, and cannot go on with model.n_heads="
+    assert str(refused.value) == f"{begun}{values}. Type model.n_heads=1,2, or another sweep_dir."
+    sweep("trials=2 model.n_heads=1,2")
+    assert len(Path("sweep/search.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "values", ["1,2", "range(1,8,2)", "range(1,4)", "interval(0.5,3)", "log(1e-05,8)", "tag(log,int(interval(1,8)))"]
+)
+def test_the_values_that_a_search_was_begun_with_are_said_as_they_are_typed(values):
+    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
+    space, _ = search_space([f"training.warmup={values}"])
+    assert _written("training.warmup", space["training.warmup"]) == f"training.warmup={values}"
 
 
 def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(sweep, scored):

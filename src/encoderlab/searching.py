@@ -35,12 +35,14 @@ def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[l
     """Run trials until the sweep's folder knows of as many, and show them, the best first.
 
     `run` starts the job of a command line with a number. What other processes that search in the same folder have tried counts;
-    a trial that was begun and left is gone on with. Raises SettingError where nothing is to be searched.
+    a trial that was begun and left is gone on with. Raises SettingError where nothing is to be searched, or other values than
+    before.
     """
     if sweep.command not in SEARCHED:
         raise SettingError(f"encoderlab {sweep.command} has nothing to search", allowed=f"one of {', '.join(SEARCHED)}")
     space, fixed = search_space(arguments)
     study = _study(sweep)
+    _refuse_other_values(study, space)
     asked = [trial.number for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
     while asked or len(study.get_trials(deepcopy=False)) < trials:
         number = asked.pop(0) if asked else _ask(study, space)
@@ -106,9 +108,39 @@ def _study(sweep: Sweep) -> Study:
     except ImportError:
         raise SettingError("trials=... needs Optuna", remedy="pip install 'encoderlab[optuna]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sweep.folder.jobs.mkdir(parents=True, exist_ok=True)
+    sweep.folder.root.mkdir(parents=True, exist_ok=True)
     storage = JournalStorage(JournalFileBackend(str(sweep.folder.trials)))
     return optuna.create_study(storage=storage, study_name=sweep.command, direction="maximize", load_if_exists=True)
+
+
+def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> None:
+    """Raise SettingError where `space` has what the study cannot go on with: of another kind, or another list of values."""
+    from optuna.distributions import check_distribution_compatibility
+
+    begun = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
+    for name in sorted(begun.keys() & space.keys()):
+        try:
+            check_distribution_compatibility(begun[name], space[name])
+        except ValueError:
+            typed = _written(name, begun[name])
+            raise SettingError(
+                f"This search was begun with {typed}, and cannot go on with {_written(name, space[name])}",
+                remedy=f"Type {shlex.quote(typed)}, or another sweep_dir",
+            ) from None
+
+
+def _written(name: str, values: BaseDistribution) -> str:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(values, CategoricalDistribution):
+        return f"{name}={','.join(map(str, values.choices))}"
+    assert isinstance(values, IntDistribution | FloatDistribution)
+    low, high = (int(end) if end == int(end) else end for end in (values.low, values.high))
+    if isinstance(values, FloatDistribution):
+        return f"{name}={'log' if values.log else 'interval'}({low},{high})"
+    if values.log:
+        return f"{name}=tag(log,int(interval({low},{high})))"
+    return f"{name}=range({low},{high + 1})" if values.step == 1 else f"{name}=range({low},{high + 1},{values.step})"
 
 
 def _ask(study: Study, space: dict[str, BaseDistribution]) -> int:
