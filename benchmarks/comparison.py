@@ -67,7 +67,7 @@ def compare(job: Job, settings: Settings) -> Result:
         places = {"work": work, "threads": threads, "shared": str(settings.shared)}
         for arguments in job.setup:
             finished(python(*filled(arguments, places)), environment)
-        roofs = probe(job.shape, job.tokens, threads=settings.threads) if job.shape else {}
+        roofs = probe(job.shape, job.tokens, threads=settings.threads, small=settings.small) if job.shape else {}
         rounds = [_round(job, sides, places, environment, number, settings.small) for number in range(settings.rounds)]
     for figures in rounds:
         _add_shares(job, sides, figures, roofs)

@@ -74,7 +74,7 @@ def _best(scale: Scale, corpus: Corpus, folder: Path, device: str, small: bool) 
         raise TrainingError(f"{scale.model} at {scale.length} cannot be trained on {device}: {best['failed']}")
     tokens = round(best["batch"] * best["tokens_per_second"] / best["examples_per_second"])
     shape = replace(SHAPES[scale.model], vocabulary=corpus.pieces, mlm_rate=0.15)
-    roof = probe(shape, tokens, device)["bfloat16"]
+    roof = probe(shape, tokens, device, small=small)["bfloat16"]
     share = shape.share_of(roof, best["tokens_per_second"], tokens / best["batch"])
     return {"model": scale.model, "length": scale.length, **best, "roof": roof, "mfu": round(share, 4), "tried": tried}
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     import torch
 
 SECONDS = 0.9  # for each product: what else the machine does for a moment must not count
+SMALL_SECONDS = 0.03  # where the figures are not kept
 
 
-def probe(shape: Shape, tokens: int, device: str = "cpu", threads: int | None = None) -> dict[str, float]:
-    """FLOP/s by precision, measured in a child process; `tokens` are those of one step."""
-    said = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads})
+def probe(shape: Shape, tokens: int, device: str = "cpu", threads: int | None = None, *, small: bool = False) -> dict[str, float]:
+    """FLOP/s by precision, measured in a child process; `tokens` are those of one step. A `small` one is quick and rough."""
+    seconds = SMALL_SECONDS if small else SECONDS
+    said = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds})
     return json.loads(finished(python("-m", "benchmarks.roof", said)).last_line)
 
 
@@ -34,7 +36,7 @@ def roof(products: list[Product], seconds: Callable[[Product], float]) -> float:
     return work / sum(seconds(product) * product.count for product in products)
 
 
-def best_seconds(product: Product, dtype: torch.dtype, device: str) -> float:
+def best_seconds(product: Product, dtype: torch.dtype, device: str, seconds: float = SECONDS) -> float:
     """The shortest time of the three products of a training step: forward, gradient of the input, gradient of the weights."""
     import torch
 
@@ -47,15 +49,15 @@ def best_seconds(product: Product, dtype: torch.dtype, device: str) -> float:
         )
     )
     three = (lambda: x @ weight.T, lambda: gradient @ weight, lambda: gradient.T @ x)
-    return sum(_best(multiply, device) for multiply in three)
+    return sum(_best(multiply, device, seconds / 3) for multiply in three)
 
 
-def _best(multiply: Callable[[], torch.Tensor], device: str) -> float:
-    """The shortest of as many runs as `SECONDS` allow, at least three, the first left out."""
+def _best(multiply: Callable[[], torch.Tensor], device: str, seconds: float) -> float:
+    """The shortest of as many runs as `seconds` allow, at least three, the first left out."""
     import torch
 
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    best, until, runs = math.inf, time.perf_counter() + SECONDS / 3, 0
+    best, until, runs = math.inf, time.perf_counter() + seconds, 0
     while runs < 4 or time.perf_counter() < until:
         started = time.perf_counter()
         multiply()
@@ -71,13 +73,13 @@ def main() -> None:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("asked", type=json.loads, help="JSON: shape, tokens, device, threads")
+    parser.add_argument("asked", type=json.loads, help="JSON: shape, tokens, device, threads, seconds")
     asked = parser.parse_args().asked
     torch.set_num_threads(asked["threads"] or torch.get_num_threads())
     products = Shape(**asked["shape"]).products(asked["tokens"])
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     found = {
-        name: roof(products, lambda product, dtype=dtype: best_seconds(product, dtype, asked["device"]))
+        name: roof(products, lambda product, dtype=dtype: best_seconds(product, dtype, asked["device"], asked["seconds"]))
         for name, dtype in dtypes.items()
     }
     print(json.dumps(found))

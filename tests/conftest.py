@@ -1,5 +1,6 @@
 """What several test files share: the stand-in for the Hugging Face hub, and a process as a shell starts one."""
 
+import gc
 import os
 import signal
 import socket
@@ -21,12 +22,43 @@ settings.load_profile("no clock")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
+LONGEST = (  # files that take minutes, of few tests each
+    "test_documentation.py",
+    "test_promises.py",
+    "test_configs.py",
+    "test_across_processes.py",
+    "test_determinism.py",
+    "test_small.py",
+    "test_resume.py",
+    "test_world.py",
+)
+
+
+def pytest_configure(config):
+    """pytest-xdist hands out files by their number of tests, and a long one of few tests last: here they come as collected."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first, so that no worker is left with one of them when the others are done."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_a_shell_gives_them():
     """Behind `nohup`, or in the background of a script, a process is born ignoring signals, and so are its children."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def garbage_as_the_program_searches_for_it():
+    """Most tests call what is below `main`, which sets this: with Python's own, one second in fifteen was that search."""
+    from encoderlab.cli import GARBAGE_EVERY
+
+    gc.set_threshold(GARBAGE_EVERY)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Everything once, a few steps of it: ours and the peers, growth, and the script for a GPU on a CPU."""
 
 import importlib.util
+import os
 import subprocess
 
 import pytest
@@ -12,8 +13,9 @@ from benchmarks.synthetic import write_digits, write_documents
 from benchmarks.texts import first_lines
 
 
-def typed(*arguments):
-    found = subprocess.run(python("-m", "benchmarks", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+def typed(*arguments, **environment):
+    command, given = python("-m", "benchmarks", *arguments), {**os.environ, **environment}
+    found = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     return found.stdout
 
@@ -27,8 +29,8 @@ def untouched():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate")
-def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched):
-    found = typed("run", "docs_tiny", "--small", "--rounds", "1", "--threads", "1")
+def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_cache):
+    found = typed("run", "docs_tiny", "--small", "--rounds", "1", "--threads", "1", ENCODERLAB_CACHE=str(built_in_cache))
     assert "* encoderlab / trainer: " in found and "* encoderlab / plain_loop: " in found
     rows = {cells[1].strip(): cells[2:-1] for line in found.splitlines() if len(cells := line.split("|")) > 3}
     head = [cell.strip() for cell in rows[""]]
