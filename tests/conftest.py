@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -108,9 +109,32 @@ def hub(start_hub, hub_script):
     return start_hub(hub_script)
 
 
+@contextmanager
+def _unreachable_network():
+    """Any attempt to reach another machine, or this one, fails in here."""
+
+    def refuse(*_, **__):
+        raise OSError(101, "Network is unreachable")
+
+    with pytest.MonkeyPatch.context() as changed:
+        for name in ("connect", "connect_ex", "sendto"):
+            changed.setattr(socket.socket, name, refuse)
+        changed.setattr(socket, "getaddrinfo", refuse)
+        yield
+
+
+@pytest.fixture
+def no_network():
+    with _unreachable_network():
+        yield
+
+
 @pytest.fixture(scope="session")
 def built_in_cache(tmp_path_factory):
-    """A cache that holds the built-in corpus, which takes many seconds to read: once for all that need it, in all workers."""
+    """A cache that holds the built-in corpus, read once for all that need it, in all workers: it takes half a minute.
+
+    It is read without any network, as is promised.
+    """
     from filelock import FileLock
 
     from encoderlab.data.sources.docstrings import DocsDataset
@@ -118,7 +142,7 @@ def built_in_cache(tmp_path_factory):
     own = tmp_path_factory.getbasetemp()
     cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built-in-cache"
     cache.mkdir(exist_ok=True)
-    with FileLock(cache / "reading.lock"):
+    with FileLock(cache / "reading.lock"), _unreachable_network():
         DocsDataset().documents(cache)
     return cache
 

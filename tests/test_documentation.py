@@ -25,6 +25,7 @@ def test_every_command_line_of_a_page_runs(page, tmp_path, built_in_cache, reque
     environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "OMP_NUM_THREADS": "2"}
     if any(FROM_HUB.search(line) for line in typed_lines(page)):
         environment |= {"HF_ENDPOINT": request.getfixturevalue("hub"), "HF_HOME": str(tmp_path / "hub")}
+    shutil.copytree(built_in_cache / "docs", tmp_path / "my_cache" / "docs")  # which a page names as a cache of its own
     command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(page)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

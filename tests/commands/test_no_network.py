@@ -1,26 +1,12 @@
 """Without any network the built-in task trains, and what needs the hub says in one line what to do."""
 
-import socket
-
 import pytest
 
 from encoderlab.errors import DataError
 
 
-@pytest.fixture
-def no_network(monkeypatch):
-    """Any attempt to reach another machine, or this one, fails."""
-
-    def refuse(*_, **__):
-        raise OSError(101, "Network is unreachable")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
 def test_training_on_the_built_in_task_needs_no_network(command, built_in_cache, no_network, monkeypatch, tmp_path):
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(built_in_cache))
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(built_in_cache))  # which was read without a network, too
     tiny = ("model=tiny", "model.n_layers=1", "model.d_model=8", "model.n_heads=1", "model.max_length=16")
     smoke = ("training=smoke", "training.steps=1", "training.threads=1", "baselines=false")
     command("train", *tiny, *smoke, "dataset.limit=200", "tokenizer.vocabulary_size=300", "run_dir=run")
