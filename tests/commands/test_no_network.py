@@ -5,8 +5,13 @@ import pytest
 from encoderlab.errors import DataError
 
 
-def test_training_on_the_built_in_task_needs_no_network(command, built_in_cache, no_network, monkeypatch, tmp_path):
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(built_in_cache))  # which was read without a network, too
+@pytest.fixture(scope="session")
+def cache(built_in_cache):
+    """What commands find here; it was read without a network, too."""
+    return built_in_cache
+
+
+def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp_path):
     tiny = ("model=tiny", "model.n_layers=1", "model.d_model=8", "model.n_heads=1", "model.max_length=16")
     smoke = ("training=smoke", "training.steps=1", "training.threads=1", "baselines=false")
     command("train", *tiny, *smoke, "dataset.limit=200", "tokenizer.vocabulary_size=300", "run_dir=run")
