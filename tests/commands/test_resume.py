@@ -38,22 +38,28 @@ def assert_same_run(folder, other):
     assert report(folder) == report(other)
 
 
+@pytest.fixture(scope="module")
+def whole(run_in, cache, tmp_path_factory):
+    """The run that nothing stopped."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    run_in(cache, "train", *SHORT, f"run_dir={folder}")
+    return folder
+
+
 @pytest.mark.parametrize("step", [4, 5])  # at an evaluation, and not; `scripts/faults run resumed_equals` has many more
-def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, step, capsys):
-    command("train", *SHORT, "run_dir=whole")
+def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, whole, step, capsys):
     stopped(*SHORT, "run_dir=run", step=step)
     assert "go on with: encoderlab train resume=run" in capsys.readouterr().err
     command("train", "resume=run")
-    assert_same_run("run", "whole")
+    assert_same_run("run", whole)
 
 
-def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, stopped):
-    command("train", *SHORT, "run_dir=whole")
+def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", step=2)
     for step in (3, 4, 8):
         stopped("resume=run", step=step)
     command("train", "resume=run")
-    assert_same_run("run", "whole")
+    assert_same_run("run", whole)
 
 
 def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_run):
@@ -140,24 +146,22 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
 
 
-def test_auto_with_a_folder_goes_on_with_what_is_in_it_and_starts_it_where_there_is_nothing(command, stopped):
+def test_auto_with_a_folder_goes_on_with_what_is_in_it_and_starts_it_where_there_is_nothing(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", "resume=auto", step=2)
     command("train", *SHORT, "run_dir=run", "resume=auto")
-    command("train", *SHORT, "run_dir=whole")
-    assert_same_run("run", "whole")
+    assert_same_run("run", whole)
     with pytest.raises(SettingError, match="already holds a run"):
         command("train", *SHORT, "run_dir=run", "resume=auto")
 
 
-def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command, stopped, tmp_path, capsys):
-    command("train", *SHORT, "run_dir=whole")
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command, stopped, whole, tmp_path, capsys):
     stopped(*SHORT, "run_dir=run", step=5)
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     (newest / "state.pt").write_bytes(b"")
     command("train", "resume=run")
     assert f"{newest.relative_to(tmp_path)} is damaged, and is set aside" in capsys.readouterr().err
     assert (newest.parent / "corrupt-step-5").is_dir()
-    assert_same_run("run", "whole")
+    assert_same_run("run", whole)
 
 
 def test_where_every_checkpoint_is_damaged_that_is_said_and_nothing_is_started_over(command, stopped, tmp_path):
@@ -168,12 +172,11 @@ def test_where_every_checkpoint_is_damaged_that_is_said_and_nothing_is_started_o
         command("train", "resume=run")
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_beginning(command, stopped, tmp_path):
-    command("train", *SHORT, "run_dir=whole")
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_beginning(command, stopped, whole, tmp_path):
     stopped(*SHORT, "run_dir=run", step=1)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     command("train", "resume=run")
-    assert_same_run("run", "whole")
+    assert_same_run("run", whole)
 
 
 def test_a_best_checkpoint_that_was_damaged_is_said_and_the_last_step_taken(command, stopped, tmp_path, capsys):
