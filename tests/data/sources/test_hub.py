@@ -291,6 +291,14 @@ def test_a_hub_that_breaks_off_is_asked_again(start_hub, hub_script, tmp_path):
     assert result["splits"]["validation"][0] == 872
 
 
+def test_a_folder_of_that_name_is_not_read_in_the_place_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews").mkdir()
+    (tmp_path / "reviews" / "train.csv").write_text("text,label\na,b\n")
+    with pytest.raises(SettingError, match=r"^dataset.path=reviews is a folder or a file format, no dataset of the hub"):
+        HubDataset(path="reviews").load(tmp_path)
+
+
 def test_what_is_no_hub_dataset_is_refused(own):
     assert own["format"] == {
         "error": "dataset.path=csv is a folder or a file format, no dataset of the hub. Allowed: OWNER/NAME. "

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -123,17 +124,22 @@ class HubDataset(ColumnDataset):
     def _builder(self) -> datasets.DatasetBuilder:
         import datasets
 
+        self._refuse_what_is_here()
         builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
-        self._refuse_others(builder)
+        self._refuse_another_commit(builder)
         return builder
 
-    def _refuse_others(self, builder: datasets.DatasetBuilder) -> None:
-        if builder.repo_id is None:  # `datasets` also takes a folder here, or the name of a file format
+    def _refuse_what_is_here(self) -> None:
+        """`datasets` also takes a folder, or a file format: then it looks at all files below that folder, or below this one."""
+        is_format = self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}") is not None
+        if is_format or Path(self.path).is_dir():
             raise SettingError(
                 f"dataset.path={self.path} is a folder or a file format, no dataset of the hub",
                 allowed="OWNER/NAME",
                 remedy="For files of your own type dataset=files dataset.path=FILE",
             )
+
+    def _refuse_another_commit(self, builder: datasets.DatasetBuilder) -> None:
         if not type(builder).__module__.endswith(".cache"):
             return
         if self.revision is not None and not builder.hash.startswith(self.revision):
