@@ -97,7 +97,7 @@ def files(folder):
 
 def test_two_processes_train_as_one_does_and_the_run_goes_on_in_one(one, processes, alone, tmp_path):
     code, out, errors = processes(2, "train", *BRACKETS, "training.accumulate=2", "run_dir=two")
-    assert code == 0, errors
+    assert code == 0, "\n".join(errors)
     assert_alike(tmp_path / "two", one)
     assert (out, errors.count("Next"), sum("run folder two" in line for line in errors)) == ("", 1, 1)
     assert sum("step 15 of 15" in line for line in errors) == 1
@@ -114,7 +114,7 @@ def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, 
     shutil.copytree(one, tmp_path / "run")
     cut_back(tmp_path / "run", 10)
     code, _, errors = processes(3, "train", "resume=run", "training.sharding=full")
-    assert code == 0, errors
+    assert code == 0, "\n".join(errors)
     assert any("3 processes with a piece of the weights each" in line for line in errors)
     assert_alike(tmp_path / "run", one)
 
@@ -133,7 +133,7 @@ def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(pro
     )
     settings = (*SHORT, *data, "training.batch_size=5", "training.steps=6", "training.evaluate_every=3", "training.accumulate=2")
     code, _, errors = processes(2, "pretrain", *settings, "training.sharding=full", "run_dir=two")
-    assert code == 0, errors
+    assert code == 0, "\n".join(errors)
     alone("pretrain", *settings, "run_dir=one")
     assert_alike(tmp_path / "two", tmp_path / "one")
     assert read_state(tmp_path / "two/checkpoints/step-6")["optimizer"].keys() == {"state", "param_groups"}
@@ -149,7 +149,7 @@ def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(on
     many = ("eval", f"run={one}", "threads=1")
     for name, arguments, size in (("few", few, 3), ("many", many, 2)):
         code, _, errors = processes(size, *arguments, f"run_dir={name}-together")
-        assert code == 0, errors
+        assert code == 0, "\n".join(errors)
         assert sum(f"{name}-together/report.json" in line for line in errors) == 1
         alone(*arguments, f"run_dir={name}-alone")
         assert report(f"{name}-together")["splits"] == report(f"{name}-alone")["splits"]

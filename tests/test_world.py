@@ -17,9 +17,11 @@ def run(tmp_path):
     """Run a script in several processes; the lines that each of them wrote to its own file, by rank."""
 
     def run_script(size, script, **variables):
-        (tmp_path / "script.py").write_text("from encoderlab.world import *\nworld = join()\n" + dedent(script))
+        (tmp_path / "script.py").write_text(
+            "from encoderlab.world import *\nworld = join()\n" + dedent(script) + "\nworld.end(0)\n"
+        )
         code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
-        assert code == 0, errors
+        assert code == 0, "\n".join(errors)
         return [(tmp_path / f"{rank}.txt").read_text().splitlines() for rank in range(size)]
 
     return run_script
@@ -46,7 +48,6 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
             (world.is_first, world.size, world.local_size),
         ]
         open(f"{world.rank}.txt", "w").write("\\n".join(map(str, facts)))
-        world.leave()
         """,
     )
     assert said[0] == [
@@ -120,6 +121,22 @@ def test_a_process_that_answers_no_more_is_waited_for_as_long_as_is_said(run):
         ENCODERLAB_WAIT_SECONDS="1",
     )
     assert said[0] == ["One of the 2 processes of this run answers no more. Go on."]
+
+
+def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_line(run, tmp_path):
+    """PyTorch's threads may abort a process there: see `World.end`."""
+    said = run(
+        2,
+        """
+        import atexit
+        atexit.register(os.mkdir, "python-ended")
+        sys.stdout = open(f"{world.rank}.txt", "w")
+        print("written")
+        world.leave()
+        """,
+    )
+    assert said == [["written"], ["written"]]
+    assert not (tmp_path / "python-ended").exists()
 
 
 def test_alone_everything_is_free_and_loads_nothing():

@@ -61,7 +61,7 @@ def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
-    world = ALONE
+    world, exit_code = ALONE, 0
     try:
         with signals_handled():
             world = join()
@@ -71,17 +71,18 @@ def main() -> None:
     except UserError as error:
         if world.announce(error, error.exit_code):
             print(f"encoderlab: {'' if world.is_first else f'process {world.rank}: '}{error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        exit_code = error.exit_code
     except FailedElsewhereError as error:
-        sys.exit(error.exit_code)
+        exit_code = error.exit_code
     except Interrupted as interrupted:
         world.announce(interrupted, interrupted.exit_code)
         if world.is_first:
             print(f"encoderlab: stopped by {interrupted.name}", file=sys.stderr)
-        sys.exit(interrupted.exit_code)
+        exit_code = interrupted.exit_code
     except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        exit_code = 141
+    world.end(exit_code)
 
 
 def run(arguments: list[str], world: World = ALONE) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,7 +193,8 @@ class World:
         except RuntimeError:  # the store has gone
             return True
         finally:
-            self._note_failure(exit_code)
+            with suppress(RuntimeError):
+                self.store.set("failed", str(exit_code))
 
     def _said_by_first(self, line: str) -> bool:
         for _ in range(int(PATIENCE_SECONDS / POLL_SECONDS)):
@@ -202,12 +203,6 @@ class World:
             time.sleep(POLL_SECONDS)
         return False
 
-    def _note_failure(self, exit_code: int) -> None:
-        try:
-            self.store.set("failed", str(exit_code))
-        except RuntimeError:
-            return
-
     def leave(self) -> None:
         """Part from the others: from here on each process goes its own way."""
         if self.size > 1:
@@ -215,6 +210,21 @@ class World:
 
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
+
+    def end(self, exit_code: int) -> None:
+        """End this process, unless it is alone and all went well.
+
+        One of several skips what Python does at its end: a thread of PyTorch's process group that gives a tensor back just then
+        aborts the process (pytorch/pytorch#190489), and modules and caches of PyTorch keep the group, so that leaving it does not
+        end its threads.
+        """
+        if self.size > 1:
+            with suppress(BrokenPipeError):
+                sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(exit_code)
+        if exit_code:
+            sys.exit(exit_code)
 
 
 ALONE = World()

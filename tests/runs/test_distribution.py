@@ -60,13 +60,14 @@ for run, its in ((pieces, optimizer), (again, other)):
 for name, weight in original.state_dict().items():
     assert torch.equal(weight, again.original.state_dict()[name]), name
 world.leave()
+world.end(0)
 """
 
 
 def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
     (tmp_path / "script.py").write_text(dedent(SCRIPT))
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
-    assert code == 0, errors
+    assert code == 0, "\n".join(errors)
 
 
 def test_one_process_holds_all_of_a_model_and_says_so():
