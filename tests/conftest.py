@@ -18,8 +18,11 @@ from hypothesis import settings
 # Tests run beside one another, and a thread of OpenMP that has nothing to do would keep a processor busy by waiting: two runs of two
 # threads each took three times as long. It is read when PyTorch is loaded, here and in the processes that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-settings.register_profile("no clock", deadline=None)  # a busy machine is no failure
-settings.load_profile("no clock")
+# Property tests try the same examples in every run, so that what fails has been changed. `scripts/test -m hypothesis
+# --hypothesis-profile=search` tries other ones, and more, each time. A busy machine is no failure: no deadline.
+settings.register_profile("repeat", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=2000)
+settings.load_profile("repeat")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
