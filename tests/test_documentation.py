@@ -20,15 +20,41 @@ FROM_HUB = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if typed_lines(page) and page != ADDING], ids=lambda page: page.name)
-def test_every_command_line_of_a_page_runs(page, tmp_path, built_in_cache, request):
-    environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "OMP_NUM_THREADS": "2"}
-    if any(FROM_HUB.search(line) for line in typed_lines(page)):
-        environment |= {"HF_ENDPOINT": request.getfixturevalue("hub"), "HF_HOME": str(tmp_path / "hub")}
-    shutil.copytree(built_in_cache / "docs", tmp_path / "my_cache" / "docs")  # which a page names as a cache of its own
-    command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(page)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+WITH_LINES = [page for page in PAGES if typed_lines(page) and page != ADDING]
+OF_HUB = {page for page in WITH_LINES if any(FROM_HUB.search(line) for line in typed_lines(page))}
+
+
+def typed(pages, folder, **environment):
+    """What became of each page's lines: None, or what went wrong."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "typed_lines.py"), *map(str, pages)],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "2"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
+    return dict(zip(pages, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def without_hub(tmp_path_factory, built_in_cache):
+    return typed(
+        [page for page in WITH_LINES if page not in OF_HUB], tmp_path_factory.mktemp("pages"), ENCODERLAB_CACHE=str(built_in_cache)
+    )
+
+
+@pytest.fixture(scope="module")
+def with_hub(tmp_path_factory, built_in_cache, hub):
+    folder = tmp_path_factory.mktemp("pages_of_hub")
+    return typed(sorted(OF_HUB), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=hub, HF_HOME=str(folder / "hub"))
+
+
+@pytest.mark.parametrize("page", WITH_LINES, ids=lambda page: page.name)
+def test_every_command_line_of_a_page_runs(page, request):
+    failed = request.getfixturevalue("with_hub" if page in OF_HUB else "without_hub")[page]
+    assert failed is None, failed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -81,11 +107,9 @@ def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cac
         apply(change, copy)
     work = tmp_path / "work"
     work.mkdir()
-    environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "PYTHONPATH": str(copy / "src")}
-    command = [sys.executable, str(ROOT / "tests" / "typed_lines.py"), str(ADDING)]
-    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert (work / "outputs" / "swiglu" / "report.json").exists()
+    failed = typed([ADDING], work, ENCODERLAB_CACHE=str(built_in_cache), PYTHONPATH=str(copy / "src"))[ADDING]
+    assert failed is None, failed
+    assert (work / "adding" / "outputs" / "swiglu" / "report.json").exists()
 
 
 def apply(change, project):

@@ -1,20 +1,24 @@
-"""Runs the command lines of a page of documentation, one after another, as a reader would, in the folder it is started in.
+"""Runs the command lines of pages of documentation, one after another, as a reader would, in a new folder for each page.
 
-    python tests/typed_lines.py docs/own_data.md
+    python tests/typed_lines.py docs/own_data.md docs/first_run.md
 
 Each line is run as it stands, but for fewer rows, fewer steps and a smaller model, which are added behind it. The files that pages speak
-of (reviews.csv, ...) are made first. A line that fails ends it.
+of (reviews.csv, ...) are made first. A line that fails ends its page. Standard output gets a line for each page, as JSON: null or what
+went wrong. One process serves many pages: loading PyTorch takes longer than most of them.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import re
 import shlex
+import shutil
 import sys
-from contextlib import redirect_stdout
+import traceback
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 
 NOT_OURS = (
@@ -84,22 +88,33 @@ def make_files() -> None:
     Path("names.conll").write_text(words, encoding="utf-8")
 
 
-def main(page: Path) -> None:
-    """Run the lines of a page."""
+def outcome(page: Path) -> str | None:
+    """Run the lines of a page; what a line fails with, None where none does."""
     from encoderlab import cli
 
     make_files()
     for line in typed_lines(page):
         arguments, source = arguments_of(line)
         arguments = shortened(arguments)
-        print(f"\n$ encoderlab {shlex.join(arguments)}", file=sys.stderr, flush=True)
         if arguments[0] in ANSWERING:
             arguments += ["--cfg", "job"]
         sys.stdin = io.TextIOWrapper(io.BytesIO(Path(source).read_bytes() if source else b""))
-        with redirect_stdout(sys.stderr):
-            cli.run(arguments)
+        try:
+            with redirect_stdout(sys.stderr):
+                cli.run(arguments)
+        except Exception:
+            return f"$ encoderlab {shlex.join(arguments)}\n{traceback.format_exc()}"
+    return None
+
+
+def main(pages: list[Path]) -> None:
+    """Run the lines of each page in a folder of its name below this one; its `my_cache`, which pages name, has the built-in corpus."""
+    for page in pages:
+        Path(page.stem).mkdir()
+        with chdir(page.stem):
+            shutil.copytree(Path(os.environ["ENCODERLAB_CACHE"], "docs"), "my_cache/docs")
+            print(json.dumps(outcome(page)), flush=True)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("ENCODERLAB_CACHE", str(Path("cache").resolve()))
-    main(Path(sys.argv[1]).resolve())
+    main([Path(name).resolve() for name in sys.argv[1:]])
