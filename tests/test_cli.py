@@ -157,13 +157,19 @@ def test_help_names_every_setting_with_a_line_of_help(command, capsys, name):
     command(f"{name} --help")
     printed = capsys.readouterr().out
     schema = COMMAND_CONFIGS[name]
-    groups = {declared.name for declared in fields(schema)} & {group for group, _ in SCHEMAS}
+    typed = [declared for declared in fields(schema) if not declared.metadata["brought"]]
+    groups = {declared.name for declared in typed} & {group for group, _ in SCHEMAS}
     members = [(f"{group}.", member) for (group, _), member in SCHEMAS.items() if group in groups]
-    for prefix, owner in [("", schema), *members]:
-        for declared in fields(owner):
+    for prefix, declared_of in [("", typed), *((prefix, fields(member)) for prefix, member in members)]:
+        for declared in declared_of:
             if declared.name not in groups or prefix:
                 assert f"  {prefix}{declared.name}=" in printed
                 assert declared.metadata["help"] in printed
+
+
+def test_help_names_nothing_that_a_command_does_not_read(command, capsys):
+    command("baseline --help")
+    assert "  tokenizer" not in capsys.readouterr().out
 
 
 def test_list_describes_every_config(command, capsys):

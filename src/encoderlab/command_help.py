@@ -11,7 +11,7 @@ from typing import Any
 from encoderlab.command_settings import SweepConfig
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
-from encoderlab.settings import allowed_range
+from encoderlab.settings import allowed_range, brought_along
 
 EXAMPLES = {
     "train": [
@@ -111,7 +111,7 @@ def print_help(command: str, description: str, configs: Path) -> None:
     width = max(len(example) for example, _ in EXAMPLES[command])
     print("\n".join(f"  {example:<{width}}  {line}" for example, line in EXAMPLES[command]))
     schema = COMMAND_CONFIGS[command]
-    groups = [declared.name for declared in fields(schema) if declared.name in GROUPS]
+    groups = groups_of(schema)
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")
         for group in [*groups, *(["experiment", "sweep"] if command in RECIPES else [])]:
@@ -129,6 +129,11 @@ def print_help(command: str, description: str, configs: Path) -> None:
     print(f"\n{HYDRA_FLAGS}")
 
 
+def groups_of(schema: type) -> list[str]:
+    """The config groups of which a command takes one option each."""
+    return [declared.name for declared in fields(schema) if declared.name in GROUPS and declared.name not in brought_along(schema)]
+
+
 def _settings(schema: type, prefix: str, skip: list[str]) -> Iterator[str]:
     return (f"  {setting:<38} {line}" for setting, line in settings_of(schema, prefix, skip))
 
@@ -136,7 +141,7 @@ def _settings(schema: type, prefix: str, skip: list[str]) -> Iterator[str]:
 def settings_of(schema: type, prefix: str, skip: list[str]) -> Iterator[tuple[str, str]]:
     """Each setting of a dataclass as name=default, with `prefix` in front, and its line of help with the range."""
     for declared in fields(schema):
-        if declared.name in skip:
+        if declared.name in skip or declared.name in brought_along(schema):
             continue
         limits = allowed_range(declared.metadata)
         yield f"{prefix}{declared.name}={_default(declared)}", declared.metadata["help"] + (f" ({limits})" if limits else "")

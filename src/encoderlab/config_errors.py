@@ -13,16 +13,23 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from encoderlab.config import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_setting
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.settings import allowed_range
+from encoderlab.settings import allowed_range, brought_along
 
 
 def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
-    """Refuse what Hydra stumbles over: `model=null`, and a setting of a dataset that was not chosen. Raises SettingError."""
+    """Refuse what Hydra stumbles over: `model=null`, what the command does not read, a setting of a dataset that was not chosen.
+
+    Raises SettingError.
+    """
     chosen = {argument.partition("=")[0] for argument in arguments}
+    unread = brought_along(COMMAND_CONFIGS[command])
     for argument in arguments:
         group, equals, value = argument.partition("=")
         if group in GROUPS and equals and value in ("", "null"):
             raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
+        owner = re.split("[.@]", group.lstrip("+~"))[0]
+        if owner in unread:
+            raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Leave {argument} out")
         if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
             raise SettingError(f"{argument} needs a dataset", remedy="Type dataset=files or dataset=hub in front")
 

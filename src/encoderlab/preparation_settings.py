@@ -50,7 +50,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What is asked of the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: TokenizerConfig | None = setting(None, "Comes along with some tasks; what is fitted here needs none.")
+    tokenizer: TokenizerConfig | None = setting(None, "Comes along with some tasks; words are counted here.", brought=True)
     split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
     seed: int = setting(0, "Seed of the bootstrap that the intervals come from.", least=0, most=2**32 - 1)
     words: int = setting(10, "How many words to show that speak for each class most.", least=0, most=100)

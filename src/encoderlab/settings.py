@@ -18,12 +18,21 @@ def setting(
     above: float | None = None,
     most: float | None = None,
     below: float | None = None,
+    brought: bool = False,
 ) -> Any:
-    """A dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above < value < below."""
-    metadata = {"help": help, "least": least, "above": above, "most": most, "below": below}
+    """A dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above < value < below.
+
+    What is `brought` comes along with an option of another group, is not read, and may not be typed.
+    """
+    metadata = {"help": help, "least": least, "above": above, "most": most, "below": below, "brought": brought}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def brought_along(schema: type) -> list[str]:
+    """The settings of a dataclass that come along with others, and that nobody types."""
+    return [declared.name for declared in fields(schema) if declared.metadata.get("brought")]
 
 
 def check_settings(settings: Any, group: str) -> None:

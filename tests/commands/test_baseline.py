@@ -90,6 +90,8 @@ def test_a_method_that_cannot_be_fitted_is_said_to_be_skipped(command, reviews, 
         (["output=reviews.csv"], SettingError, "output=reviews.csv is already there. Allowed: a new file"),
         (["output="], SettingError, "output is empty"),
         (["output=/dev/null/x"], DataError, "output=/dev/null/x cannot be written"),
+        (["tokenizer=symbols"], SettingError, "encoderlab baseline reads no tokenizer. Leave tokenizer=symbols out."),
+        (["+tokenizer.lowercase=false"], SettingError, "encoderlab baseline reads no tokenizer"),
         (["split=dev"], DataError, "split=dev is not in this dataset. Allowed: train, validation, test"),
     ],
 )
