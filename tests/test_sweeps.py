@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 
 from encoderlab import cli, interruption
 from encoderlab.command_settings import RunConfig, SweepConfig
@@ -211,6 +213,19 @@ def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, m
         assert [first.training.device, second.training.device] == ["cuda:0", "cuda:1"]
     with sweep._share_of_the_machine(config_of(device="cpu"), 0) as settings:
         assert settings.training.device == "cpu"
+
+
+@pytest.mark.parametrize(("launcher", "extra"), [("parallel", "parallel"), ("slurm", "slurm"), ("local_jobs", "slurm")])
+def test_a_launcher_that_is_not_installed_is_refused_with_what_brings_it(sweep, tmp_path, monkeypatch, launcher, extra):
+    Plugins.instance()  # those that are installed register their launchers
+    installed = ConfigStore.instance().repo["hydra"]["launcher"]
+    for name in ("joblib", "submitit_slurm", "submitit_local"):
+        monkeypatch.delitem(installed, f"{name}.yaml", raising=False)
+    with pytest.raises(SettingError) as refused:
+        sweep(f"hydra/launcher={launcher} seed=1,2")
+    wanted = f"hydra/launcher={launcher} needs a launcher that is not installed. Type pip install 'encoderlab[{extra}]'."
+    assert str(refused.value) == wanted
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):

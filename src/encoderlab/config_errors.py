@@ -15,6 +15,8 @@ from encoderlab.config import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_setting
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range, brought_along
 
+LAUNCHERS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name, and that of the extra that brings it
+
 
 def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
     """Refuse what Hydra stumbles over: `model=null`, what the command does not read, a setting of a dataset that was not chosen.
@@ -58,6 +60,9 @@ def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
 def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
     """The error as a SettingError of one line."""
     text = str(error)
+    if found := re.search(r"In 'hydra/launcher/([\w-]+)': Could not load 'hydra/launcher/(joblib|submitit)", text):
+        remedy = f"Type pip install 'encoderlab[{LAUNCHERS[found[2]]}]'"
+        return SettingError(f"hydra/launcher={found[1]} needs a launcher that is not installed", remedy=remedy)
     if isinstance(error, MissingConfigException):
         return _missing_option(text)
     if isinstance(error, OverrideParseException):
