@@ -15,6 +15,7 @@ from hydra.core.plugins import Plugins
 
 from encoderlab import cli, interruption
 from encoderlab.command_settings import RunConfig, SweepConfig
+from encoderlab.composing import check_combinations
 from encoderlab.errors import DataError, SettingError
 from encoderlab.interruption import Interrupted
 from encoderlab.runs.folder import RunFolder
@@ -213,6 +214,26 @@ def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, m
         assert [first.training.device, second.training.device] == ["cuda:0", "cuda:1"]
     with sweep._share_of_the_machine(config_of(device="cpu"), 0) as settings:
         assert settings.training.device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("seed=range(1,1000000000)", "The values make more than 10,000 runs. Try fewer of them in one sweep."),
+        ("seed=range(0,101) model.n_layers=range(1,101)", "The values make more than 10,000 runs"),
+        ("training.learning_rate=range(0,inf,1.0)", "The values make more than 10,000 runs"),
+        ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no value"),
+        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Type range\(FROM,TO\) with FROM below TO, or values as 1,2,3."),
+    ],
+)
+def test_values_that_make_no_run_or_more_than_any_sweep_has_are_refused_at_once(sweep, tmp_path, values, message):
+    with pytest.raises(SettingError, match=message):
+        sweep(values)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_may_have_ten_thousand_runs():
+    check_combinations(["seed=range(0,100)", "model.n_layers=range(1,101)", "task=glob(*)", "not=[read", "training.epochs=3"])
 
 
 @pytest.mark.parametrize(("launcher", "extra"), [("parallel", "parallel"), ("slurm", "slurm"), ("local_jobs", "slurm")])

@@ -135,10 +135,10 @@ def _check_world(world: World, command: str, *arguments: str) -> None:
 
 
 def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
-    from encoderlab.composing import checked_flags
+    from encoderlab.composing import check_combinations, checked_flags
     from encoderlab.config import COMMAND_CONFIGS, check_shown, register_schemas
     from encoderlab.config_errors import explained, refuse_what_hydra_cannot
-    from encoderlab.overrides import folders_as_setting
+    from encoderlab.overrides import folders_as_setting, quoted_arguments
     from encoderlab.sweeping import sweep_settings
 
     refuse_what_hydra_cannot(command, arguments)
@@ -150,6 +150,8 @@ def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
         flags = checked_flags(command, arguments)
         arguments = folders_as_setting(command, arguments, flags.overrides)
         options, arguments = sweep_settings(arguments, flags.multirun)
+        if flags.multirun and options.trials is None:
+            check_combinations(quoted_arguments(flags.overrides))
         if flags.multirun and not flags.cfg:
             _sweep(command, arguments, options, begun, world)
             return

@@ -1,14 +1,18 @@
-"""What is checked while Hydra reads a command line: its flags, and that no config names code that Hydra would run."""
+"""What is checked while Hydra reads a command line: its flags, the number of runs, and that no config names code to be run."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from encoderlab.bounded_yaml import check_yaml
@@ -25,6 +29,7 @@ LOGGING = {  # what logging's dictConfig may make: it would call anything that i
     "ext://sys.stderr",
     "${hydra.runtime.output_dir}/${hydra.job.name}.log",
 }
+MOST_RUNS = 10_000  # Hydra holds all combinations of values at once
 CALLED = ("()", "class", "factory")
 
 
@@ -60,6 +65,30 @@ def _refuse_large(file: Path) -> None:
         check_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SettingError(f"The config file {file} cannot be read: {error}") from None
+
+
+def check_combinations(arguments: list[str]) -> None:
+    """Refuse values for `-m` that make no run, or more than any sweep will see the end of. Raises SettingError."""
+    parser, combinations = OverridesParser.create(), 1.0
+    for argument in arguments:
+        n = _n_values(argument, parser)
+        if not n >= 1:
+            raise SettingError(f"{argument} has no value", remedy="Type range(FROM,TO) with FROM below TO, or values as 1,2,3")
+        combinations *= n
+    if combinations > MOST_RUNS:
+        raise SettingError(f"The values make more than {MOST_RUNS:,} runs", remedy="Try fewer of them in one sweep")
+
+
+def _n_values(argument: str, parser: OverridesParser) -> float:
+    """How many values Hydra would try, 1 where that is not known yet."""
+    try:
+        value = parser.parse_override(argument).value()
+    except HydraException:
+        return 1
+    if isinstance(value, RangeSweep) and value.step:
+        values = (value.stop - value.start) / value.step
+        return math.ceil(values) if math.isfinite(values) else values
+    return len(value.list) if isinstance(value, ChoiceSweep) else 1
 
 
 @contextmanager
