@@ -287,6 +287,19 @@ def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parall
         assert max(int(path.name.removeprefix("step-")) for path in (record.folder / "checkpoints").iterdir()) > 0
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
+def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(parallel_jobs):
+    children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]
+    workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(workers[0], signal.SIGKILL)
+    _, said = parallel_jobs.communicate()
+    ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Jobs that"))]
+    assert parallel_jobs.returncode == 4
+    assert "go on with: encoderlab train -m " in ours[0]
+    assert ours[1].startswith("encoderlab: A process of this sweep was killed from outside, as where memory runs out")
+    assert "Traceback" not in said
+
+
 @pytest.fixture
 def scored(commands, monkeypatch):
     """A search in which a learning rate near 1e-3 is the best."""

@@ -211,7 +211,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
     from hydra.core.hydra_config import HydraConfig
 
     from encoderlab.overrides import quote
-    from encoderlab.runs.sweep import JobRecord
+    from encoderlab.runs.sweep import JobRecord, WorkerKilledError
     from encoderlab.sweeping import Sweep, folder_for
 
     def start(settings: Any, overrides: Sequence[str]) -> Any:
@@ -235,7 +235,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
             else:
                 single = [argument for argument in arguments if argument not in MULTIRUN]
                 import_module("encoderlab.searching").search(sweep, single, options.trials, trial)
-        except Interrupted:
+        except (Interrupted, WorkerKilledError):
             trials = [] if options.trials is None else [f"trials={options.trials}"]
             sweep.say_how_to_go_on([*arguments, *trials])
             raise
@@ -243,6 +243,13 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
 
 def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
-    """Have Hydra run a job for each combination, perhaps in workers. Raises Interrupted when these have ended."""
-    with signals_passed_on("each job saves after its step") as before_workers:
-        _with_hydra(sweep.command, arguments, job, lambda config: sweep.prepare(config, before_workers))
+    """Have Hydra run a job for each combination, perhaps in workers. Raises WorkerKilledError; Interrupted when they have ended."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from encoderlab.runs.sweep import WorkerKilledError
+
+    try:
+        with signals_passed_on("each job saves after its step") as before_workers:
+            _with_hydra(sweep.command, arguments, job, lambda config: sweep.prepare(config, before_workers))
+    except BrokenProcessPool:
+        raise WorkerKilledError from None

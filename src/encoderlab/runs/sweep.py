@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from encoderlab.aside import write_text_aside
 from encoderlab.config import settings_to_dict
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError, SettingError, TrainingError
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 _RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`
@@ -162,6 +162,16 @@ def _lock(path: Path) -> Iterator[bool]:
         yield True
     finally:
         lock.release()
+
+
+class WorkerKilledError(TrainingError):
+    """A process that ran jobs beside others has gone without a word; what started it has ended the others, too."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A process of this sweep was killed from outside, as where memory runs out, and the jobs beside it with it",
+            remedy="Go on as said above; hydra.launcher.n_jobs=1 runs one at a time",
+        )
 
 
 class SweepError(SettingError):
