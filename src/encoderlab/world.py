@@ -219,9 +219,9 @@ class World:
         end its threads.
         """
         if self.size > 1:
-            with suppress(BrokenPipeError):
-                sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(BrokenPipeError):
+                    stream.flush()
             os._exit(exit_code)
         if exit_code:
             sys.exit(exit_code)

@@ -170,7 +170,7 @@ class WorkerKilledError(TrainingError):
     def __init__(self) -> None:
         super().__init__(
             "A process of this sweep was killed from outside, as where memory runs out, and the jobs beside it with it",
-            remedy="Go on as said above; hydra.launcher.n_jobs=1 runs one at a time",
+            remedy="Type hydra.launcher.n_jobs=1 to run one at a time",
         )
 
 
