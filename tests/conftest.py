@@ -18,10 +18,11 @@ from hypothesis import settings
 # Tests run beside one another, and a thread of OpenMP that has nothing to do would keep a processor busy by waiting: two runs of two
 # threads each took three times as long. It is read when PyTorch is loaded, here and in the processes that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Property tests try the same examples in every run, so that what fails has been changed. `scripts/test -m hypothesis
-# --hypothesis-profile=search` tries other ones, and more, each time. A busy machine is no failure: no deadline.
+# Property tests try the same examples in every run, so that what fails has been changed; those of a seed where one is given, as
+# scripts/faults does, and `scripts/test -m hypothesis --hypothesis-seed=1`: Hypothesis would heed none otherwise. No deadline: a busy
+# machine is no failure.
 settings.register_profile("repeat", deadline=None, derandomize=True)
-settings.register_profile("search", deadline=None, max_examples=2000)
+settings.register_profile("of a seed", deadline=None)
 settings.load_profile("repeat")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -40,6 +41,8 @@ LONGEST = (  # files that take minutes, of few tests each
 
 def pytest_configure(config):
     """pytest-xdist hands out files by their number of tests, and a long one of few tests last: here they come as collected."""
+    if config.getoption("--hypothesis-seed") is not None:
+        settings.load_profile("of a seed")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 

@@ -296,7 +296,7 @@ def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(p
     ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Jobs that"))]
     assert parallel_jobs.returncode == 4
     assert "go on with: encoderlab train -m " in ours[0]
-    assert ours[1].startswith("encoderlab: A process of this sweep was killed from outside, as where memory runs out")
+    assert ours[1].startswith("encoderlab: A process of this sweep was killed, as where memory runs out, or has crashed")
     assert "Traceback" not in said
 
 

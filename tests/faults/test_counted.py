@@ -1,5 +1,8 @@
 """Trials that are tests: each one that ran counts, a property by its examples, and one that fails is told."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from faults.counted import by_tests
@@ -29,6 +32,29 @@ def test_tests_and_examples_are_counted(tmp_path):
     trials = list(by_tests(str(tmp_path / "test_some.py"))(Conditions(None, 0, tmp_path)))
     assert len(trials) == 3 + 40
     assert [trial.case for trial in trials if trial.failure] == ["test_three[2]"]
+
+
+DRAWN = """
+from hypothesis import given, strategies
+
+@given(strategies.integers())
+def test_property(number):
+    with open("DRAWN", "a") as file:
+        print(number, file=file)
+"""
+
+
+def test_another_seed_tries_other_examples(tmp_path):
+    drawn = []
+    for seed in (1, 2, 1):
+        folder = tmp_path / f"{len(drawn)}"
+        folder.mkdir()
+        shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
+        (folder / "test_drawn.py").write_text(DRAWN.replace("DRAWN", str(folder / "drawn.txt")))
+        trials = list(by_tests(str(folder / "test_drawn.py"))(Conditions(None, seed, folder)))
+        assert len(trials) == 100
+        drawn.append((folder / "drawn.txt").read_text())
+    assert drawn[0] == drawn[2] != drawn[1]
 
 
 def test_a_file_that_is_not_there_is_said():

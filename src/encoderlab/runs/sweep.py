@@ -169,7 +169,7 @@ class WorkerKilledError(TrainingError):
 
     def __init__(self) -> None:
         super().__init__(
-            "A process of this sweep was killed from outside, as where memory runs out, and the jobs beside it with it",
+            "A process of this sweep was killed, as where memory runs out, or has crashed, and the jobs beside it ended with it",
             remedy="Type hydra.launcher.n_jobs=1 to run one at a time",
         )
 
