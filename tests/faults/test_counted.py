@@ -44,7 +44,12 @@ def test_property(number):
 """
 
 
-def test_another_seed_tries_other_examples(tmp_path):
+@pytest.mark.parametrize("in_ci", [False, True])
+def test_another_seed_tries_other_examples(tmp_path, monkeypatch, in_ci):
+    """In CI too, where Hypothesis makes the examples hang on a test's own source unless it is told otherwise."""
+    monkeypatch.setenv("CI", "true")
+    if not in_ci:
+        monkeypatch.delenv("CI")
     drawn = []
     for seed in (1, 2, 1):
         folder = tmp_path / f"{len(drawn)}"
