@@ -119,6 +119,15 @@ ALL = (
         full=10,
     ),
     Promise(
+        "stopped_under_torchrun",
+        "SIGTERM or Ctrl-C to torchrun, or SIGTERM or SIGINT to one of its two ranks, at any moment: one line that says why it "
+        "ended, one that says how to go on where there is something to go on with, and no traceback but torchrun's; what goes on "
+        "ends bit for bit as one that was left alone, whether each rank holds the model or a piece of it.",
+        ranks.signalled,
+        quick=0,
+        full=60,
+    ),
+    Promise(
         "rank_lost",
         "Where one of two ranks is killed or stops answering, the run ends with one line, and goes on from its last checkpoint.",
         ranks.one_lost,

@@ -1,4 +1,4 @@
-"""Promises of a run across processes: a rank that is killed or stopped, and a run that goes on with another number of them."""
+"""Promises of a run across processes: signals, a rank that is killed or stopped, and going on with another number of ranks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import cycle, islice
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import cycle, islice, product
 from pathlib import Path
+from typing import Any
 
 from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.host import Ended
 from faults.promise import Conditions, Trial
-from faults.running import SMALL, shared_folder
+from faults.running import SETTINGS as WHOLE
+from faults.running import SMALL, difference, outcome, shared_folder
+from faults.while_running import answers
 from faults.while_saving import HOW_TO_GO_ON
 
 SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
@@ -28,6 +32,9 @@ UNEQUAL = ("training.learning_rate=0.01", "seed=1")
 WAIT = "20"  # seconds that a rank waits for the others, where it is one of those that are stopped
 ENOUGH = 180.0  # seconds for any of these runs
 POLL = 0.02
+NAMES = (signal.SIGTERM, signal.SIGINT)
+LAUNCHERS_OWN = "torch.distributed.elastic."  # how the exceptions are called of which it prints a traceback
+Disturb = Callable[[subprocess.Popen], None]
 SAME = 2e-3  # of the final loss: sums over two processes are rounded otherwise than over one
 
 
@@ -39,9 +46,38 @@ def one_lost(conditions: Conditions) -> Iterator[Trial]:
     ):
         with _folder() as run:
             after_step = draw.randrange(5, 60, 5)
-            ended = _launched(run, 2, *SETTINGS, *UNEQUAL, f"run_dir={run}", disturbed=(after_step, number, rank))
+            disturb = partial(_behind_a_step, run, after_step, number, rank)
+            ended = _launched(run, 2, *SETTINGS, *UNEQUAL, f"run_dir={run}", disturb=disturb)
             failure = _badly_lost(run, ended) or _goes_on(run, 2)
             yield Trial(f"{number.name} to rank {rank} behind step {after_step}", failure)
+
+
+def signalled(conditions: Conditions) -> Iterator[Trial]:
+    """SIGTERM or SIGINT, to torchrun or one of its two ranks, at a random time from when all of them answer signals.
+
+    The ranks hold a model each, or a piece of one.
+    """
+    draw = random.Random(conditions.seed)
+    for sharding, number, rank in islice(cycle(product(("none", "full"), NAMES, (None, 0, 1))), conditions.trials or 0):
+        settings = (*WHOLE, f"training.sharding={sharding}")
+        seconds, wanted = _left_alone(settings)
+        with _folder() as run:
+            after = draw.uniform(0, seconds)
+            ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=partial(_at_a_time, after, number, rank))
+            failure = _badly_stopped(run, ended) or _goes_on(run, 2, *settings, f"run_dir={run}", "resume=auto")
+            whom = "torchrun" if rank is None else f"rank {rank}"
+            case = f"{number.name} to {whom} after {after:.2f} s, sharding={sharding}"
+            yield Trial(case, failure or difference(outcome(run), wanted))
+
+
+@cache
+def _left_alone(settings: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
+    """What a run of two ranks ends as, and its seconds from when both answer signals."""
+    began: list[float] = []
+    with _folder() as run:
+        ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=lambda child: began.append(_all_answer(child)))
+        assert ended.code == 0, ended.said
+        return time.monotonic() - began[0], outcome(run)
 
 
 def worlds(conditions: Conditions) -> Iterator[Trial]:
@@ -57,7 +93,8 @@ def worlds(conditions: Conditions) -> Iterator[Trial]:
             new = (*SETTINGS, *UNEQUAL, f"run_dir={run}", "model.dropout=0")
             for size, stop in zip(sizes, [*stops, None], strict=True):
                 typed = new if not RunFolder(run).config.exists() else ("train", f"resume={run}")
-                ended = _launched(run, size, *typed, disturbed=None if stop is None else (stop, signal.SIGTERM, None))
+                disturb = None if stop is None else partial(_behind_a_step, run, stop, signal.SIGTERM, None)
+                ended = _launched(run, size, *typed, disturb=disturb)
             failure = "" if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
             yield Trial(f"{sizes} processes, changed behind steps {stops}", failure or _unlike(_facts(run), wanted))
 
@@ -71,8 +108,8 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(run, ignore_errors=True)
 
 
-def _launched(run: Path, size: int, *typed: str, disturbed: tuple[int, signal.Signals, int | None] | None = None) -> Ended:
-    """Run the command on `size` processes; behind a step's checkpoint, a rank (None: the launcher) gets a signal."""
+def _launched(run: Path, size: int, *typed: str, disturb: Disturb | None = None) -> Ended:
+    """Run the command on `size` processes; `disturb` gets the launcher once it has been started."""
     program = ["-m", "encoderlab", *typed, f"cache_dir={shared_folder() / 'cache'}"]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ENCODERLAB_WAIT_SECONDS": WAIT}
@@ -87,8 +124,8 @@ def _launched(run: Path, size: int, *typed: str, disturbed: tuple[int, signal.Si
             start_new_session=True,
         )
         try:
-            if disturbed is not None:
-                _disturb(child, run, *disturbed)
+            if disturb is not None:
+                disturb(child)
             code = child.wait(ENOUGH)
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -98,15 +135,39 @@ def _launched(run: Path, size: int, *typed: str, disturbed: tuple[int, signal.Si
         return Ended(code, output.read(), time.monotonic() - started)
 
 
-def _disturb(child: subprocess.Popen, run: Path, after_step: int, number: signal.Signals, rank: int | None) -> None:
+def _behind_a_step(run: Path, after_step: int, number: signal.Signals, rank: int | None, child: subprocess.Popen) -> None:
     """Wait for the checkpoint of that step, or the end, and send the signal."""
     while child.poll() is None:
         found = [step_of(path) for path in checkpoints(RunFolder(run).checkpoints)]
         if found and max(found) >= after_step:
             break
         time.sleep(POLL)
+    _send(child, number, rank)
+
+
+def _at_a_time(after: float, number: signal.Signals, rank: int | None, child: subprocess.Popen) -> None:
+    """Wait so many seconds from when all answer signals, or for the end, and send the signal."""
+    _all_answer(child)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(after)
+    _send(child, number, rank)
+
+
+def _all_answer(child: subprocess.Popen) -> float:
+    """Wait until both ranks have handlers for signals; the time then."""
+    while child.poll() is None:
+        ranks = _ranks(child.pid)
+        with contextlib.suppress(OSError):  # one has just ended
+            if len(ranks) == 2 and all(answers(process, number) for process in ranks.values() for number in NAMES):
+                break
+        time.sleep(POLL)
+    return time.monotonic()
+
+
+def _send(child: subprocess.Popen, number: signal.Signals, rank: int | None) -> None:
+    """The signal to a rank, or to the launcher (None); no longer to one that has ended."""
     whom = child.pid if rank is None else _ranks(child.pid).get(rank)
-    if whom is not None:
+    if whom is not None and child.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(whom, number)
 
@@ -136,10 +197,32 @@ def _badly_lost(run: Path, ended: Ended) -> str:
     return ""
 
 
-def _goes_on(run: Path, size: int) -> str:
+def _badly_stopped(run: Path, ended: Ended) -> str:
+    """What is wrong with how a run ended that was asked to; "" where nothing is. The launcher adds an account of its own."""
+    if ended.code == 0:
+        return "" if RunFolder(run).finished else "exit code 0 without a report"
+    traces = [line for line in ended.said.split("Traceback (most recent call last):\n")[1:] if not _by_launcher(line)]
+    if traces:
+        return f"a traceback: {traces[0][-300:]!r}"
+    if RunFolder(run).finished:  # all was done, and the processes were leaving
+        return ""
+    stopped = [line for line in ended.lines if line.startswith("encoderlab: stopped by")]
+    if len(stopped) != 1:
+        return f"it said {len(stopped)} times why it ended: {ended.said[-500:]!r}"
+    said = any(line.startswith(HOW_TO_GO_ON) for line in ended.lines)
+    return "it did not say how to go on" if RunFolder(run).worth_continuing and not said else ""
+
+
+def _by_launcher(trace: str) -> bool:
+    """Whether a traceback, given without its first line, ends in an exception of the launcher."""
+    return next((line for line in trace.splitlines() if line and not line[0].isspace()), "").startswith(LAUNCHERS_OWN)
+
+
+def _goes_on(run: Path, size: int, *new: str) -> str:
+    """What is wrong with going on as the last line says; "" where nothing is. What was not begun is begun, as `new` says."""
     if RunFolder(run).finished:
         return ""
-    ended = _launched(run, size, "train", f"resume={run}")
+    ended = _launched(run, size, *(("train", f"resume={run}") if RunFolder(run).config.exists() else new))
     if ended.code or not RunFolder(run).finished:
         return f"going on ended with exit code {ended.code}: {ended.last_line}"
     return ""

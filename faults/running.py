@@ -104,8 +104,7 @@ class Bed:
         """In what the run ended otherwise than the undisturbed one; "" where in nothing."""
         if not self.finished:
             return "it did not finish"
-        found = outcome(self.trial)
-        return ", ".join(f"another {name}" for name in self.reference if found[name] != self.reference[name])
+        return difference(outcome(self.trial), self.reference)
 
     def clear(self) -> None:
         """Delete the run."""
@@ -125,3 +124,8 @@ def outcome(run: Path) -> dict[str, Any]:
         "predictions": folder.predictions.read_text(encoding="utf-8") if folder.predictions.exists() else None,
         "journal": [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in journal],
     }
+
+
+def difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """In which of its outcomes a run differs from another; "" where in none."""
+    return ", ".join(f"another {name}" for name in wanted if found[name] != wanted[name])

@@ -112,6 +112,13 @@ def sweep(conditions: Conditions) -> Iterator[Trial]:
             yield Trial("eight at once", failed or ("" if len(found) == len(ended) else f"{len(found)} folders"))
 
 
+def answers(process: int, number: int) -> bool:
+    """Whether a process has a handler of its own for the signal: Python has one for SIGINT from the start, and none for SIGTERM."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
+    return all(caught >> one - 1 & 1 for one in (number, signal.SIGTERM))
+
+
 def _moment(bed: Bed, draw: random.Random, number: int, *, group: bool = False) -> Moment:
     """A moment of a run: half of them of its time, a quarter of all its calls, and a quarter of those with which it begins."""
     if draw.random() < 0.5:
@@ -127,7 +134,7 @@ def _process(bed: Bed, number: int, after: float) -> Ended:
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         child = subprocess.Popen(command, cwd=bed.folder, env=one_thread, stdout=output, stderr=output)
-        while child.poll() is None and not _answers(child.pid, number):
+        while child.poll() is None and not answers(child.pid, number):
             time.sleep(0.001)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(after)
@@ -135,13 +142,6 @@ def _process(bed: Bed, number: int, after: float) -> Ended:
         code = child.wait(TIMEOUT)
         output.seek(0)
         return Ended(code, output.read(), after)
-
-
-def _answers(process: int, number: int) -> bool:
-    """Whether a process has a handler of its own for the signal: Python has one for SIGINT from the start, and none for SIGTERM."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-    caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
-    return all(caught >> one - 1 & 1 for one in (number, signal.SIGTERM))
 
 
 def _said(fault: Fault | None, signals: tuple[Sent, ...]) -> str:

@@ -110,6 +110,19 @@ def test_two_processes_train_as_one_does_and_the_run_goes_on_in_one(one, process
     assert_alike(tmp_path / "two", one)
 
 
+def test_two_processes_go_on_bit_for_bit_with_the_dropout_of_each(processes, tmp_path):
+    settings = (*BRACKETS, "model.dropout=0.3", "model.attention_dropout=0.1")
+    for arguments in ((*settings, "run_dir=whole"), ("resume=again",)):
+        if arguments == ("resume=again",):
+            shutil.copytree(tmp_path / "whole", tmp_path / "again")
+            cut_back(tmp_path / "again", 10)  # behind two evaluations
+        code, _, errors = processes(2, "train", *arguments)
+        assert code == 0, "\n".join(errors)
+    assert journal(tmp_path / "again") == journal(tmp_path / "whole")
+    weights = [load_file(tmp_path / run / "model" / "model.safetensors") for run in ("again", "whole")]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
 def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, processes, tmp_path):
     shutil.copytree(one, tmp_path / "run")
     cut_back(tmp_path / "run", 10)

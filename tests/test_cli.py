@@ -127,6 +127,24 @@ def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys):
     assert capsys.readouterr().err == "encoderlab: stopped by SIGINT\n"
 
 
+@pytest.mark.parametrize(("rank", "said"), [("0", "encoderlab: stopped by SIGTERM\n"), ("1", "")])
+def test_of_processes_that_are_stopped_before_they_have_met_only_the_first_says_so(monkeypatch, capsys, rank, said):
+    def interrupt(place):
+        raise Interrupted(signal.SIGTERM)
+
+    def leave(code):
+        raise SystemExit(code)
+
+    places = {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+    for name, value in places.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(cli, "join", interrupt)
+    monkeypatch.setattr("os._exit", leave)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capsys.readouterr().err) == (143, said)
+
+
 def encoderlab(*arguments, cwd):
     return subprocess.run([sys.executable, "-m", "encoderlab", *arguments], capture_output=True, text=True, cwd=cwd, check=False)
 

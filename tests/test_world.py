@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.world import ALONE, FailedElsewhereError, ProcessLostError, World, join
+from encoderlab.world import ALONE, FailedElsewhereError, ProcessLostError, World, join, placed
 
 from .torchrun import environment, torchrun
 
@@ -18,7 +18,7 @@ def run(tmp_path):
 
     def run_script(size, script, **variables):
         (tmp_path / "script.py").write_text(
-            "from encoderlab.world import *\nworld = join()\n" + dedent(script) + "\nworld.end(0)\n"
+            "from encoderlab.world import *\nworld = join(placed())\n" + dedent(script) + "\nworld.end(0)\n"
         )
         code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
         assert code == 0, "\n".join(errors)
@@ -141,7 +141,7 @@ def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_li
 
 def test_alone_everything_is_free_and_loads_nothing():
     code = (
-        "import sys; from encoderlab.world import *; world = join(); assert world is ALONE;"
+        "import sys; from encoderlab.world import *; world = join(placed()); assert world is ALONE;"
         "print(world.totals([1, 2]), world.most(3), world.gather('a'), world.from_first(lambda: 5), world.sum('as it is'));"
         "world.copy_first([]); world.leave()\n"
         "with world.first_alone(), world.watched(''), speaking_for_all(world): print('torch' in sys.modules)"
@@ -180,7 +180,7 @@ def test_a_bad_place_in_the_environment_is_refused_in_one_line(monkeypatch, name
     if value is not None:
         monkeypatch.setenv(name, value)
     with pytest.raises(SettingError) as refused:
-        join()
+        join(placed())
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -191,7 +191,7 @@ def test_processes_that_do_not_come_are_not_waited_for_without_end(monkeypatch):
     monkeypatch.setenv("MASTER_PORT", "29501")
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(ProcessLostError, match="do not find one another"):
-        join()
+        join(placed())
 
 
 def test_an_error_of_ones_own_is_not_taken_for_the_loss_of_a_process():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.interruption import Interrupted, signals_handled, signals_passed_on
-from encoderlab.world import ALONE, FailedElsewhereError, World, join, speaking_for_all
+from encoderlab.world import ALONE, FailedElsewhereError, World, join, placed, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -64,7 +64,8 @@ def main() -> None:
     world, exit_code = ALONE, 0
     try:
         with signals_handled():
-            world = join()
+            world = placed()
+            world = join(world)
             with speaking_for_all(world):
                 run(sys.argv[1:], world)
             world.leave()

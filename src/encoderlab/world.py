@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -182,7 +182,7 @@ class World:
 
         The first process always is, and any other what the first does not say too.
         """
-        if self.size == 1:
+        if self.store is None:  # alone, or not met yet
             return True
         try:
             if not self.is_first and isinstance(error, UserError) and not isinstance(error, ProcessLostError):
@@ -230,36 +230,42 @@ class World:
 ALONE = World()
 
 
-def join() -> World:
-    """The world that torchrun's variables describe, once all of its processes are there; `ALONE` where there are none.
+def placed() -> World:
+    """The place that torchrun's variables give this process, which has not met the others yet; `ALONE` where there are none.
 
-    Raises SettingError for variables that are missing or no numbers, and ProcessLostError where the others do not come.
+    Raises SettingError for variables that are missing or no numbers.
     """
-    if _whole_number("WORLD_SIZE", 1, default=1) == 1:
+    size = _whole_number("WORLD_SIZE", 1, default=1)
+    if size == 1:
         return ALONE
-    import torch
-    import torch.distributed as distributed
-
-    size = _whole_number("WORLD_SIZE", 1)
-    place = World(
+    _whole_number("MASTER_PORT", 1, below=2**16)
+    return World(
         rank=_whole_number("RANK", 0, below=size),
         size=size,
         local_rank=_whole_number("LOCAL_RANK", 0, below=size),
         local_size=_whole_number("LOCAL_WORLD_SIZE", 1, below=size + 1),
         machine=_whole_number("GROUP_RANK", 0, below=size, default=0),
     )
-    _whole_number("MASTER_PORT", 1, below=2**16)
+
+
+def join(place: World) -> World:
+    """The same place, once all processes are there. Raises ProcessLostError where they do not come."""
+    if place.size == 1:
+        return place
+    import torch
+    import torch.distributed as distributed
+
     timeout = timedelta(seconds=_whole_number("ENCODERLAB_WAIT_SECONDS", 1, default=WAIT_SECONDS))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and distributed.is_nccl_available() else "gloo"
     try:
         store, _, _ = next(distributed.rendezvous("env://", timeout=timeout))
-        distributed.init_process_group(backend, store=store, rank=place.rank, world_size=size, timeout=timeout)
+        distributed.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:160]
         raise ProcessLostError(
-            f"The {size} processes of this run do not find one another ({why})", remedy="Start all of them"
+            f"The {place.size} processes of this run do not find one another ({why})", remedy="Start all of them"
         ) from None
-    return World(place.rank, size, place.local_rank, place.local_size, place.machine, distributed.PrefixStore("encoderlab", store))
+    return replace(place, store=distributed.PrefixStore("encoderlab", store))
 
 
 def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:

@@ -25,9 +25,9 @@ from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
-from encoderlab.world import join
+from encoderlab.world import join, placed
 
-world, compute = join(), Compute(torch.device("cpu"), torch.float32, 1, "")
+world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
 settings = TrainingConfig(steps=2, batch_size=2, layer_decay=0.9)
 
 def model(seed):
@@ -66,6 +66,46 @@ world.end(0)
 
 def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
     (tmp_path / "script.py").write_text(dedent(SCRIPT))
+    code, _, errors = torchrun(2, "script.py", folder=tmp_path)
+    assert code == 0, "\n".join(errors)
+
+
+MODES = """
+import torch
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.device import Compute
+from encoderlab.metrics import ClassificationMetrics
+from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.distribution import distribute
+from encoderlab.training.config import Sharding, TrainingConfig
+from encoderlab.training.evaluation import evaluate
+from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.loop import optimize
+from encoderlab.training.optimizer import build_optimizer
+from encoderlab.world import join, placed
+
+world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
+ids = torch.arange(1, 7)[None] + world.rank
+batch = Batch(ids, ids * 0, None, torch.tensor([world.rank]), ids[0, :0], torch.tensor([world.rank]), None, 6)
+for sharding in Sharding:
+    settings = TrainingConfig(steps=3, batch_size=2, sharding=sharding)
+    model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=3))
+    run = distribute(model, settings, world)
+    optimizer, modes = build_optimizer(run.model, settings), []
+    for step in optimize(run.stepped, [[batch]] * 3, optimizer, settings, compute, FixedSteps(3), world=world):
+        modes.append({module.training for module in run.model.modules()})
+        evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, world)
+    assert modes == [{True}] * 3, (sharding, modes)
+    run.finish()
+    assert {module.training for module in model.modules()} == {False}, sharding
+world.leave()
+world.end(0)
+"""
+
+
+def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed(tmp_path):
+    (tmp_path / "script.py").write_text(dedent(MODES))
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
 

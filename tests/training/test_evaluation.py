@@ -86,3 +86,14 @@ def test_a_model_that_diverged_is_no_model_to_score():
         model.head.bias[1] = float("nan")
     with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 places.*lower training.learning_rate"):
         scored(model, ALL)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_in_the_mode_it_was_found_in_whatever_happens(training):
+    model = Dropping().train(training)
+    scored(model, ALL)
+    assert (model.training, model.dropout.training) == (training, training)
+    assert not any(in_training for in_training, *_ in model.calls)
+    with pytest.raises(IndexError):
+        scored(model, [[30]])
+    assert model.dropout.training is training

@@ -54,7 +54,8 @@ class Whole:
         optimizer.load_state_dict(state)
 
     def finish(self) -> None:
-        """End training: the model that was handed in has all weights, on every process."""
+        """End training: the model that was handed in has all weights, on every process, and is used from here on."""
+        self.model.eval()
 
 
 class Sharded:
@@ -109,7 +110,7 @@ class Sharded:
         weights = self.weights()
         if self.world.is_first:
             self.original.load_state_dict(weights)
-        self.original.to(self.device)
+        self.original.to(self.device).eval()
         self.world.copy_first(list(self.original.state_dict().values()))
 
 

@@ -1,6 +1,7 @@
 """Evaluation: a model's answers over a whole split, scored once at the end."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,8 @@ def evaluate(
     The processes of a `world` have been dealt the batches in turn. Their answers are put together before they are scored, in the
     order in which one process would have given them: the scores are the same.
     A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError where one row is
-    too much.
+    too much. The model is left in the mode it was found in: what a loop steps may be a wrapper, which would not know.
     """
-    model.eval()
 
     def add(batch: Batch) -> None:
         with compute.autocast():
@@ -36,13 +36,23 @@ def evaluate(
             metrics.add(prediction, batch)
 
     # What FSDP2 puts together in inference mode could not be trained on afterwards.
-    with torch.inference_mode() if world.size == 1 else torch.no_grad():
+    with _in_evaluation_mode(model), torch.inference_mode() if world.size == 1 else torch.no_grad():
         for _ in answered(_until_interrupted(batches, world), add, halve=world.size == 1):
             pass
     if world.size == 1:
         return metrics.scores()
     collected = world.gather(metrics.collected())
     return world.from_first(lambda: _scores_of(metrics, collected))
+
+
+@contextmanager
+def _in_evaluation_mode(model: nn.Module) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _until_interrupted(batches: Iterable[Batch], world: World) -> Iterator[Batch]:

@@ -77,6 +77,7 @@ def optimize(
     (None: a new one) keeps what is not finite from the weights. Raises TrainingError where there is too much of that, and
     MemoryTooSmallError as `memory_errors_explained` does.
     """
+    model.train()
     batches = iter(batches)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     finite = finite or FiniteSteps(config.skip_nonfinite, waits=compute.device.type != "cuda")
@@ -87,8 +88,6 @@ def optimize(
             parts = next(batches, None) if number <= steps else None
         if parts is None:
             break
-        if not model.training:  # whoever iterates may have evaluated; telling every module each step takes longer than asking
-            model.train()
         learning_rate = learning_rate_at(number - 1, steps, config)
         _set_learning_rate(optimizer, learning_rate)
         counts = _count(parts, world, stopping)
