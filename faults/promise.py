@@ -38,7 +38,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised, in a sentence, and how it is tried; `tests` where the trials are those of the suite.
+    """What is promised, in a sentence, and how it is tried; `tests` where not test_promises.py but others try it in the suite.
 
     `tried` yields the trials; `quick` of them are part of the suite, `full` make the figures of RELIABILITY.md (None: all). Raises
     UnavailableError where they cannot be had here.

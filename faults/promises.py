@@ -6,6 +6,8 @@ from faults import damage, ranks, resuming, small_disk, while_running, while_sav
 from faults.counted import by_tests
 from faults.promise import Promise
 
+ACROSS = "tests/test_across_processes.py::test_"
+
 
 def _of_tests(name: str, sentence: str, *tests: str) -> Promise:
     return Promise(name, sentence, by_tests(*tests), quick=0, tests=tests)
@@ -126,6 +128,10 @@ ALL = (
         ranks.signalled,
         quick=0,
         full=60,
+        tests=(
+            f"{ACROSS}a_signal_to_any_process_stops_all_after_the_same_step",
+            f"{ACROSS}two_processes_go_on_bit_for_bit_with_the_dropout_of_each",
+        ),
     ),
     Promise(
         "rank_lost",
@@ -133,6 +139,7 @@ ALL = (
         ranks.one_lost,
         quick=0,
         full=12,
+        tests=(f"{ACROSS}a_run_that_loses_a_process_ends_with_one_line_and_goes_on",),
     ),
     Promise(
         "other_worlds",
@@ -140,7 +147,8 @@ ALL = (
         "one that did not, but for the order in which sums are rounded.",
         ranks.worlds,
         quick=0,
-        full=6,
+        full=12,
+        tests=(f"{ACROSS}two_processes_train_as_one_does_and_the_run_goes_on_in_one",),
     ),
     _of_tests(
         "dirty_files",

@@ -1,10 +1,13 @@
 """Every promise of RELIABILITY.md, tried a few times; scripts/faults tries it as often as its figures say."""
 
+from pathlib import Path
+
 import pytest
 
 from faults.promise import Conditions, UnavailableError
 from faults.promises import ALL
 
+ROOT = Path(__file__).resolve().parents[2]
 TRIED_HERE = [promise for promise in ALL if promise.quick]  # the others are tests themselves, or take minutes
 
 
@@ -16,3 +19,11 @@ def test_a_promise_is_kept(promise, tmp_path):
         pytest.skip(str(error))
     assert [(trial.case, trial.failure) for trial in trials if trial.failure] == []
     assert trials
+
+
+def test_every_promise_is_tried_by_a_test_that_there_is():
+    for promise in ALL:
+        assert bool(promise.quick) is not bool(promise.tests), promise.name
+        for test in promise.tests:
+            path, _, name = test.partition("::")
+            assert name.rpartition("::")[2] in (ROOT / path).read_text(encoding="utf-8"), test
