@@ -124,10 +124,10 @@ ALL = (
         "stopped_under_torchrun",
         "SIGTERM or Ctrl-C to torchrun, or SIGTERM or SIGINT to one of its two ranks, at any moment: one line that says why it "
         "ended, one that says how to go on where there is something to go on with, and no traceback but torchrun's; what goes on "
-        "ends bit for bit as one that was left alone, whether each rank holds the model or a piece of it.",
+        "ends bit for bit as one that was left alone, under every setting of the grid above, whether each rank holds the model "
+        "or a piece of it.",
         ranks.signalled,
         quick=0,
-        full=60,
         tests=(
             f"{ACROSS}a_signal_to_any_process_stops_all_after_the_same_step",
             f"{ACROSS}two_processes_go_on_bit_for_bit_with_the_dropout_of_each",

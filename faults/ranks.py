@@ -22,7 +22,7 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.host import Ended
 from faults.promise import Conditions, Trial
-from faults.running import SETTINGS as WHOLE
+from faults.resuming import GRID, STEPS
 from faults.running import SMALL, difference, outcome, shared_folder
 from faults.while_running import answers
 from faults.while_saving import HOW_TO_GO_ON
@@ -53,20 +53,22 @@ def one_lost(conditions: Conditions) -> Iterator[Trial]:
 
 
 def signalled(conditions: Conditions) -> Iterator[Trial]:
-    """SIGTERM or SIGINT, to torchrun or one of its two ranks, at a random time from when all of them answer signals.
+    """SIGTERM or SIGINT to torchrun or one of its two ranks: under each setting of the grid, behind a step and at any time.
 
     The ranks hold a model each, or a piece of one.
     """
-    draw = random.Random(conditions.seed)
-    for sharding, number, rank in islice(cycle(product(("none", "full"), NAMES, (None, 0, 1))), conditions.trials or 0):
-        settings = (*WHOLE, f"training.sharding={sharding}")
+    draw, whom = random.Random(conditions.seed), cycle(product(NAMES, (None, 0, 1)))
+    cases = list(product((True, False), ("none", "full"), GRID))
+    for (behind_a_step, sharding, name), (number, rank) in zip(conditions.of(cases), whom, strict=False):
+        settings = (*GRID[name], f"training.sharding={sharding}")
         seconds, wanted = _left_alone(settings)
         with _folder() as run:
-            after = draw.uniform(0, seconds)
-            ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=partial(_at_a_time, after, number, rank))
+            moment = draw.randrange(1, STEPS) if behind_a_step else draw.uniform(0, seconds)
+            disturb = partial(_behind_a_step if behind_a_step else _at_a_time, run, moment, number, rank)
+            ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=disturb)
             failure = _badly_stopped(run, ended) or _goes_on(run, 2, *settings, f"run_dir={run}", "resume=auto")
-            whom = "torchrun" if rank is None else f"rank {rank}"
-            case = f"{number.name} to {whom} after {after:.2f} s, sharding={sharding}"
+            when = f"behind step {moment}" if behind_a_step else f"after {moment:.2f} s"
+            case = f"{number.name} to {'torchrun' if rank is None else f'rank {rank}'} {when}, {name}, sharding={sharding}"
             yield Trial(case, failure or difference(outcome(run), wanted))
 
 
@@ -145,7 +147,7 @@ def _behind_a_step(run: Path, after_step: int, number: signal.Signals, rank: int
     _send(child, number, rank)
 
 
-def _at_a_time(after: float, number: signal.Signals, rank: int | None, child: subprocess.Popen) -> None:
+def _at_a_time(_: Path, after: float, number: signal.Signals, rank: int | None, child: subprocess.Popen) -> None:
     """Wait so many seconds from when all answer signals, or for the end, and send the signal."""
     _all_answer(child)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -218,11 +220,11 @@ def _by_launcher(trace: str) -> bool:
     return next((line for line in trace.splitlines() if line and not line[0].isspace()), "").startswith(LAUNCHERS_OWN)
 
 
-def _goes_on(run: Path, size: int, *new: str) -> str:
+def _goes_on(run: Path, size: int, command: str = "train", *new: str) -> str:
     """What is wrong with going on as the last line says; "" where nothing is. What was not begun is begun, as `new` says."""
     if RunFolder(run).finished:
         return ""
-    ended = _launched(run, size, *(("train", f"resume={run}") if RunFolder(run).config.exists() else new))
+    ended = _launched(run, size, command, *((f"resume={run}",) if RunFolder(run).config.exists() else new))
     if ended.code or not RunFolder(run).finished:
         return f"going on ended with exit code {ended.code}: {ended.last_line}"
     return ""

@@ -11,6 +11,7 @@ from encoderlab import cli
 from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 from encoderlab.interruption import Interrupted
+from encoderlab.world import FailedElsewhereError
 
 
 @pytest.fixture
@@ -116,9 +117,10 @@ def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(
     assert capsys.readouterr().err == "encoderlab: It is wrong. Allowed: this. Type that.\n"
 
 
-def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys):
+@pytest.mark.parametrize("error", [Interrupted(signal.SIGINT), FailedElsewhereError(130)], ids=["to it", "to another process"])
+def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys, error):
     def interrupt(arguments, world):
-        raise Interrupted(signal.SIGINT)
+        raise error
 
     monkeypatch.setattr(cli, "run", interrupt)
     with pytest.raises(SystemExit) as ended:

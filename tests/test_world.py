@@ -7,7 +7,8 @@ from textwrap import dedent
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.world import ALONE, FailedElsewhereError, ProcessLostError, World, join, placed
+from encoderlab.torchrun import join, placed
+from encoderlab.world import ALONE, FailedElsewhereError, ProcessLostError, World
 
 from .torchrun import environment, torchrun
 
@@ -18,7 +19,9 @@ def run(tmp_path):
 
     def run_script(size, script, **variables):
         (tmp_path / "script.py").write_text(
-            "from encoderlab.world import *\nworld = join(placed())\n" + dedent(script) + "\nworld.end(0)\n"
+            "from encoderlab.torchrun import *\nfrom encoderlab.world import *\nworld = join(placed())\n"
+            + dedent(script)
+            + "\nworld.end(0)\n"
         )
         code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
         assert code == 0, "\n".join(errors)
@@ -141,7 +144,7 @@ def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_li
 
 def test_alone_everything_is_free_and_loads_nothing():
     code = (
-        "import sys; from encoderlab.world import *; world = join(placed()); assert world is ALONE;"
+        "import sys; from encoderlab.torchrun import *; from encoderlab.world import *; world = join(placed()); assert world is ALONE;"
         "print(world.totals([1, 2]), world.most(3), world.gather('a'), world.from_first(lambda: 5), world.sum('as it is'));"
         "world.copy_first([]); world.leave()\n"
         "with world.first_alone(), world.watched(''), speaking_for_all(world): print('torch' in sys.modules)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.interruption import Interrupted, signals_handled, signals_passed_on
-from encoderlab.world import ALONE, FailedElsewhereError, World, join, placed, speaking_for_all
+from encoderlab.torchrun import join, placed
+from encoderlab.world import ALONE, FailedElsewhereError, World, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -75,15 +77,21 @@ def main() -> None:
         exit_code = error.exit_code
     except FailedElsewhereError as error:
         exit_code = error.exit_code
+        _say_which_signal(exit_code, world)
     except Interrupted as interrupted:
         world.announce(interrupted, interrupted.exit_code)
-        if world.is_first:
-            print(f"encoderlab: stopped by {interrupted.name}", file=sys.stderr)
         exit_code = interrupted.exit_code
+        _say_which_signal(exit_code, world)
     except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     world.end(exit_code)
+
+
+def _say_which_signal(exit_code: int, world: World) -> None:
+    """The first process says why all end, whichever of them has got a signal."""
+    if world.is_first and exit_code > 128:
+        print(f"encoderlab: stopped by {signal.Signals(exit_code - 128).name}", file=sys.stderr)
 
 
 def run(arguments: list[str], world: World = ALONE) -> None:

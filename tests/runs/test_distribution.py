@@ -25,7 +25,7 @@ from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
-from encoderlab.world import join, placed
+from encoderlab.torchrun import join, placed
 
 world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
 settings = TrainingConfig(steps=2, batch_size=2, layer_decay=0.9)
@@ -83,7 +83,7 @@ from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
-from encoderlab.world import join, placed
+from encoderlab.torchrun import join, placed
 
 world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
 ids = torch.arange(1, 7)[None] + world.rank
