@@ -11,7 +11,7 @@ from encoderlab import cli
 from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 from encoderlab.interruption import Interrupted
-from encoderlab.world import FailedElsewhereError
+from encoderlab.world import ALONE, FailedElsewhereError
 
 
 @pytest.fixture
@@ -145,6 +145,25 @@ def test_of_processes_that_are_stopped_before_they_have_met_only_the_first_says_
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert (ended.value.code, capsys.readouterr().err) == (143, said)
+
+
+def test_a_signal_while_processes_come_together_waits_until_all_are_there(monkeypatch, capfd):
+    met = []
+
+    def join(place):
+        signal.raise_signal(signal.SIGTERM)
+        met.append(place)
+        return place
+
+    monkeypatch.setattr(cli, "join", join)
+    monkeypatch.setattr(cli, "run", lambda arguments, world: met.append("begun"))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, met) == (143, [ALONE])
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        "encoderlab: SIGTERM: ending once all processes are there; send it again to stop at once",
+        "encoderlab: stopped by SIGTERM",
+    ]
 
 
 def encoderlab(*arguments, cwd):

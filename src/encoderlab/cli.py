@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.interruption import Interrupted, signals_handled, signals_passed_on
+from encoderlab.interruption import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
 from encoderlab.torchrun import join, placed
 from encoderlab.world import ALONE, FailedElsewhereError, World, speaking_for_all
 
@@ -65,11 +65,12 @@ def main() -> None:
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
     world, exit_code = ALONE, 0
     try:
-        with signals_handled():
-            world = placed()
-            world = join(world)
-            with speaking_for_all(world):
-                run(sys.argv[1:], world)
+        world = placed()
+        with signals_handled(), speaking_for_all(world):
+            with deferred("ending once all processes are there"):  # one that ends before would be missed by the others
+                world = join(world)
+                stop_if_interrupted(world)
+            run(sys.argv[1:], world)
             world.leave()
     except UserError as error:
         if world.announce(error, error.exit_code):
