@@ -56,7 +56,6 @@ def signals_handled() -> Iterator[None]:
     A signal that is ignored already, as SIGHUP under nohup, stays so.
     """
     before = {number: signal.getsignal(number) for number in _numbers()}
-    _Received.number, _Received.is_raised = None, False
     _handle()
     try:
         yield
@@ -70,6 +69,7 @@ def signals_handled() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
+        _Received.number, _Received.is_raised = None, False
 
 
 def _numbers() -> list[int]:
