@@ -24,7 +24,7 @@ from faults.host import Ended
 from faults.promise import Conditions, Trial
 from faults.resuming import GRID, STEPS
 from faults.running import SMALL, difference, outcome, shared_folder
-from faults.while_running import answers
+from faults.while_running import NAMES, answers
 from faults.while_saving import HOW_TO_GO_ON
 
 SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
@@ -32,7 +32,6 @@ UNEQUAL = ("training.learning_rate=0.01", "seed=1")
 WAIT = "20"  # seconds that a rank waits for the others, where it is one of those that are stopped
 ENOUGH = 180.0  # seconds for any of these runs
 POLL = 0.02
-NAMES = (signal.SIGTERM, signal.SIGINT)
 LAUNCHERS_OWN = "torch.distributed.elastic."  # how the exceptions are called of which it prints a traceback
 Disturb = Callable[[subprocess.Popen], None]
 SAME = 2e-3  # of the final loss: sums over two processes are rounded otherwise than over one

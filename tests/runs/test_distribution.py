@@ -1,6 +1,4 @@
-"""A model in pieces: scored before it is trained, and handed over whole in both directions."""
-
-from textwrap import dedent
+"""A model that several processes train: whole or in pieces, scored between steps, and handed over whole in both directions."""
 
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import ModelConfig
@@ -11,7 +9,7 @@ from encoderlab.world import ALONE, World
 
 from ..torchrun import torchrun
 
-SCRIPT = """
+BEGIN = """
 import copy
 import torch
 from encoderlab.batch import Batch, HeadSizes
@@ -19,8 +17,8 @@ from encoderlab.device import Compute
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.distribution import Sharded
-from encoderlab.training.config import TrainingConfig
+from encoderlab.runs.distribution import Sharded, distribute
+from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
@@ -28,6 +26,9 @@ from encoderlab.training.optimizer import build_optimizer
 from encoderlab.torchrun import join, placed
 
 world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
+"""
+
+SCRIPT = """
 settings = TrainingConfig(steps=2, batch_size=2, layer_decay=0.9)
 
 def model(seed):
@@ -65,27 +66,12 @@ world.end(0)
 
 
 def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
-    (tmp_path / "script.py").write_text(dedent(SCRIPT))
+    (tmp_path / "script.py").write_text(BEGIN + SCRIPT)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
 
 
 MODES = """
-import torch
-from encoderlab.batch import Batch, HeadSizes
-from encoderlab.device import Compute
-from encoderlab.metrics import ClassificationMetrics
-from encoderlab.model.config import ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.distribution import distribute
-from encoderlab.training.config import Sharding, TrainingConfig
-from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import optimize
-from encoderlab.training.optimizer import build_optimizer
-from encoderlab.torchrun import join, placed
-
-world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
 ids = torch.arange(1, 7)[None] + world.rank
 batch = Batch(ids, ids * 0, None, torch.tensor([world.rank]), ids[0, :0], torch.tensor([world.rank]), None, 6)
 for sharding in Sharding:
@@ -105,7 +91,7 @@ world.end(0)
 
 
 def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed(tmp_path):
-    (tmp_path / "script.py").write_text(dedent(MODES))
+    (tmp_path / "script.py").write_text(BEGIN + MODES)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
 
