@@ -35,6 +35,12 @@ EXAMPLES = {
         ("encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
         ("encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2", "lower layers learn less, or nothing"),
     ],
+    "distill": [
+        ("encoderlab distill teacher=outputs/finetune/... model=mini task=sst2", "a task: labels and the teacher's probabilities"),
+        ("encoderlab distill teacher=... task=sst2 unlabelled=more.txt", "with texts that only the teacher labels"),
+        ("encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia", "documents: the teacher's vectors"),
+        ("encoderlab distill teacher=... start=embeddings", "from the teacher's embeddings, made narrower"),
+    ],
     "eval": [
         ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),
         ("encoderlab eval run=... dataset=files dataset.path=more.csv", "other labelled data"),
@@ -97,7 +103,7 @@ EXAMPLES = {
     ],
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
-RECIPES = ("train", "pretrain", "finetune")
+RECIPES = ("train", "pretrain", "finetune", "distill")
 SWEEPS = """
 Settings of a sweep (with -m: several runs, then a table of them; hydra/launcher=parallel runs them at the same time):"""
 HYDRA_FLAGS = """Hydra's own flags work too:

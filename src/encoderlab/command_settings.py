@@ -96,6 +96,37 @@ class FinetuneConfig(RunConfig):
     init_from: str = setting(REQUIRED, "The pretrained encoder: a run folder, a Hugging Face folder or a hub name.")
 
 
+class StudentStart(Enum):
+    """What a student starts from, where `init_from` names nothing: weights as drawn, or parts of its teacher."""
+
+    fresh = "fresh"
+    embeddings = "embeddings"
+    layers = "layers"
+
+
+@dataclass
+class DistillConfig(RunConfig):
+    """Train a student to answer as a larger teacher does, on a task's rows or on documents."""
+
+    teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
+    init_from: str | None = setting(None, "The encoder the student starts from; null: see start.")
+    start: StudentStart = setting(
+        StudentStart.fresh,
+        "Without init_from: fresh weights, the teacher's embeddings (reduced by PCA where the student is narrower), or its layers "
+        "too, evenly spaced.",
+    )
+    temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
+    teacher_weight: float = setting(
+        0.8, "On a task: what the teacher's probabilities count for; the labels count for the rest of 1.", least=0, most=1
+    )
+    unlabelled: str | None = setting(
+        None, "On a task: a file of more texts without labels (csv, tsv, jsonl, parquet, txt), which the teacher labels."
+    )
+    compare: bool = setting(
+        True, "On a task: train the same student without its teacher too, and compare all three on the same rows."
+    )
+
+
 @dataclass
 class OpenRunConfig(CommandConfig):
     """What every command that opens a finished run shares."""

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from encoderlab.cli import config_folder
-from encoderlab.command_settings import CACHE, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig, VectorPooling
+from encoderlab.command_settings import (
+    CACHE,
+    DistillConfig,
+    FinetuneConfig,
+    OpenRunConfig,
+    PretrainConfig,
+    RunConfig,
+    VectorPooling,
+)
+from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
@@ -28,12 +37,12 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inputs import encoded_rows, example_of, reads_words
 from encoderlab.runs.vectors import vectors_of
 
-COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune"}
+COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
 TRAINING_COMMANDS = tuple(COMMAND_OF.values())
 
 
 def compose(*settings: str, command: str = "train") -> RunConfig:
-    """The settings of a run, from what one would type behind `encoderlab train` (or pretrain, or finetune).
+    """The settings of a run, from what one would type behind `encoderlab train` (or pretrain, finetune, distill).
 
     They come from the shipped configs, and are dataclasses that may be changed with `dataclasses.replace`. Raises SettingError.
     """
@@ -65,6 +74,11 @@ def pretrain(config: PretrainConfig) -> Run | None:
 def finetune(config: FinetuneConfig) -> Run | None:
     """Do what `encoderlab finetune` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
     return _made(finetune_command(_checked(config, FinetuneConfig)))
+
+
+def distill(config: DistillConfig) -> Run | None:
+    """Do what `encoderlab distill` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(distill_command(_checked(config, DistillConfig)))
 
 
 def _checked(config: Any, wanted: type) -> Any:

@@ -130,14 +130,16 @@ def assemble(
     corpus: Corpus | DocumentCorpus,
     initial: Initial | None = None,
     world: World = ALONE,
+    teacher: Initial | None = None,
 ) -> Assembly:
     """Build tokenizer, task and model for training, from `initial` where there is one.
 
-    The weights depend on `config.seed` and `initial` alone. The assembly's config says in full what the model is, and nothing of
-    where it came from. Raises SettingError and DataError where the parts do not fit.
+    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `initial` alone. The
+    assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
+    the parts do not fit.
     """
     config = run_settings(config, initial)
-    tokenizer = _tokenizer(config, corpus, initial)
+    tokenizer = _tokenizer(config, corpus, initial, teacher)
     task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
@@ -203,9 +205,10 @@ def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: W
     return FixedSteps(training.steps or max(round(training.epochs * per_epoch), 1)), per_epoch
 
 
-def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None) -> Tokenizer:
-    if initial is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
-        return initial.tokenizer
+def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None, teacher: Initial | None) -> Tokenizer:
+    own = initial or teacher
+    if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
+        return own.tokenizer
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     if initial is not None:
         chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]

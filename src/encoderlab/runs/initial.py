@@ -77,21 +77,23 @@ def load_into(model: EncoderWithHeads, initial: Initial, labels: Sequence[str] =
 
 def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, initial: Initial) -> None:
     """Refuse a tokenizer, typed as `chosen`, whose ids do not mean what those of `initial` mean. Raises SettingError."""
-    theirs = initial.tokenizer
-    if tokenizer.fingerprint == theirs.fingerprint:
-        return
-    remedy = "Type tokenizer=as_pretrained"
-    if tokenizer.vocabulary_size != theirs.vocabulary_size:
+    if difference := vocabulary_difference(tokenizer, initial.tokenizer):
         raise SettingError(
-            f"{chosen} has {tokenizer.vocabulary_size:,} pieces, and that of init_from={initial.name} {theirs.vocabulary_size:,}",
-            remedy=remedy,
+            f"{chosen} is not the tokenizer of init_from={initial.name}: {difference}", remedy="Use tokenizer=as_pretrained"
         )
-    if tokenizer.encode([PROBE]) != theirs.encode([PROBE]):
-        raise SettingError(f"{chosen} cuts {PROBE!r} otherwise than that of init_from={initial.name}", remedy=remedy)
-    pieces = (part.pieces(range(part.vocabulary_size)) for part in (tokenizer, theirs))
-    for id_, (mine, other) in enumerate(zip(*pieces, strict=True)):
-        if mine != other:
-            raise SettingError(f"{chosen} has {mine!r} for id {id_}, and init_from={initial.name} {other!r}", remedy=remedy)
+
+
+def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
+    """The first difference between two tokenizers in words; "" where their ids mean the same."""
+    if mine.fingerprint == other.fingerprint:
+        return ""
+    if mine.vocabulary_size != other.vocabulary_size:
+        return f"{mine.vocabulary_size:,} pieces, not {other.vocabulary_size:,}"
+    if mine.encode([PROBE]) != other.encode([PROBE]):
+        return f"it splits {PROBE!r} differently"
+    pieces = (part.pieces(range(part.vocabulary_size)) for part in (mine, other))
+    differing = ((id_, *both) for id_, both in enumerate(zip(*pieces, strict=True)) if both[0] != both[1])
+    return next((f"id {id_} is {piece!r}, not {its!r}" for id_, piece, its in differing), "")
 
 
 def _folder_of(init_from: str) -> Path:

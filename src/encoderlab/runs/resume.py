@@ -24,11 +24,11 @@ from encoderlab.runs.folder import RunFolder
 # three, the steps that follow are those of another run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "trackers", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
-PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
+PATHS = {"init_from", "teacher", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
 LIMITS = {"training.accumulate", "training.skip_nonfinite"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH | LIMITS
-CONTINUABLE = ("train", "pretrain", "finetune")
+CONTINUABLE = ("train", "pretrain", "finetune", "distill")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
 AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
@@ -143,7 +143,7 @@ def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may
 
 def _left_open(key: str, now: Any) -> bool:
     """What is left to what a run starts from, or to the memory there is, was decided when it began, and differs from nothing."""
-    decided = key.startswith("model.") or key == "training.accumulate"
+    decided = key.startswith("model.") or key in ("training.accumulate", "task.teacher_width")
     return decided and (now is None or (key == "model.schema" and now == "as_pretrained"))
 
 

@@ -20,7 +20,7 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.resume import changed_rows, read_record, read_settings
 from encoderlab.runs.saved_model import HASHED, check_shapes, read_model
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.training.checkpoint import checkpoints, matches_manifest, read_state, read_weights
 
 Shapes = Mapping[str, torch.Size]
@@ -67,7 +67,7 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
 
 def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:
     cache = cache_folder(cache_dir)
-    if isinstance(config.task, PretrainingConfig):
+    if isinstance(config.task, DocumentTaskConfig):
         return DocumentCorpus.load(config.dataset, config.task, cache)
     return Corpus.load(config.dataset, cache)
 
