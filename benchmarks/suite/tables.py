@@ -164,4 +164,6 @@ def _lead(value: float, interval: Sequence[float]) -> str:
 
 
 def _minutes(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds / 60:,.1f}"
+    if seconds is None:
+        return ""
+    return f"{seconds / 60:,.1f}" if seconds >= 6 else "< 0.1"
