@@ -41,7 +41,7 @@ COMMANDS = {
     "baseline": "Score what needs no encoder on the same rows.",
     "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
     "check": "Try this installation on generated rows, in seconds.",
-    "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
+    "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
 }
 MULTIRUN = ("-m", "--multirun")
 ACROSS_PROCESSES = ("train", "pretrain", "finetune", "distill", "eval")

@@ -31,6 +31,7 @@ EXAMPLES = {
         ("encoderlab pretrain task.second_sentence=none", "masked tokens only"),
     ],
     "finetune": [
+        ("encoderlab finetune task=sst2", "from the encoder that comes with encoderlab: encoderlab list encoders"),
         ("encoderlab finetune task=sst2 init_from=outputs/pretrain/...", "from a run of yours"),
         ("encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
         ("encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2", "lower layers learn less, or nothing"),
@@ -57,12 +58,14 @@ EXAMPLES = {
         ("encoderlab serve run=... port=0", "at any free port"),
     ],
     "embed": [
-        ("encoderlab embed run=... input=texts.txt output=vectors.npy", "a vector for each line"),
+        ("encoderlab embed input=texts.txt output=vectors.npy", "a vector for each line, by the encoder that comes along"),
+        ("encoderlab embed run=... input=texts.txt output=vectors.npy", "by one of yours"),
         ("encoderlab embed run=... split=test output=test.npy tokens=true", "a vector for each token of a split"),
     ],
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
         ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked with it"),
+        ("encoderlab export run=... format=compact path=small", "our own folder at about a third of the size"),
     ],
     "compare": [
         ("encoderlab compare outputs/train/sst2/*", "all runs of a task; those that are not finished are left out and named"),

@@ -95,7 +95,10 @@ def _made(folder: RunFolder | None) -> Run | None:
 
 
 def load(run: str | Path, device: str = "auto") -> Run:
-    """Open a finished run, its model folder, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
+    """Open a finished run, its model folder, a Hugging Face folder or a shipped encoder.
+
+    Raises DataError where it is damaged or not there.
+    """
     loaded = Run(run, device)
     _ = loaded.assembly
     return loaded
@@ -106,6 +109,7 @@ class Run:
 
     def __init__(self, folder: str | Path, device: str = "auto") -> None:
         self.folder, self.device = Path(folder), device
+        self._name = str(folder)  # ./mini-en is a folder, and mini-en a shipped encoder: a Path does not tell them apart
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -113,7 +117,7 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """The model with its tokenizer, task and settings."""
-        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
+        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=self._name, device=self.device))
 
     @cached_property
     def report(self) -> dict[str, Any]:

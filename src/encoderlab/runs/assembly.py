@@ -182,10 +182,10 @@ def check_paired(assembly: Assembly, paired: bool) -> None:
 
 
 def own_dataset(assembly: Assembly) -> DatasetConfig:
-    """The dataset the run was trained on. Raises DataError for a Hugging Face folder, which names none."""
+    """The dataset the run was trained on. Raises DataError for a model alone, which names none."""
     if assembly.config.dataset is None:
         raise DataError(
-            f"{assembly.config.task.name} is a Hugging Face folder, which names no dataset, so it has no splits",
+            f"{assembly.config.task.name} is a model alone, which names no dataset, so it has no splits",
             remedy="Type text=... or input=FILE, or, with eval, dataset=...",
         )
     return assembly.config.dataset

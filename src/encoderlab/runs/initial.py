@@ -10,6 +10,7 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -26,6 +27,7 @@ TABLES = (  # a row for each position or piece: the first rows of a longer table
     "masked_token_head.bias",
 )
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # tells case, accents and marks apart
+STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
 TASK_HEADS = ("sequence_head", "token_head")
 
 
@@ -42,7 +44,7 @@ class Initial:
 
 
 def open_initial(init_from: str) -> Initial:
-    """Open a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
+    """Open a shipped encoder, a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
 
     Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
     """
@@ -98,11 +100,15 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
 
 def _folder_of(init_from: str) -> Path:
     if not init_from:
-        raise SettingError("init_from is empty", allowed="a run folder, a Hugging Face folder or a hub name")
+        raise SettingError("init_from is empty", allowed=STARTS, remedy="Use one of encoderlab list encoders")
+    if (shipped := shipped_folder(init_from)) is not None:
+        return shipped
     given = Path(init_from).expanduser()
     if given.is_file():
-        raise DataError(f"init_from={init_from} is a file", allowed="a run folder, a Hugging Face folder or a hub name")
+        raise DataError(f"init_from={init_from} is a file", allowed=STARTS)
     if not given.is_dir():
+        if remedy := suggestion(init_from, "init_from"):
+            raise DataError(f"init_from={init_from} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
         return fetch_model_folder(init_from)
     if given.parent.name == RunFolder(given).checkpoints.name:
         raise DataError(
