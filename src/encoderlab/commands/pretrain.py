@@ -38,6 +38,7 @@ from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
@@ -62,14 +63,16 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
         assembly = assemble(config, compute, corpus, initial, world)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         facts = _said_before(config, corpus, rows) if world.is_first else None
-    assembly = assembly.with_parts(rows["train"])
+    assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, rows, facts)
     config = replace(config, training=assembly.config.training)
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
         if world.is_first:
             record_start(folder, "pretrain", config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         with tracked(config, "pretrain", folder, world) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, facts, trackers)
     return folder

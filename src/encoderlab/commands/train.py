@@ -32,6 +32,7 @@ from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
+from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
@@ -65,14 +66,16 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
         show_survey(corpus.survey.as_dict())
         assembly = assemble(config, compute, corpus, initial, world)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-    assembly = assembly.with_parts(rows["train"])
+    assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, corpus, rows, command)
     config = replace(config, training=assembly.config.training)
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
         if world.is_first:
             record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         with tracked(config, command, folder, world) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers)
     return folder

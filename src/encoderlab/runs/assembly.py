@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget
+from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
 from encoderlab.training.optimizer import freeze
 from encoderlab.world import ALONE, World
 
@@ -49,7 +48,7 @@ class Assembly:
     """The parts of a run, put together, the model on its device.
 
     `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, and `parts` in how many parts it computes a batch; see `with_parts`.
+    is compiled, and why not, and `parts` in how many parts it computes a batch; see `settled`.
     """
 
     config: RunConfig
@@ -90,10 +89,13 @@ class Assembly:
         """The model as the processes of the run train it; see `runs.distribution`."""
         return distribute(self.model, self.config.training, self.world)
 
-    def with_parts(self, train: Rows) -> Assembly:
-        """The same, `training.accumulate` being decided by the free memory where it was left open. Done once, and recorded."""
+    def settled(self, train: Rows) -> Assembly:
+        """The same, with what `training` leaves open decided: by the number of rows, and `accumulate` by the free memory.
+
+        Done once, and recorded with the run, so that a continuation has the same settings.
+        """
         parts = self._parts(train)
-        training = replace(self.config.training, accumulate=parts.number)
+        training = replace(fixed_by_rows(self.config.training, len(train)), accumulate=parts.number)
         return replace(self, config=replace(self.config, training=training), parts=parts)
 
     def _parts(self, rows: Rows) -> Parts:
@@ -196,11 +198,11 @@ def cache_folder(setting: str) -> Path:
 
 def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: World = ALONE) -> tuple[Horizon, int]:
     """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
-    per_epoch = math.ceil(rows / training.batch_size)
+    per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(world.from_first, time.monotonic)  # one for all: they have to end after the same step
         return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
-    return FixedSteps(training.steps or max(round(training.epochs * per_epoch), 1)), per_epoch
+    return FixedSteps(total_steps(training, rows)), per_epoch
 
 
 def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None) -> Tokenizer:
