@@ -150,6 +150,24 @@ def test_a_finetuning_whose_length_was_decided_goes_on_to_the_same_end(command, 
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+@pytest.mark.parametrize(
+    ("start", "reads"),
+    [
+        ("train model=tiny model.n_layers=1 model.d_model=16", 62),
+        ("finetune init_from={pairs}", 62),
+        ("finetune init_from={pairs} model.max_length=40", 40),
+    ],
+)
+def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run, tmp_path, start, reads):
+    rows = "\n".join(f"{'1 ' * 59}{n % 2},{n % 2}" for n in range(60))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
+    own = ("task=classification", "dataset=files", "dataset.path=rows.csv", "training=smoke", "baselines=false", "run_dir=run")
+    command(*start.format(pairs=pairs_run).split(), *own)
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["model"]["max_length"] == reads
+    assert read_model(tmp_path / "run" / "model").config.model.max_length == reads
+    command("eval", "run=run")
+
+
 REFUSED = [
     (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Type model=as_pretrained"),
     (

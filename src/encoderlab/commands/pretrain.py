@@ -22,7 +22,7 @@ from encoderlab.reports.pretraining_report import (
 )
 from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
 from encoderlab.reports.run_facts import run_facts
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.batches import EVALUATION_SEED
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.filling import fill_masks
@@ -56,7 +56,7 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
     check_trackers(config.trackers)
     with world.first_alone():
         initial = None if config.init_from is None else open_initial(config.init_from)
-        config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+        config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
         corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
         scored = corpus.scored_splits()
@@ -66,7 +66,7 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, rows, facts)
-    config = replace(config, training=assembly.config.training)
+    config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
         if world.is_first:

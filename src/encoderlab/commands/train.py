@@ -18,7 +18,7 @@ from encoderlab.reports.report import BASELINE_NAMES, build_report
 from encoderlab.reports.run_facts import run_facts
 from encoderlab.reports.screen import show_report, show_survey
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.baselines import Baseline, baselines, planned
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
@@ -58,7 +58,7 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
     init_from = getattr(config, "init_from", None)
     with world.first_alone():
         initial = None if init_from is None else open_initial(init_from)
-        config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+        config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
         corpus.check_training_labels()
@@ -69,7 +69,7 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, corpus, rows, command)
-    config = replace(config, training=assembly.config.training)
+    config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
         if world.is_first:

@@ -21,6 +21,7 @@ from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel
+from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.compilation import compile_encoder
@@ -31,7 +32,7 @@ from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
 from encoderlab.runs.micro_batches import Parts, StepMemory, choose_parts, step_memory
 from encoderlab.runs.saved_model import Origin, check_shapes, read_model
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
@@ -40,6 +41,8 @@ from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_b
 from encoderlab.training.optimizer import freeze
 from encoderlab.world import ALONE, World
 
+FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
+PRETRAINING_LENGTH = 128
 NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
 
 
@@ -140,6 +143,7 @@ def assemble(
     """
     config = run_settings(config, initial)
     tokenizer = _tokenizer(config, corpus, initial)
+    config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
     task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
@@ -155,10 +159,29 @@ def assemble(
 def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
     """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
 
-    Raises SettingError where they do not go together with the encoder that the run starts from.
+    `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
+    run starts from.
     """
     shared = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
-    return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.config)})
+    return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.settings_for(config.task))})
+
+
+def with_length(
+    model: ModelConfig, task: TaskConfig, tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus, initial: Initial | None = None
+) -> ModelConfig:
+    """The settings with a number as `max_length`: where it is open, what the training rows need, said in a line.
+
+    It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
+    own, or PRETRAINING_LENGTH.
+    """
+    if model.max_length is not None:
+        return model
+    if isinstance(corpus, DocumentCorpus):
+        return replace(model, max_length=PRETRAINING_LENGTH if initial is None else initial.config.max_length)
+    furthest = FURTHEST if initial is None else initial.config.max_length
+    length = corpus.needed_length(task.build(tokenizer, corpus.labels, furthest))
+    print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
+    return replace(model, max_length=length)
 
 
 def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
