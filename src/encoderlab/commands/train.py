@@ -17,6 +17,7 @@ from encoderlab.reports.model_card import model_card
 from encoderlab.reports.report import BASELINE_NAMES, build_report
 from encoderlab.reports.run_facts import run_facts
 from encoderlab.reports.screen import show_report, show_survey
+from encoderlab.reports.stronger_command import stronger_command
 from encoderlab.reports.written import write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.baselines import Baseline, baselines, planned
@@ -27,7 +28,7 @@ from encoderlab.runs.importance import token_importance
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import continued_run, run_folder
+from encoderlab.runs.resume import continued_run, read_record, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
@@ -117,7 +118,8 @@ def _fit_and_report(
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
     trackers.report(report)
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
-    show_report(report, _paths(folder), _next_commands(folder, scored[-1], corpus.paired))
+    stronger = stronger_command(report, read_record(folder))
+    show_report(report, _paths(folder), [*filter(None, [stronger]), *_next_commands(folder, scored[-1], corpus.paired)])
 
 
 def _report(

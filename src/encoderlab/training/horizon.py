@@ -44,16 +44,16 @@ def _epochs(config: TrainingConfig, rows: int) -> float:
 
 def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool) -> str:
     """How long a run on so many rows is, how often it is `evaluated` if at all, and when it stops early."""
-    per_epoch = steps_per_epoch(config, rows)
+    every = config.evaluate_every or steps_per_epoch(config, rows)
     if config.budget is not None:
-        length = f"{config.budget} of steps of {config.batch_size:,} rows ({per_epoch:,} make an epoch)"
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make an epoch)"
     else:
         steps = total_steps(config, rows)
-        epochs = round(steps / per_epoch, 2)
+        epochs = round(steps / steps_per_epoch(config, rows), 2)
+        every = min(every, steps)
         length = f"{epochs:g} epoch{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
     if not evaluated:
         return length
-    every = config.evaluate_every or per_epoch
     often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"
     if config.patience is None:
         return often
