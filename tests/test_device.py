@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from encoderlab.device import choose_compute
+from encoderlab.device import choose_compute, processor_vendor
 from encoderlab.errors import SettingError
 from encoderlab.world import World
 
@@ -25,13 +25,14 @@ def process_settings():
 def machine(monkeypatch):
     """A machine with the given accelerators."""
 
-    def has(*accelerators, bf16=True, amx=False, avx512_bf16=False):
+    def has(*accelerators, bf16=True, amx=False, avx512_bf16=False, vendor=None):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in accelerators)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "cuda" in accelerators else 0)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+        monkeypatch.setattr("encoderlab.device.processor_vendor", lambda: vendor)
 
     return has
 
@@ -75,7 +76,15 @@ def test_a_card_beyond_the_last_one_is_refused(machine):
         (["cuda"], {"bf16": True}, torch.bfloat16, "the card has bf16 units"),
         (["cuda"], {"bf16": False}, torch.float32, "the card has no bf16 units"),
         ([], {"amx": True}, torch.bfloat16, "the processor has AMX"),
-        ([], {"avx512_bf16": True}, torch.bfloat16, "the processor has AVX-512 bf16"),
+        ([], {"avx512_bf16": True, "vendor": "AuthenticAMD"}, torch.bfloat16, "the processor has AVX-512 bf16"),
+        (
+            [],
+            {"avx512_bf16": True, "vendor": "GenuineIntel"},
+            torch.float32,
+            "pays on AMD's processors, and this is one by GenuineIntel",
+        ),
+        ([], {"avx512_bf16": True, "vendor": None}, torch.float32, "and this is of unknown make"),
+        ([], {"amx": True, "avx512_bf16": True, "vendor": "GenuineIntel"}, torch.bfloat16, "the processor has AMX"),
         ([], {}, torch.float32, "neither AMX nor AVX-512 bf16"),
         (["mps"], {"amx": True}, torch.float32, "CUDA cards and some processors only"),
     ],
@@ -99,6 +108,21 @@ def test_the_precision_that_is_set_is_taken(machine):
     assert choose_compute("cpu", "fp32", 1).precision is torch.float32
     machine(amx=False)
     assert choose_compute("cpu", "bf16", 1).precision is torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "vendor"),
+    [
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t: 207\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
+        ("vendor_id : AuthenticAMD\n", "AuthenticAMD"),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n", None),  # ARM names no vendor_id
+        (None, None),  # macOS and Windows have no such file
+    ],
+)
+def test_the_maker_of_the_processor_is_read_where_the_system_says_it(tmp_path, cpuinfo, vendor):
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert processor_vendor(tmp_path / "cpuinfo") == vendor
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -15,6 +17,8 @@ from encoderlab.world import ALONE, World
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below, a CPU spends longer on converting numbers than on multiplying them
+AVX512_BF16 = "AVX-512 bf16"
+AMD = "AuthenticAMD"  # vendor_id in /proc/cpuinfo
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 
 
@@ -161,13 +165,29 @@ def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[to
     units = _bf16_units()
     if units is None:
         return torch.float32, "the processor has no bf16 units: neither AMX nor AVX-512 bf16"
+    if units == AVX512_BF16 and (vendor := processor_vendor()) != AMD:
+        maker = f"one by {vendor}" if vendor else "of unknown make"
+        return torch.float32, f"bf16 without AMX pays on AMD's processors, and this is {maker}"
     if width < BF16_FROM_WIDTH:
         return torch.float32, f"bf16 pays from model.d_model={BF16_FROM_WIDTH} on"
     return torch.bfloat16, f"the processor has {units}"
 
 
 def _bf16_units() -> str | None:
-    """What multiplies bf16 numbers in this processor."""
+    """What multiplies bf16 numbers in this processor.
+
+    AVX-512 bf16 alone makes a run faster on AMD's Zen 4 and 5. On an Intel Xeon without AMX, fp32 was 1.8 times as fast as bf16,
+    forward and in training steps, at widths of 256 and 384 and lengths from 32 to 512.
+    """
     if torch.cpu._is_amx_tile_supported():
         return "AMX"
-    return "AVX-512 bf16" if torch.cpu._is_avx512_bf16_supported() else None
+    return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else None
+
+
+def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """Who made this processor, as it says itself: AuthenticAMD, GenuineIntel; None where the system does not tell."""
+    try:
+        found = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    except OSError:
+        return None
+    return found[1] if found else None

@@ -12,7 +12,12 @@ FREE_TEXT = ("text", "text_pair", "label")
 # The recipe's batch stays as it is, and with it the result: what is left to the machine is in how many parts it is computed. (The
 # setting is no union of number and text: OmegaConf 2.3 cannot merge one, see its issue 1087.)
 _AUTO_PARTS = "training.accumulate=null"
-MEANT = {"training.batch_size=auto": _AUTO_PARTS, "training.accumulate=auto": _AUTO_PARTS}
+MEANT = {
+    "training.batch_size=auto": _AUTO_PARTS,
+    "training.accumulate=auto": _AUTO_PARTS,
+    "training.epochs=auto": "training.epochs=null",
+    "model.max_length=auto": "model.max_length=null",
+}
 
 
 def folders_as_setting(command: str, arguments: list[str], typed: Collection[str]) -> list[str]:

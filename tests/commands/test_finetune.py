@@ -10,6 +10,7 @@ import yaml
 from encoderlab.command_settings import RunConfig
 from encoderlab.config import settings_from_dict
 from encoderlab.errors import DataError, SettingError
+from encoderlab.interruption import Interrupted
 from encoderlab.runs.saved_model import read_model
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
@@ -98,6 +99,73 @@ def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pai
     reads = read_model(pairs_run / "model").config.model.max_length
     note = f"100.0% of the rows of train were cut to model.max_length={reads} tokens"
     assert any(note in said for said in report_of(tmp_path / "run")["notes"])
+
+
+LENGTH = (
+    "training.batch_size=16",
+    "training.min_steps=24",
+    "training.max_epochs=3",
+    "training.evaluations=4",
+    "training.keep=last",
+)
+LEFT_OPEN = ("task=brackets", "dataset.limit=160", "training.threads=1", "baselines=false", *LENGTH)
+
+
+def length_of(folder):
+    """What the settings of a run say of its length."""
+    training = yaml.safe_load((folder / "config.yaml").read_text())["training"]
+    return [training[name] for name in ("epochs", "evaluate_every", "patience")]
+
+
+def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(command, brackets_run, tmp_path, capsys):
+    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.patience=9", "run_dir=run")
+    length = "2 epochs, 20 steps of 16 rows; evaluated every 5 steps, and stopped after 9 evaluations without a better score"
+    assert length in capsys.readouterr().err.splitlines()
+    assert length_of(tmp_path / "run") == [2, 5, 9]
+    journal = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in journal if line["kind"] == "evaluation"] == [5, 10, 15, 20]
+
+
+@pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
+def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run, tmp_path, typed, patience):
+    rate = ("training.learning_rate=1e-9", "training.warmup=0")  # nothing gets better
+    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run")
+    stopped = [note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")]
+    assert len(stopped) == (not typed)
+    assert length_of(tmp_path / "run")[2] == patience
+
+
+@pytest.mark.parametrize("resume", ["run", "auto"])
+def test_a_finetuning_whose_length_was_decided_goes_on_to_the_same_end(command, stop_after, brackets_run, tmp_path, resume):
+    typed = ("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.patience=null")
+    command(*typed, "run_dir=whole")
+    stop_after(7)
+    with pytest.raises(Interrupted):
+        command(*typed, "run_dir=run")
+    stop_after(-1)
+    named = ["finetune", f"init_from={brackets_run}", "resume=run"]
+    command(*(named if resume == "run" else [*typed, "run_dir=run", "resume=auto"]))
+    assert length_of(tmp_path / "run") == [2, 5, None]
+    whole, resumed = weights_of(tmp_path / "whole"), weights_of(tmp_path / "run")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("start", "reads"),
+    [
+        ("train model=tiny model.n_layers=1 model.d_model=16", 62),
+        ("finetune init_from={pairs}", 62),
+        ("finetune init_from={pairs} model.max_length=40", 40),
+    ],
+)
+def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run, tmp_path, start, reads):
+    rows = "\n".join(f"{'1 ' * 59}{n % 2},{n % 2}" for n in range(60))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
+    own = ("task=classification", "dataset=files", "dataset.path=rows.csv", "training=smoke", "baselines=false", "run_dir=run")
+    command(*start.format(pairs=pairs_run).split(), *own)
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["model"]["max_length"] == reads
+    assert read_model(tmp_path / "run" / "model").config.model.max_length == reads
+    command("eval", "run=run")
 
 
 REFUSED = [

@@ -37,14 +37,14 @@ FREE = {
 }
 
 
-def test_nothing_given_is_the_pretrained_encoder_itself():
-    assert AsPretrained().resolve(PRETRAINED) == PRETRAINED
+def test_nothing_given_is_the_pretrained_encoder_itself_and_its_length_is_left_to_the_rows():
+    assert AsPretrained().resolve(PRETRAINED) == replace(PRETRAINED, max_length=None)
 
 
 @pytest.mark.parametrize("name", [declared.name for declared in fields(AsPretrained)])
 def test_what_is_given_is_changed_and_nothing_else(name):
     change = {name: FREE[name]}
-    assert AsPretrained(**change).resolve(PRETRAINED) == replace(PRETRAINED, **change)
+    assert AsPretrained(**change).resolve(PRETRAINED) == replace(PRETRAINED, **{"max_length": None} | change)
 
 
 def test_no_dropout_at_all_is_a_change_too():
@@ -54,6 +54,11 @@ def test_no_dropout_at_all_is_a_change_too():
 def test_without_a_pretrained_encoder_it_is_refused_with_what_to_type():
     with pytest.raises(SettingError, match=r"^model=as_pretrained needs init_from.*Type init_from=\.\.\..*model=mini\.$"):
         AsPretrained().resolve(None)
+
+
+def test_settings_in_full_may_leave_their_length_to_the_rows_too():
+    wanted = replace(PRETRAINED, max_length=None)
+    assert wanted.resolve(PRETRAINED) is wanted
 
 
 def test_every_setting_must_agree_or_may_differ_and_none_is_forgotten():

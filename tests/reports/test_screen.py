@@ -144,3 +144,23 @@ def test_the_survey_counts_rows_lengths_duplicates_and_overlap():
 def test_many_labels_are_summed_up():
     text = survey_shown({"train": counts({f"label {i}": i + 1 for i in range(40)})})
     assert "Labels: 40; in train from 1 (label 0) to 40 (label 39)" in text
+
+
+SPLIT = {"rows": 9, "unlabelled": 0, "empty": 0, "duplicates": 0, "shared_with_train": 0, "shared_with_other_label": 0}
+SPLIT |= {"words_min": 1, "words_median": 2.0, "words_p95": 3.0, "words_max": 4}
+
+
+@pytest.mark.parametrize(
+    ("labels", "warning"),
+    [
+        ({"a": 5, "b": 4}, None),
+        ({"a": 8, "[b]": 1}, "Warning: the label '[b]' occurs once in training, too little to learn from; add rows"),
+        ({"a": 7, "b": 1, "c": 1}, "Warning: the labels 'b', 'c' occur once in training"),
+        ({"a": 9} | {f"l{n}": 1 for n in range(20)}, "Warning: the labels 'l0', 'l1', 'l2', 'l3', 'l4' and 15 more occur once"),
+    ],
+)
+def test_labels_that_training_has_once_are_named(labels, warning):
+    file = io.StringIO()
+    show_survey({"train": SPLIT | {"labels": labels}, "test": SPLIT | {"labels": dict.fromkeys(labels, 1)}}, file=file)
+    assert ("Warning" in file.getvalue()) == (warning is not None)
+    assert warning is None or warning in file.getvalue()

@@ -112,6 +112,34 @@ def test_pairs_are_told_from_single_texts_and_from_words(corpus_of):
     assert found == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "most", "needed"),
+    [
+        ([3] * 50, 512, 32),  # never less: nothing is saved, and new texts may be longer
+        ([40] * 50, 512, 42),  # with [CLS] and [SEP]
+        ([40] * 199 + [400], 512, 42),  # a hundredth may be longer
+        ([40] * 50 + [400] * 50, 512, 402),
+        ([40] * 50 + [400] * 50, 128, 128),  # as far as the encoder reads
+        ([10] * 50, 20, 20),
+        (list(range(100, 200)) * 300, 512, 201),  # of 30,000 rows, some are looked at
+    ],
+)
+def test_the_length_that_is_needed_is_that_of_nearly_all_training_rows(corpus_of, lengths, most, needed):
+    rows = {"text": ["1" * length for length in lengths], "label": [row % 2 for row in range(len(lengths))]}
+    task = ClassificationConfig(name="digits").build(SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
+    assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed
+
+
+def test_both_texts_of_a_pair_and_all_words_count_for_the_length_that_is_needed(corpus_of):
+    tokenizer = SymbolsConfig(symbols="01").build(list, None)
+    pairs = {"text": ["1" * 30] * 9, "text_pair": ["0" * 20] * 9, "label": [0, 1, 0] * 3}
+    of_pairs = ClassificationConfig(name="digits").build(tokenizer, ["a", "b"], 512)
+    assert corpus_of(train=pairs).needed_length(of_pairs) == 53
+    sentences = {"words": [["1"] * 60] * 9, "labels": [[0, 1] * 30] * 9}
+    of_words = TaggingConfig(name="digits").build(tokenizer, ["a", "b"], 512)
+    assert corpus_of(train=sentences).needed_length(of_words) == 62
+
+
 def test_a_store_is_made_once(corpus_of):
     corpus, first, again = corpus_of(train=texts(0, 1, 0, pairs=True)), task_of(), task_of()
     made, reopened = corpus.rows("train", first), corpus.rows("train", again)

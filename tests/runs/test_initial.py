@@ -1,5 +1,6 @@
 """What a run starts from: every weight that fits is taken, heads are fresh, and what does not fit is refused with both values."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from encoderlab.runs.assembly import Assembly, assemble, run_settings
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into, open_initial
 from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -261,7 +262,7 @@ def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):
 def test_the_settings_of_a_run_say_nothing_of_where_it_started(corpus):
     settings = run_settings(finetuning(corpus), initial_of(drawn(PRETRAINING), PRETRAINING))
     assert type(settings) is RunConfig
-    assert settings.model == ModelConfig(**SIZES)
+    assert settings.model == ModelConfig(**SIZES | {"max_length": None}, pooling=Pooling.mean)
 
 
 def test_the_encoder_answers_as_the_pretrained_one_does(corpus):
@@ -296,8 +297,8 @@ def transformers_folder(folder, kind, **changes):
         ("BertModel", ["sequence_head"]),
         ("BertForPreTraining", ["sequence_head"]),
         ("BertForSequenceClassification", ["sequence_head"]),
-        ("BertForMaskedLM", ["pool.dense", "sequence_head"]),
-        ("DistilBertModel", ["pool.dense", "sequence_head"]),
+        ("BertForMaskedLM", ["sequence_head"]),
+        ("DistilBertModel", ["sequence_head"]),
         ("DistilBertForSequenceClassification", ["sequence_head"]),
     ],
 )
@@ -311,6 +312,44 @@ def test_a_folder_of_transformers_starts_a_task_with_its_encoder_and_its_pooler_
         theirs = model.base_model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
         mine = assembly.model.eval().encoder(ids, torch.zeros_like(ids), None)
     assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("heads", "task", "pooled", "pooling"),
+    [
+        (PRETRAINING, ClassificationConfig(name="t"), Pooling.cls, Pooling.mean),
+        (HeadSizes(vocabulary=True), TaggingConfig(name="t"), Pooling.cls, Pooling.mean),
+        (HeadSizes(), ClassificationConfig(name="t"), Pooling.cls, Pooling.mean),
+        (PRETRAINING, ClassificationConfig(name="t"), Pooling.pooler, Pooling.pooler),
+        (HeadSizes(sequence_classes=2), ClassificationConfig(name="t"), Pooling.max, Pooling.max),
+        (PRETRAINING, PretrainingConfig(name="t"), Pooling.cls, Pooling.cls),
+    ],
+)
+def test_a_task_takes_the_mean_unless_labels_or_a_pooler_have_learnt_something_else(heads, task, pooled, pooling):
+    initial = initial_of(drawn(heads, pooling=pooled), heads, pooling=pooled)
+    assert initial.settings_for(task).pooling is pooling
+
+
+@pytest.mark.parametrize(("said", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
+def test_an_encoder_of_sentence_transformers_is_pooled_as_it_was_trained(tmp_path, corpus, said, pooling):
+    transformers_folder(tmp_path, "BertModel")
+    if said is not None:
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": said}))
+    initial = open_initial(str(tmp_path))
+    assembly = assemble(finetuning(corpus), CPU, corpus, initial)
+    assert assembly.config.model.pooling is pooling
+    assert load_into(assembly.model, initial) == ["sequence_head"]
+
+
+def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(corpus, capsys):
+    long = initial_of(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
+    short = initial_of(drawn(PRETRAINING), PRETRAINING)
+    assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
+    assert "model.max_length=32, as 99% of the training rows need (at most 64)" in capsys.readouterr().err.splitlines()
+    assert assemble(finetuning(corpus), CPU, corpus, short).config.model.max_length == 16
+    typed = finetuning(corpus, model=AsPretrained(max_length=9))
+    assert assemble(typed, CPU, corpus, long).config.model.max_length == 9
 
 
 def test_embeddings_that_transformers_padded_beyond_the_vocabulary_are_cut_to_it(tmp_path, corpus):
@@ -330,7 +369,7 @@ def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
 def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
     transformers_folder(tmp_path, "BertForPreTraining")
     initial = open_initial(str(tmp_path))
-    model = AsPretrained().resolve(initial.config).build(TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING)
+    model = AsPretrained(max_length=16).resolve(initial.config).build(TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING)
     assert load_into(model, initial, ["follows", "random"]) == []
     assert load_into(model, initial, ["in_order", "swapped"]) == ["sequence_head"]  # another question
 

@@ -1,12 +1,14 @@
 """Where a run ends: after so many steps, or when its time is up."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.errors import SettingError
 from encoderlab.training.config import Schedule, TrainingConfig, seconds_of
-from encoderlab.training.horizon import TimeBudget
+from encoderlab.training.horizon import TimeBudget, fixed_by_rows, length_in_words, total_steps
 from encoderlab.training.schedule import learning_rate_at
 
 
@@ -88,3 +90,78 @@ def test_a_budget_goes_on_with_what_was_left_of_it():
     assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
     assert (budget.steps(50), budget.spent()) == (50, 100.0)
+
+
+FINETUNING = TrainingConfig(epochs=None, min_steps=1000, max_epochs=20, evaluations=10, patience=4, batch_size=32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs", "steps", "every"),
+    [
+        (1, 20, 20, 2),
+        (270, 20, 180, 18),  # few rows are read often
+        (3_000, 11, 1_034, 104),  # in between, the run has about min_steps steps
+        (14_000, 2, 876, 88),
+        (300_000, 1, 9_375, 938),  # many are read once
+    ],
+)
+def test_the_number_of_rows_decides_how_often_they_are_read(rows, epochs, steps, every):
+    fixed = fixed_by_rows(FINETUNING, rows)
+    assert (fixed.epochs, total_steps(fixed, rows), fixed.evaluate_every) == (epochs, steps, every)
+
+
+@given(rows=st.integers(1, 10**7), batch_size=st.integers(1, 512))
+def test_every_run_has_an_epoch_at_least_and_its_evaluations_never_more_than_asked_for(rows, batch_size):
+    fixed = fixed_by_rows(replace(FINETUNING, batch_size=batch_size), rows)
+    steps = total_steps(fixed, rows)
+    assert 1 <= fixed.epochs <= 20
+    assert steps * batch_size >= rows
+    assert -(-steps // fixed.evaluate_every) <= 10
+
+
+def test_what_is_decided_once_stays_as_it_is():
+    fixed = fixed_by_rows(FINETUNING, 3_000)
+    assert fixed_by_rows(fixed, 3_000) == fixed
+    assert fixed_by_rows(fixed, 100) == fixed
+
+
+@pytest.mark.parametrize(
+    ("given", "epochs", "steps", "every"),
+    [
+        ({"epochs": 3.0}, 3, 282, 29),
+        ({"steps": 50}, None, 50, 5),
+        ({"epochs": 0.5, "evaluate_every": 7}, 0.5, 47, 7),
+    ],
+)
+def test_what_is_typed_wins_over_the_number_of_rows(given, epochs, steps, every):
+    fixed = fixed_by_rows(replace(FINETUNING, **given), 3_000)
+    assert (fixed.epochs, total_steps(fixed, 3_000), fixed.evaluate_every) == (epochs, steps, every)
+
+
+def test_a_budget_leaves_open_how_often_rows_are_read_and_is_evaluated_once_an_epoch():
+    fixed = fixed_by_rows(replace(FINETUNING, budget="5m"), 3_000)
+    assert (fixed.epochs, fixed.evaluate_every) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {},
+            "11 epochs, 1,034 steps of 32 rows; evaluated every 104 steps, and stopped after 4 evaluations without a better score",
+        ),
+        ({"patience": None}, "11 epochs, 1,034 steps of 32 rows; evaluated every 104 steps"),
+        (
+            {"steps": 1, "patience": 1},
+            "0.01 epochs, 1 step of 32 rows; evaluated every step, and stopped after 1 evaluation without",
+        ),
+        ({"epochs": 1.0, "evaluations": None, "patience": None}, "1 epoch, 94 steps of 32 rows; evaluated every 94 steps"),
+        ({"budget": "5m", "patience": None}, "5m of steps of 32 rows (94 make an epoch); evaluated every 94 steps"),
+    ],
+)
+def test_the_length_of_a_run_is_said_in_words(given, words):
+    config = fixed_by_rows(replace(FINETUNING, **given), 3_000)
+    said = length_in_words(config, 3_000, evaluated=True)
+    assert said.startswith(words)
+    assert said == words or "patience" in given
+    assert length_in_words(config, 3_000, evaluated=False) == words.partition(";")[0]

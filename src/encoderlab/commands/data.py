@@ -10,7 +10,7 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.preparation_settings import DataConfig, TableFormat
 from encoderlab.reports.data_screen import show_documents, show_rows
 from encoderlab.reports.report import json_safe
-from encoderlab.runs.assembly import cache_folder
+from encoderlab.runs.assembly import cache_folder, with_length
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.data_facts import document_facts, example_facts
 from encoderlab.runs.document_corpus import DocumentCorpus
@@ -31,12 +31,14 @@ def data(config: DataConfig) -> None:
 def _of_examples(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
+    model = with_length(model, config.task, tokenizer, corpus)
     return example_facts(corpus, config.task, tokenizer, model.max_length, config.examples)
 
 
 def _of_documents(config: DataConfig, task_config: DocumentTaskConfig, model: ModelConfig) -> dict[str, Any]:
     corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
+    model = with_length(model, task_config, tokenizer, corpus)
     task = task_config.build(tokenizer, corpus.labels, model.max_length)
     rows = {name: corpus.rows(name, task) for name in corpus.fingerprints()}
     return document_facts(corpus, task, rows, config.examples)

@@ -81,7 +81,7 @@ def _on_documents(config: DistillConfig, said: Collection[str] | None, world: Wo
     check_trackers(config.trackers)
     with world.first_alone():
         assembly, corpus, rows, facts = _assembled(config, world)
-    assembly = assembly.with_parts(rows["train"])
+    assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)

@@ -22,7 +22,7 @@ from encoderlab.reports.pretraining_report import (
 )
 from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
 from encoderlab.reports.run_facts import run_facts
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.batches import EVALUATION_SEED
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.filling import fill_masks
@@ -38,6 +38,7 @@ from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
@@ -55,21 +56,23 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
     check_trackers(config.trackers)
     with world.first_alone():
         initial = None if config.init_from is None else open_initial(config.init_from)
-        config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+        config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
         corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, initial, world)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         facts = _said_before(config, corpus, rows) if world.is_first else None
-    assembly = assembly.with_parts(rows["train"])
+    assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, rows, facts)
-    config = replace(config, training=assembly.config.training)
+    config = replace(config, model=assembly.config.model, training=assembly.config.training)
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
         if world.is_first:
             record_start(folder, "pretrain", config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         with tracked(config, "pretrain", folder, world) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, facts, trackers)
     return folder

@@ -17,8 +17,9 @@ from encoderlab.reports.model_card import model_card
 from encoderlab.reports.report import BASELINE_NAMES, build_report
 from encoderlab.reports.run_facts import run_facts
 from encoderlab.reports.screen import show_report, show_survey
+from encoderlab.reports.stronger_command import stronger_command
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.baselines import Baseline, baselines, planned
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
@@ -27,12 +28,13 @@ from encoderlab.runs.importance import token_importance
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import continued_run, run_folder
+from encoderlab.runs.resume import continued_run, read_record, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import Rows
+from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
@@ -67,7 +69,7 @@ def train_and_report(
     init_from = getattr(config, "init_from", None)
     with world.first_alone():
         initial = None if init_from is None else open_initial(init_from)
-        config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+        config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
         corpus.check_training_labels()
@@ -77,14 +79,16 @@ def train_and_report(
         assembly = assemble(config, compute, corpus, initial, world, teaching.encoder)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
-    assembly = assembly.with_parts(rows["train"])
+    assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, corpus, rows, command)
-    config = replace(config, training=assembly.config.training)
+    config = replace(config, model=assembly.config.model, training=assembly.config.training)
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
         if world.is_first:
             record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         teaching.train_control(folder)
         with tracked(config, command, folder, world) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers, teaching)
@@ -130,7 +134,8 @@ def _fit_and_report(
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
     trackers.report(report)
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
-    show_report(report, _paths(folder), _next_commands(folder, scored[-1], corpus.paired))
+    stronger = stronger_command(report, read_record(folder))
+    show_report(report, _paths(folder), [*filter(None, [stronger]), *_next_commands(folder, scored[-1], corpus.paired)])
 
 
 def _report(

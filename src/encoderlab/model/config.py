@@ -82,7 +82,7 @@ class ModelChoice(ABC):
     def resolve(self, initial: "ModelConfig | None") -> "ModelConfig":
         """The whole settings, given those of the encoder the run starts from (None: it starts from nothing).
 
-        Raises SettingError where the two do not go together.
+        `max_length` may be None: the rows will decide. Raises SettingError where the two do not go together.
         """
 
 
@@ -98,7 +98,12 @@ class ModelConfig(ModelChoice):
         None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1, most=4096
     )
     d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536)
-    max_length: int = setting(128, "Longest sequence, special tokens included.", least=1, most=1048576)
+    max_length: int | None = setting(
+        128,
+        "Longest sequence, special tokens included; null or auto: as 99% of the training rows need, at most 512 (pretrain: 128).",
+        least=1,
+        most=1048576,
+    )
     positions: Positions = setting(Positions.learned, "How order is told: sinusoidal, learned, rotary.")
     segments: int = setting(2, "Segment embeddings (2 tell the texts of a pair apart; 0: none).", least=0, most=1024)
     scale_embeddings: bool = setting(False, "Multiply token embeddings by sqrt(d_model), as the paper does.")
@@ -174,12 +179,12 @@ class ModelConfig(ModelChoice):
         return EncoderWithHeads(self, vocabulary_size, pad_id, heads)
 
 
-def check_reach(max_length: int, initial: ModelConfig) -> None:
+def check_reach(max_length: int | None, initial: ModelConfig) -> None:
     """Refuse to read further than a pretrained encoder has learnt positions for; those that are computed go on for ever.
 
     Raises SettingError.
     """
-    if initial.positions is Positions.learned and max_length > initial.max_length:
+    if initial.positions is Positions.learned and max_length is not None and max_length > initial.max_length:
         raise SettingError(
             f"model.max_length is {max_length}, and the pretrained encoder has learnt {initial.max_length} positions",
             allowed=f"at most {initial.max_length}",

@@ -13,6 +13,7 @@ from encoderlab.reports.console import chosen, console_on, figure, line, listing
 from encoderlab.reports.distillation import distillation_table
 from encoderlab.reports.report import BASELINE_NAMES
 
+MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
 
 
@@ -65,6 +66,15 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         console.print(_label_counts(survey, labels))
     else:
         line(console, "Labels", f"{len(labels):,}; {_extremes(survey)}")
+    if lone := [label for label, count in survey.get("train", {"labels": {}})["labels"].items() if count == 1]:
+        line(console, "Warning", _lone_labels(lone))
+
+
+def _lone_labels(labels: Sequence[str]) -> str:
+    """What to do about labels that training has once."""
+    named = ", ".join(map(repr, labels[:MOST_NAMED])) + (f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else "")
+    have = "the label {} occurs" if len(labels) == 1 else "the labels {} occur"
+    return f"{have.format(named)} once in training, too little to learn from; add rows, or give them another label"
 
 
 def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel
+from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.batches import scoring_batches, training_batches
 from encoderlab.runs.compilation import compile_encoder
@@ -32,15 +32,17 @@ from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
 from encoderlab.runs.micro_batches import Parts, StepMemory, choose_parts, step_memory
 from encoderlab.runs.saved_model import Origin, check_shapes, read_model
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget
+from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
 from encoderlab.training.optimizer import freeze
 from encoderlab.world import ALONE, World
 
+FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
+PRETRAINING_LENGTH = 128
 NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
 
 
@@ -49,7 +51,7 @@ class Assembly:
     """The parts of a run, put together, the model on its device.
 
     `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, and `parts` in how many parts it computes a batch; see `with_parts`.
+    is compiled, and why not, and `parts` in how many parts it computes a batch; see `settled`.
     """
 
     config: RunConfig
@@ -90,10 +92,13 @@ class Assembly:
         """The model as the processes of the run train it; see `runs.distribution`."""
         return distribute(self.model, self.config.training, self.world)
 
-    def with_parts(self, train: Rows) -> Assembly:
-        """The same, `training.accumulate` being decided by the free memory where it was left open. Done once, and recorded."""
+    def settled(self, train: Rows) -> Assembly:
+        """The same, with what `training` leaves open decided: by the number of rows, and `accumulate` by the free memory.
+
+        Done once, and recorded with the run, so that a continuation has the same settings.
+        """
         parts = self._parts(train)
-        training = replace(self.config.training, accumulate=parts.number)
+        training = replace(fixed_by_rows(self.config.training, len(train)), accumulate=parts.number)
         return replace(self, config=replace(self.config, training=training), parts=parts)
 
     def _parts(self, rows: Rows) -> Parts:
@@ -140,6 +145,7 @@ def assemble(
     """
     config = run_settings(config, initial)
     tokenizer = _tokenizer(config, corpus, initial, teacher)
+    config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
     task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
@@ -155,10 +161,29 @@ def assemble(
 def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
     """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
 
-    Raises SettingError where they do not go together with the encoder that the run starts from.
+    `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
+    run starts from.
     """
     shared = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
-    return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.config)})
+    return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.settings_for(config.task))})
+
+
+def with_length(
+    model: ModelConfig, task: TaskConfig, tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus, initial: Initial | None = None
+) -> ModelConfig:
+    """The settings with a number as `max_length`: where it is open, what the training rows need, said in a line.
+
+    It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
+    own, or PRETRAINING_LENGTH.
+    """
+    if model.max_length is not None:
+        return model
+    if isinstance(corpus, DocumentCorpus):
+        return replace(model, max_length=PRETRAINING_LENGTH if initial is None else initial.config.max_length)
+    furthest = FURTHEST if initial is None else initial.config.max_length
+    length = corpus.needed_length(task.build(tokenizer, corpus.labels, furthest))
+    print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
+    return replace(model, max_length=length)
 
 
 def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
@@ -198,11 +223,11 @@ def cache_folder(setting: str) -> Path:
 
 def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: World = ALONE) -> tuple[Horizon, int]:
     """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
-    per_epoch = math.ceil(rows / training.batch_size)
+    per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(world.from_first, time.monotonic)  # one for all: they have to end after the same step
         return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
-    return FixedSteps(training.steps or max(round(training.epochs * per_epoch), 1)), per_epoch
+    return FixedSteps(total_steps(training, rows)), per_epoch
 
 
 def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None, teacher: Initial | None) -> Tokenizer:

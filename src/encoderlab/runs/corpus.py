@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from encoderlab.batch import Encoded
@@ -22,6 +23,8 @@ from encoderlab.tasks.rows import ExampleRows, store_encoded
 from encoderlab.tasks.task import Task
 
 STORE_VERSION = 2  # raise it when the columns of the store or their meaning change
+ROWS_LOOKED_AT = 20_000  # for their lengths: enough to know the longest hundredth, tokenised in a second or two
+LEAST_LENGTH = 32  # tokens: shorter sequences save nothing, and what will be asked of the model may be longer than its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,17 @@ class Corpus:
     def training_texts(self) -> Iterator[str]:
         """All texts of the training split, for a tokenizer to be trained on."""
         return self.split("train").texts()
+
+    def needed_length(self, task: Task) -> int:
+        """How many tokens 99 of 100 training rows take as the task encodes them, at least LEAST_LENGTH, as far as it reads.
+
+        Of many rows, some are looked at, evenly spread.
+        """
+        train = self.split("train")
+        looked_at = np.unique(np.linspace(0, len(train) - 1, min(len(train), ROWS_LOOKED_AT)).round().astype(np.int64))
+        encoded = _encoded(train.take(looked_at.tolist()), task, "measuring texts")
+        lengths = np.fromiter((len(one.input_ids) for one in encoded), np.int64)
+        return min(max(int(np.percentile(lengths, 99, method="higher")), LEAST_LENGTH), task.max_length)
 
     def rows(self, name: str, task: Task) -> ExampleRows:
         """The encoded rows of a split, from a token store: opened where it was made before, else made, under all that made it."""

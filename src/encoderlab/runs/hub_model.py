@@ -16,6 +16,7 @@ WANTED = [
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.txt",
+    "1_Pooling/config.json",
 ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -12,12 +13,13 @@ from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig
+from encoderlab.model.config import ModelConfig, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.huggingface import read_huggingface
 from encoderlab.runs.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.hub_model import fetch_model_folder
 from encoderlab.runs.saved_model import check_shapes, read_model, tokenizer_of
+from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
 TABLES = (  # a row for each position or piece: the first rows of a longer table are what a shorter one would hold
@@ -28,6 +30,7 @@ TABLES = (  # a row for each position or piece: the first rows of a longer table
 )
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # tells case, accents and marks apart
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
+MEAN_POOLED = "1_Pooling/config.json"  # the name that sentence-transformers gives its settings of pooling
 TASK_HEADS = ("sequence_head", "token_head")
 
 
@@ -41,6 +44,17 @@ class Initial:
     weights: dict[str, Tensor]
     tokenizer: Tokenizer
     labels: list[str]
+
+    def settings_for(self, task: TaskConfig) -> ModelConfig:
+        """The encoder's settings, as a run of `task` begins with them.
+
+        What stands for a whole sequence stays where a task on labels or a pooler has learnt it. Else it is the mean, which from
+        pretraining alone scored 0.727 on the built-in task where the first token scored 0.699.
+        """
+        answers = self.heads.sequence_classes is not None and not self.heads.vocabulary
+        if answers or "pool.dense.weight" in self.weights or isinstance(task, PretrainingConfig):
+            return self.config
+        return replace(self.config, pooling=Pooling.mean)
 
 
 def open_initial(init_from: str) -> Initial:
@@ -140,7 +154,19 @@ def _of_huggingface(init_from: str, folder: Path) -> Initial:
     found = read_huggingface(folder)
     tokenizer = tokenizer_of(folder)
     _check_pieces(init_from, found.weights, tokenizer)
-    return Initial(init_from, found.config, found.heads, found.weights, tokenizer, found.labels)
+    config, weights = found.config, found.weights
+    if found.heads.sequence_classes is None and _is_mean_pooled(folder):
+        config = replace(config, pooling=Pooling.mean)
+        weights = {name: weight for name, weight in weights.items() if not name.startswith("pool.")}
+    return Initial(init_from, config, found.heads, weights, tokenizer, found.labels)
+
+
+def _is_mean_pooled(folder: Path) -> bool:
+    """Whether sentence-transformers trained the encoder with the mean of its vectors: a pooler beside it has learnt nothing."""
+    try:
+        return json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))["pooling_mode_mean_tokens"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _check_pieces(init_from: str, weights: dict[str, Tensor], tokenizer: Tokenizer) -> None:

@@ -23,7 +23,7 @@ from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.finiteness import FiniteSteps
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import FixedSteps, steps_per_epoch, total_steps
 from encoderlab.training.loop import Step, optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -61,7 +61,7 @@ def rehearse(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     step = step_time(measured.seconds, measured.tokens, epoch.padded_tokens / epoch.steps)
     per_token = step.seconds * epoch.steps / epoch.padded_tokens
     scored = {name: _evaluation(stepping, part, per_token) for name, part in rows.items() if name != "train"}
-    estimate = _time(assembly, epoch, step, {name: seconds for name, (seconds, _) in scored.items()})
+    estimate = _time(assembly, rows["train"], step, {name: seconds for name, (seconds, _) in scored.items()})
     return {
         "task": assembly.config.task.name,
         "seed": assembly.config.seed,
@@ -138,11 +138,12 @@ def _model(assembly: Assembly) -> dict[str, Any]:
     return {"parameters": model.n_parameters, "parameters_by_part": model.parameters_by_part(), "learning": learning}
 
 
-def _time(assembly: Assembly, epoch: EpochCounts, step: StepTime, evaluations: Mapping[str, float]) -> dict[str, Any]:
+def _time(assembly: Assembly, train: Rows, step: StepTime, evaluations: Mapping[str, float]) -> dict[str, Any]:
     training = assembly.config.training
     budget = None if training.budget is None else seconds_of(training.budget)
-    steps = None if budget else training.steps or max(round(training.epochs * epoch.steps), 1)
-    return run_time(step, evaluations, steps=steps, budget=budget, per_evaluation=training.evaluate_every or epoch.steps)
+    steps = None if budget else total_steps(training, len(train))
+    per_evaluation = training.evaluate_every or steps_per_epoch(training, len(train))
+    return run_time(step, evaluations, steps=steps, budget=budget, per_evaluation=per_evaluation)
 
 
 def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], parts: Parts) -> dict[str, Any]:

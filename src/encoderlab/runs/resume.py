@@ -28,6 +28,7 @@ PATHS = {"init_from", "teacher", "dataset.path", "dataset.train", "dataset.valid
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
 LIMITS = {"training.accumulate", "training.skip_nonfinite"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH | LIMITS
+DECIDED = {"training.accumulate", "training.epochs", "training.evaluate_every", "task.teacher_width"}  # where they are left open
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
 AUTO = "auto"
@@ -142,8 +143,8 @@ def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may
 
 
 def _left_open(key: str, now: Any) -> bool:
-    """What is left to what a run starts from, or to the memory there is, was decided when it began, and differs from nothing."""
-    decided = key.startswith("model.") or key in ("training.accumulate", "task.teacher_width")
+    """What is left to what a run starts from, its rows or the memory was decided when it began, and differs from nothing."""
+    decided = key.startswith("model.") or key in DECIDED
     return decided and (now is None or (key == "model.schema" and now == "as_pretrained"))
 
 

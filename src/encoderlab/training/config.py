@@ -64,7 +64,13 @@ class TrainingConfig:
 
     group: ClassVar[str] = "training"
 
-    epochs: float = setting(3.0, "Passes over the training split; fractions are fine.", above=0)
+    epochs: float | None = setting(
+        3.0, "Passes over the training split; fractions are fine. null or auto: by its rows; see min_steps.", above=0
+    )
+    min_steps: int = setting(
+        1000, "With epochs=auto: as many whole epochs as make about this many steps, one at least, max_epochs at most.", least=1
+    )
+    max_epochs: int = setting(20, "With epochs=auto: epochs at most, however few rows there are.", least=1)
     steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
@@ -101,7 +107,10 @@ class TrainingConfig:
     sharding: Sharding = setting(
         Sharding.none, "Several processes: none (each holds all weights) or full (a piece each, for models too large for a card)."
     )
-    evaluate_every: int | None = setting(None, "Steps between evaluations; null: once an epoch.", least=1)
+    evaluate_every: int | None = setting(None, "Steps between evaluations; null: by evaluations.", least=1)
+    evaluations: int | None = setting(
+        None, "With evaluate_every=null: evaluations of a run, evenly spread; null, or with a budget: one an epoch.", least=1
+    )
     checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
     patience: int | None = setting(None, "Stop after this many evaluations without a better score; null: never.", least=1)
     keep: Keep = setting(Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation) or last.")

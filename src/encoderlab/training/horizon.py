@@ -1,8 +1,64 @@
-"""How long a run goes on: a number of steps, or as many as a time allows."""
+"""How long a run goes on: a number of steps, or as many as a time allows; and what the number of rows decides of it."""
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
+
+from encoderlab.training.config import TrainingConfig
+
+
+def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
+    """The optimizer steps of one pass over so many rows."""
+    return math.ceil(rows / config.batch_size)
+
+
+def total_steps(config: TrainingConfig, rows: int) -> int:
+    """The optimizer steps of a run on so many rows that no budget ends; one at least."""
+    return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
+
+
+def fixed_by_rows(config: TrainingConfig, rows: int) -> TrainingConfig:
+    """The same settings, `epochs` and `evaluate_every` being given a number where they were left open.
+
+    The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between the run has
+    about `min_steps` steps. Where `steps` or `budget` decide, `epochs` stays open, as nobody reads it.
+
+    >>> fixed = fixed_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
+    >>> fixed.epochs, fixed.evaluate_every
+    (11.0, 104)
+    """
+    if config.steps is None and config.budget is None:
+        config = replace(config, epochs=_epochs(config, rows))
+    if config.evaluate_every is not None or config.evaluations is None or config.budget is not None:
+        return config
+    return replace(config, evaluate_every=math.ceil(total_steps(config, rows) / config.evaluations))
+
+
+def _epochs(config: TrainingConfig, rows: int) -> float:
+    if config.epochs is not None:
+        return config.epochs
+    return float(min(max(round(config.min_steps / steps_per_epoch(config, rows)), 1), config.max_epochs))
+
+
+def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool) -> str:
+    """How long a run on so many rows is, how often it is `evaluated` if at all, and when it stops early."""
+    every = config.evaluate_every or steps_per_epoch(config, rows)
+    if config.budget is not None:
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make an epoch)"
+    else:
+        steps = total_steps(config, rows)
+        epochs = round(steps / steps_per_epoch(config, rows), 2)
+        every = min(every, steps)
+        length = f"{epochs:g} epoch{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+    if not evaluated:
+        return length
+    often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"
+    if config.patience is None:
+        return often
+    without = f"{config.patience:,} evaluation{'s' * (config.patience > 1)}"
+    return f"{often}, and stopped after {without} without a better score"
 
 
 class Horizon(ABC):
