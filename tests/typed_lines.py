@@ -59,13 +59,13 @@ def arguments_of(line: str) -> tuple[list[str], str | None]:
 
 def shortened(arguments: list[str]) -> list[str]:
     """The same for a run of seconds: what is added stands behind what is typed, and so wins over it."""
-    starts = [command for command in ("train", "pretrain", "finetune") if command in arguments[:2]]
+    starts = [command for command in ("train", "pretrain", "finetune", "distill") if command in arguments[:2]]
     flags = {"--help", "--cfg"} & set(arguments)
     if not starts or flags or any(argument.startswith("resume=outputs") for argument in arguments):
         return arguments
     kept = [argument for argument in arguments if not argument.startswith("training.budget=")]
     typed = {argument.partition("=")[0] for argument in arguments}
-    given = "finetune" in starts or "model=as_pretrained" in arguments
+    given = "finetune" in starts or {"model=as_pretrained", "init_from=mini-en"} & set(arguments)
     added = SHORT | ({} if given else NARROW)
     swept = {"-m", "--multirun"} & set(arguments) or arguments[0] == "search"
     return kept + [f"{name}={value}" for name, value in added.items() if not (swept and name in typed)]
