@@ -65,7 +65,7 @@ MISTAKES = {
     "dance": "There is no command dance.",
     "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
     "encoders. Did you mean encoderlab list model?",
-    "list encoder": "Did you mean encoderlab list encoders?",
+    "list encoder": "There is nothing called encoder to list.",
     "finetune init_from=null": "init_from=null has the wrong type. Allowed: a text. The pretrained encoder: ",
     "predict text=a": "run is not set. Type run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",

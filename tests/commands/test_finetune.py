@@ -210,7 +210,7 @@ def test_a_run_that_has_not_finished_is_refused(command, tmp_path):
 
 
 def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, no_network, tmp_path, capsys):
-    command("finetune", *QUICK, "dataset.limit=100", "training.steps=2", "run_dir=run")
+    command("finetune", *QUICK, "tokenizer=as_pretrained", "dataset.limit=100", "training.steps=2", "run_dir=run")
     assert report_of(tmp_path / "run")["init_from"] == "mini-en"
     assert "From mini-en: " in capsys.readouterr().err
     assert "base_model" not in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
