@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: list, run, table, growth, gpu."""
+"""The command line of the benchmarks: list, run, table, growth, gpu, suite."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from benchmarks.comparison import Settings, compare, missing
 from benchmarks.jobs import JOBS
 from benchmarks.machine import cores
 from benchmarks.processes import ROOT
+from benchmarks.suite.command import suite
+from benchmarks.suite.kinds import KINDS
+from benchmarks.suite.sets import SETS
 from benchmarks.tables import job_table
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
 
@@ -91,6 +94,11 @@ def render(options: argparse.Namespace) -> None:
     print(f"Tables written to {page.PAGE.relative_to(ROOT)}: {len(tables)}")
 
 
+def run_suite(options: argparse.Namespace) -> None:
+    """Run the development suite, or write its page again. Raises SettingError, DataError, TrainingError."""
+    suite(options.words)
+
+
 def _table(name: str, result: dict[str, Any]) -> str:
     if name in JOBS:
         return job_table(name, result)
@@ -128,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     add("run", "run jobs, ours and the peers in turn", run, "jobs", "--rounds", "--threads", "--shared", "--small")
     add("table", "write the tables of RESULTS.md again from results/*.json", render)
     add("growth", "measure how our cost grows with the work", grow, "axes", "--threads", "--small")
+    add("suite", "compare ways to get a model on the development suite", run_suite, "words")
     add("gpu", "measure pretraining on a CUDA card", measure_gpu, "scales", "--device", "--small")
     return parser
 
@@ -143,6 +152,13 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "jobs": {"nargs": "*", "metavar": "JOB", "help": f"which jobs; all without it: {', '.join(JOBS)}"},
     "axes": {"nargs": "*", "metavar": "AXIS", "help": f"what grows; all without it: {', '.join(growth.AXES)}"},
     "scales": {"nargs": "*", "metavar": "SCALE", "help": f"which model at which length; all without it: {', '.join(gpu.SCALES)}"},
+    "words": {
+        "nargs": "*",
+        "metavar": "NAME=VALUE",
+        "help": f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2 suite=FOLDER (of the data; default: $ENCODERLAB_SUITE, "
+        "or ../shared/suite) output=FOLDER (of the runs; default: outputs/suite) page=FOLDER (of SUITE.md; default: benchmarks); "
+        "names with a dot, such as training.precision=fp32, are added to every run; `table` alone writes SUITE.md again",
+    },
     "--rounds": {"type": _at_least_one, "default": 5, "help": "how often each side is run (default: 5)"},
     "--threads": {"type": _at_least_one, "default": cores(), "help": "CPU threads of each side (default: all, here %(default)s)"},
     "--shared": {

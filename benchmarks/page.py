@@ -30,14 +30,14 @@ def rewrite(tables: Mapping[str, str]) -> None:
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
-def with_tables(page: str, tables: Mapping[str, str]) -> str:
+def with_tables(page: str, tables: Mapping[str, str], title: str = "RESULTS.md") -> str:
     """The page with each table between its markers, all else as it was. Raises DataError where markers are missing."""
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not (found and closed):
-            raise DataError(f"RESULTS.md has no place for {name}", remedy=f"Write {begin} and {end} where it belongs")
+            raise DataError(f"{title} has no place for {name}", remedy=f"Write {begin} and {end} where it belongs")
         page = f"{before}{begin}\n{table}\n{end}{after}"
     return page
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,43 @@ def symbolic_sizes():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session")
+def stand_in_encoders(tmp_path_factory):
+    """A folder of encoders with a tiny mini-en of drawn weights in it, written as the real one is."""
+    import torch
+
+    from encoderlab.command_settings import RunConfig
+    from encoderlab.data.sources.generated import BracketsDataset
+    from encoderlab.data.tokenizer_config import WordPieceConfig
+    from encoderlab.model.compact_weights import COMPACT, compacted
+    from encoderlab.model.config import ModelConfig
+    from encoderlab.runs.saved_model import Origin, SavedModel, encoder_alone, write_model
+    from encoderlab.tasks.config import ClassificationConfig
+    from encoderlab.training.checkpoint import weights_of
+    from encoderlab.training.config import TrainingConfig
+
+    folder = tmp_path_factory.mktemp("encoders")
+    (folder / "mini-en").mkdir()
+    texts = ["a warm and witty film, number 7 of ten", "a dull empty mess: ( ) and nothing else"]
+    wordpiece = WordPieceConfig(vocabulary_size=200, min_frequency=1)
+    tokenizer = wordpiece.build(lambda: texts, tmp_path_factory.mktemp("tokenizer"))
+    model, task = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32), ClassificationConfig(name="films")
+    torch.manual_seed(0)
+    built = model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.build(tokenizer, ["a", "b"], 32).heads)
+    config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
+    origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
+    encoder = encoder_alone(SavedModel(config, ["a", "b"], tokenizer, weights_of(built), origin), "mini-en")
+    write_model(folder / "mini-en", replace(encoder, weights=compacted(encoder.weights)), COMPACT)
+    card = "---\nlicense: cc-by-sa-4.0\n---\n# mini-en\n\nA stand-in of drawn weights.\n"
+    (folder / "mini-en" / "README.md").write_text(card, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def shipped(stand_in_encoders, tmp_path_factory, monkeypatch):
+    """The stand-in's own folder, to be damaged at will; for this test it is what encoderlab ships."""
+    copy = shutil.copytree(stand_in_encoders, tmp_path_factory.mktemp("shipped") / "encoders")
+    monkeypatch.setattr("encoderlab.encoders.catalogue.FOLDER", copy)
+    return copy / "mini-en"

@@ -63,8 +63,10 @@ MISTAKES = {
     "train run_dir=.": "run_dir=. already holds something",
     "trian": f"There is no command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
     "dance": "There is no command dance.",
-    "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment, sweep. "
-    "Did you mean encoderlab list model?",
+    "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
+    "encoders. Did you mean encoderlab list model?",
+    "list encoder": "Did you mean encoderlab list encoders?",
+    "finetune init_from=null": "init_from=null has the wrong type. Allowed: a text. The pretrained encoder: ",
     "predict text=a": "run is not set. Type run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",
     "attention rows=first run=x": "rows=first has the wrong type. Allowed: a list such as [a,b] or null.",

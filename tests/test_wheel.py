@@ -1,18 +1,38 @@
-"""The wheel carries the configs: installed elsewhere, it trains."""
+"""The wheel carries the configs and the shipped encoders: installed elsewhere, it trains."""
 
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+LARGEST_ENCODER = 20_000_000  # bytes
 
 
-def test_a_wheel_installed_elsewhere_runs_a_smoke_training(tmp_path):
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "wheel"), str(ROOT)], check=True, cwd=tmp_path)
-    (wheel,) = (tmp_path / "wheel").glob("encoderlab-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(tmp_path / "site"), str(wheel)], check=True)
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True, cwd=folder)
+    (found,) = folder.glob("encoderlab-*.whl")
+    return found
+
+
+def test_the_wheel_holds_every_file_of_the_shipped_encoders_and_none_is_large(wheel):
+    source = ROOT / "src" / "encoderlab" / "encoders"
+    wanted = {str(path.relative_to(source.parents[1])) for path in source.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    with zipfile.ZipFile(wheel) as opened:
+        sizes = {info.filename: info.file_size for info in opened.infolist() if info.filename.startswith("encoderlab/encoders/")}
+    assert sizes.keys() == wanted
+    for folder in filter(Path.is_dir, source.iterdir()):
+        assert sum(size for name, size in sizes.items() if Path(name).parent.name == folder.name) <= LARGEST_ENCODER
+
+
+def test_a_wheel_installed_elsewhere_runs_a_smoke_training(tmp_path, wheel):
+    subprocess.run([*PIP, "install", "--no-deps", "--target", str(tmp_path / "site"), str(wheel)], check=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ENCODERLAB_CACHE": str(tmp_path / "cache")}
     (tmp_path / "work").mkdir()
     where = "import encoderlab.cli; print(encoderlab.cli.config_folder())"

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from encoderlab.from_python import Run, compose, finetune, load, pretrain, train
+    from encoderlab.from_python import Run, compose, distill, finetune, load, pretrain, train
 
-__all__ = ["Run", "compose", "finetune", "load", "pretrain", "train"]
+__all__ = ["Run", "compose", "distill", "finetune", "load", "pretrain", "train"]
 
 
 def __getattr__(name: str) -> Any:

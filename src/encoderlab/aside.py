@@ -1,5 +1,6 @@
 """Writes beside a path and renames: whoever reads finds the old, the new or nothing, never half of it."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -25,3 +26,11 @@ def write_text_aside(path: Path, text: str) -> None:
     """Write a file whole or not at all, over what may be there."""
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def write_synced(path: Path, content: bytes | memoryview) -> None:
+    """Write a file and wait until it is on the disk. Raises OSError."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -26,6 +26,38 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """What a teacher answers for a batch (Hinton et al. 2015): a student learns to answer the same.
+
+    Either logits of the task's classes, for whole sequences or for the asked tokens, softened by `temperature`; or vectors, for
+    whole sequences and for the asked tokens. None: the teacher was not asked. `sequence_weight` and `token_weight` say what each
+    loss counts for; beside logits, the labels count for the rest of 1.
+    """
+
+    sequence_logits: Float[Tensor, "batch classes"] | None = None
+    token_logits: Float[Tensor, "asked classes"] | None = None
+    sequence_vectors: Float[Tensor, "batch d_teacher"] | None = None
+    token_vectors: Float[Tensor, "asked d_teacher"] | None = None
+    temperature: float = 1.0
+    sequence_weight: float = 1.0
+    token_weight: float = 1.0
+
+    def select(self, rows: slice, tokens: slice | Bool[Tensor, " asked"]) -> Targets:
+        """The targets of some rows and of some asked tokens."""
+        sequences = (self.sequence_logits, self.sequence_vectors)
+        asked = (self.token_logits, self.token_vectors)
+        sequence_logits, sequence_vectors = (None if known is None else known[rows] for known in sequences)
+        token_logits, token_vectors = (None if known is None else known[tokens] for known in asked)
+        return replace(
+            self,
+            sequence_logits=sequence_logits,
+            token_logits=token_logits,
+            sequence_vectors=sequence_vectors,
+            token_vectors=token_vectors,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Examples side by side, padded to the longest of them.
 
@@ -33,7 +65,7 @@ class Batch:
     as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their answers. `rows` says where in
     its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real tokens, and `n_asked` the places
     that will be asked for where they are still to be drawn (None: not known). Both are plain numbers, so that reading them never
-    waits for a device.
+    waits for a device. `targets` are a teacher's answers, in distillation.
     """
 
     input_ids: Int[Tensor, "batch length"]
@@ -45,6 +77,7 @@ class Batch:
     token_labels: Int[Tensor, " asked"] | None
     n_tokens: int
     n_asked: int | None = None
+    targets: Targets | None = None
 
     def __len__(self) -> int:
         return self.input_ids.shape[0]
@@ -53,7 +86,10 @@ class Batch:
         """The same tokens, with no row to answer for: what a process computes that has no row of a step, to take part in it."""
         none = self.rows[:0]
         labels, token_labels = (None if known is None else known[:0] for known in (self.labels, self.token_labels))
-        return replace(self, rows=none, asked=self.asked[:0], labels=labels, token_labels=token_labels, n_tokens=0, n_asked=0)
+        targets = None if self.targets is None else self.targets.select(slice(0), slice(0))
+        return replace(
+            self, rows=none, asked=self.asked[:0], labels=labels, token_labels=token_labels, n_tokens=0, n_asked=0, targets=targets
+        )
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`. To a CUDA card it is copied from pinned memory, which the host does not wait for."""
@@ -79,6 +115,7 @@ class Batch:
             labels=None if self.labels is None else self.labels[first:last],
             token_labels=None if self.token_labels is None else self.token_labels[asked_here],
             n_tokens=(last - first) * length if mask is None else int(mask.sum()),
+            targets=None if self.targets is None else self.targets.select(slice(first, last), asked_here),
         )
 
 
@@ -92,12 +129,14 @@ def _on(device: torch.device, tensor: Tensor) -> Tensor:
 class HeadSizes:
     """What is asked of the encoder: how many answers a whole sequence has to choose from, and how many a token (None: not asked).
 
-    `vocabulary` says that tokens are answered with the pieces of the vocabulary, as in masked language modelling.
+    `vocabulary` says that tokens are answered with the pieces of the vocabulary, as in masked language modelling. `teacher_width`
+    is the width of the teacher's vectors that sequences and tokens are to be mapped to, in distillation.
     """
 
     sequence_classes: int | None = None
     token_classes: int | None = None
     vocabulary: bool = False
+    teacher_width: int | None = None
 
     @property
     def asks_tokens(self) -> bool:
@@ -107,7 +146,12 @@ class HeadSizes:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the heads say: logits for each whole sequence, and for each asked place; None where there is no such head."""
+    """What the heads say: logits for each whole sequence, and for each asked place; None where there is no such head.
+
+    The vectors are as wide as the teacher's, in distillation.
+    """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
     token_logits: Float[Tensor, "asked vocabulary"] | None = None
+    sequence_vectors: Float[Tensor, "batch d_teacher"] | None = None
+    token_vectors: Float[Tensor, "asked d_teacher"] | None = None

@@ -27,6 +27,7 @@ COMMANDS = {
     "train": "Train an encoder and report how good it is.",
     "pretrain": "Pretrain an encoder on documents: masked tokens, and what follows what.",
     "finetune": "Train a task from a pretrained encoder, and report how good it is.",
+    "distill": "Train a small student to answer as a larger teacher does.",
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Answer for new texts.",
     "serve": "Try a run by hand: a page, and answers over HTTP, on this machine.",
@@ -40,10 +41,10 @@ COMMANDS = {
     "baseline": "Score what needs no encoder on the same rows.",
     "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
     "check": "Try this installation on generated rows, in seconds.",
-    "list": "Show every task, dataset, tokenizer, model, training preset and experiment.",
+    "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
 }
 MULTIRUN = ("-m", "--multirun")
-ACROSS_PROCESSES = ("train", "pretrain", "finetune", "eval")
+ACROSS_PROCESSES = ("train", "pretrain", "finetune", "distill", "eval")
 GO_ON = "Start all of them again, training with resume=auto to go on from its last checkpoint"
 GARBAGE_EVERY = 50_000  # objects; with Python's 700, a third of a prediction's time beside the model was the search for cycles
 OVERVIEW = """encoderlab {version}: train transformer encoders from scratch

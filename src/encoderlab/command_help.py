@@ -31,9 +31,16 @@ EXAMPLES = {
         ("encoderlab pretrain task.second_sentence=none", "masked tokens only"),
     ],
     "finetune": [
+        ("encoderlab finetune task=sst2", "from the encoder that comes with encoderlab: encoderlab list encoders"),
         ("encoderlab finetune task=sst2 init_from=outputs/pretrain/...", "from a run of yours"),
         ("encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
         ("encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2", "lower layers learn less, or nothing"),
+    ],
+    "distill": [
+        ("encoderlab distill teacher=outputs/finetune/... model=mini task=sst2", "a task: labels and the teacher's probabilities"),
+        ("encoderlab distill teacher=... task=sst2 unlabelled=more.txt", "with texts that only the teacher labels"),
+        ("encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia", "documents: the teacher's vectors"),
+        ("encoderlab distill teacher=... start=embeddings", "from the teacher's embeddings, made narrower"),
     ],
     "eval": [
         ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),
@@ -51,12 +58,14 @@ EXAMPLES = {
         ("encoderlab serve run=... port=0", "at any free port"),
     ],
     "embed": [
-        ("encoderlab embed run=... input=texts.txt output=vectors.npy", "a vector for each line"),
+        ("encoderlab embed input=texts.txt output=vectors.npy", "a vector for each line, by the encoder that comes along"),
+        ("encoderlab embed run=... input=texts.txt output=vectors.npy", "by one of yours"),
         ("encoderlab embed run=... split=test output=test.npy tokens=true", "a vector for each token of a split"),
     ],
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
         ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked with it"),
+        ("encoderlab export run=... format=compact path=small", "our own folder at about a third of the size"),
     ],
     "compare": [
         ("encoderlab compare outputs/train/sst2/*", "all runs of a task; those that are not finished are left out and named"),
@@ -97,7 +106,7 @@ EXAMPLES = {
     ],
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
-RECIPES = ("train", "pretrain", "finetune")
+RECIPES = ("train", "pretrain", "finetune", "distill")
 SWEEPS = """
 Settings of a sweep (with -m: several runs, then a table of them; hydra/launcher=parallel runs them at the same time):"""
 HYDRA_FLAGS = """Hydra's own flags work too:

@@ -8,6 +8,7 @@ from enum import Enum
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.formats import Quoting
 from encoderlab.data.tokenizer_config import TokenizerConfig
+from encoderlab.encoders.catalogue import SHIPPED
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import REQUIRED, check_settings, setting
@@ -93,14 +94,47 @@ class PretrainConfig(RunConfig):
 class FinetuneConfig(RunConfig):
     """Train a task from a pretrained encoder, and report how good it is."""
 
-    init_from: str = setting(REQUIRED, "The pretrained encoder: a run folder, a Hugging Face folder or a hub name.")
+    init_from: str = setting(
+        SHIPPED, "The pretrained encoder: one of encoderlab list encoders, a run folder, a Hugging Face folder or a hub name."
+    )
+
+
+class StudentStart(Enum):
+    """What a student starts from, where `init_from` names nothing: weights as drawn, or parts of its teacher."""
+
+    fresh = "fresh"
+    embeddings = "embeddings"
+    layers = "layers"
+
+
+@dataclass
+class DistillConfig(RunConfig):
+    """Train a student to answer as a larger teacher does, on a task's rows or on documents."""
+
+    teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
+    init_from: str | None = setting(None, "The encoder the student starts from; null: see start.")
+    start: StudentStart = setting(
+        StudentStart.fresh,
+        "Without init_from: fresh weights, the teacher's embeddings (reduced by PCA where the student is narrower), or its layers "
+        "too, evenly spaced.",
+    )
+    temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
+    teacher_weight: float = setting(
+        0.8, "On a task: what the teacher's probabilities count for; the labels count for the rest of 1.", least=0, most=1
+    )
+    unlabelled: str | None = setting(
+        None, "On a task: a file of more texts without labels (csv, tsv, jsonl, parquet, txt), which the teacher labels."
+    )
+    compare: bool = setting(
+        True, "On a task: train the same student without its teacher too, and compare all three on the same rows."
+    )
 
 
 @dataclass
 class OpenRunConfig(CommandConfig):
     """What every command that opens a finished run shares."""
 
-    run: str = setting(REQUIRED, "A run folder, its model/ folder, or a Hugging Face folder.")
+    run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
     threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
@@ -196,6 +230,7 @@ class VectorPooling(Enum):
 class EmbedConfig(OpenRunConfig):
     """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
 
+    run: str = setting(SHIPPED, "The encoder: one of encoderlab list encoders, a run folder, its model/ or a Hugging Face folder.")
     input: str | None = setting(None, "File of texts (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
     split: str | None = setting(None, "A split of the run's dataset.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
@@ -215,25 +250,29 @@ class ExportFormat(Enum):
 
     huggingface = "huggingface"
     onnx = "onnx"
+    compact = "compact"
 
 
 @dataclass
 class ExportConfig(CommandConfig):
-    """Write a run's model in a form that other tools open with no code of ours."""
+    """Write a run's model in a form that other tools open with no code of ours, or in less space."""
 
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked with it.",
+        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked with it; compact: our own "
+        "model folder at about a third of the size (8-bit token embeddings, all else in 16 bits).",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
+    heads: bool = setting(True, "Write the heads too; false: the encoder alone, to start from or to embed with (not for onnx).")
+    card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
 
 
 @dataclass
 class VerifyConfig(CommandConfig):
     """Look a run over: hashes, finite numbers, and whether config, data and weights fit together."""
 
-    run: str = setting(REQUIRED, "A run folder, finished or not.")
+    run: str = setting(REQUIRED, "A run folder, finished or not, a model folder, or a shipped encoder.")
 
 
 @dataclass

@@ -15,6 +15,7 @@ from encoderlab.command_settings import (
     AttentionConfig,
     CommandConfig,
     CompareConfig,
+    DistillConfig,
     EmbedConfig,
     EvalConfig,
     ExplainConfig,
@@ -37,13 +38,14 @@ from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
 from encoderlab.overrides import uninterpolated
 from encoderlab.preparation_settings import BaselineConfig, CheckConfig, DataConfig, TokenizerCommandConfig
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.training.config import TrainingConfig
 
 SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "classification"): ClassificationConfig,
     ("task", "tagging"): TaggingConfig,
     ("task", "pretraining"): PretrainingConfig,
+    ("task", "teacher_vectors"): TeacherVectorsConfig,
     ("dataset", "docs"): DocsDataset,
     ("dataset", "brackets"): BracketsDataset,
     ("dataset", "reverse"): ReverseDataset,
@@ -69,6 +71,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "explain": ExplainConfig,
     "pretrain": PretrainConfig,
     "finetune": FinetuneConfig,
+    "distill": DistillConfig,
     "embed": EmbedConfig,
     "export": ExportConfig,
     "tokenizer": TokenizerCommandConfig,

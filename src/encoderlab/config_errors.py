@@ -77,7 +77,7 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
     if found := re.search(r"Could not (?:override|append to|delete from) '?(?:config\. )?'?([\w.@/]+)'?", text):
         return _unknown(found[1], command)
     if found := re.search(r"[Ee]rror merging override (\S+?)=(.*)", text):
-        return _bad_value(found[1].lstrip("+"), found[2], error)
+        return _bad_value(found[1].lstrip("+"), found[2], error, command)
     cause = error.__cause__ if isinstance(error, ConfigCompositionException) and error.__cause__ else error
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
 
@@ -118,10 +118,10 @@ def _unknown(key: str, command: str) -> SettingError:
     return unknown_setting(key, known)
 
 
-def _bad_value(key: str, value: str, error: BaseException) -> SettingError:
+def _bad_value(key: str, value: str, error: BaseException, command: str) -> SettingError:
     """A value of the wrong type, or none of an Enum's names."""
     group, _, name = key.rpartition(".")
-    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or list(COMMAND_CONFIGS.values())
+    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
     declared = next((owner.__dataclass_fields__[name] for owner in owners if name in owner.__dataclass_fields__), None)
     reason = " ".join(str(error.__cause__).split("full_key")[0].split()) if error.__cause__ else ""
     if declared is None:

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from encoderlab.cli import config_folder
-from encoderlab.command_settings import CACHE, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig, VectorPooling
+from encoderlab.command_settings import (
+    CACHE,
+    DistillConfig,
+    FinetuneConfig,
+    OpenRunConfig,
+    PretrainConfig,
+    RunConfig,
+    VectorPooling,
+)
+from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
@@ -28,12 +37,12 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inputs import encoded_rows, example_of, reads_words
 from encoderlab.runs.vectors import vectors_of
 
-COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune"}
+COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
 TRAINING_COMMANDS = tuple(COMMAND_OF.values())
 
 
 def compose(*settings: str, command: str = "train") -> RunConfig:
-    """The settings of a run, from what one would type behind `encoderlab train` (or pretrain, or finetune).
+    """The settings of a run, from what one would type behind `encoderlab train` (or pretrain, finetune, distill).
 
     They come from the shipped configs, and are dataclasses that may be changed with `dataclasses.replace`. Raises SettingError.
     """
@@ -67,6 +76,11 @@ def finetune(config: FinetuneConfig) -> Run | None:
     return _made(finetune_command(_checked(config, FinetuneConfig)))
 
 
+def distill(config: DistillConfig) -> Run | None:
+    """Do what `encoderlab distill` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(distill_command(_checked(config, DistillConfig)))
+
+
 def _checked(config: Any, wanted: type) -> Any:
     """The config, if it is one of this command: finetune's is more than train's. Its values are compared with its types."""
     if type(config) is not wanted:
@@ -81,7 +95,10 @@ def _made(folder: RunFolder | None) -> Run | None:
 
 
 def load(run: str | Path, device: str = "auto") -> Run:
-    """Open a finished run, its model folder, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
+    """Open a finished run, its model folder, a Hugging Face folder or a shipped encoder.
+
+    Raises DataError where it is damaged or not there.
+    """
     loaded = Run(run, device)
     _ = loaded.assembly
     return loaded
@@ -92,6 +109,7 @@ class Run:
 
     def __init__(self, folder: str | Path, device: str = "auto") -> None:
         self.folder, self.device = Path(folder), device
+        self._name = str(folder)  # ./mini-en is a folder, and mini-en a shipped encoder: a Path does not tell them apart
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -99,7 +117,7 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """The model with its tokenizer, task and settings."""
-        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
+        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=self._name, device=self.device))
 
     @cached_property
     def report(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-SEARCHED = ("train", "pretrain", "finetune")
+SEARCHED = ("train", "pretrain", "finetune", "distill")
 SPLIT = "validation"
 FAILURES_AT_FIRST = 3  # without one success before them, they come from what all trials share
 _LOG = re.compile(r"=log\((.*)\)$")

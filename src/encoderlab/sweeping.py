@@ -27,7 +27,7 @@ from encoderlab.runs.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord,
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-COMPARED = ("train", "pretrain", "finetune", "eval")
+COMPARED = ("train", "pretrain", "finetune", "distill", "eval")
 PARALLEL = "hydra_joblib_launcher"
 _HYDRAS_NAME = "hydra.sweep.dir="
 _RANGE = re.compile(r"(?!text)[\w.]+=(log|interval)\([^()]*\)")

@@ -28,7 +28,7 @@ def test_a_wrong_name_gets_one_line_that_says_the_right_ones(command, name):
     assert "Did you mean" in found.stderr
 
 
-@pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu"])
+@pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu", "suite"])
 def test_help_says_what_each_option_is(command):
     found = typed(command, "--help")
     assert found.returncode == 0

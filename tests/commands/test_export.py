@@ -258,7 +258,7 @@ def test_a_hugging_face_folder_takes_pairs_as_well_as_single_texts(command, expo
 
 def test_a_hugging_face_folder_has_no_splits_of_its_own(command, exported):
     for line in (["predict", "split=test"], ["attention"], ["eval"], ["eval", "split=test"]):
-        with pytest.raises(DataError, match=r"there is a Hugging Face folder, which names no dataset.*dataset=\.\.\."):
+        with pytest.raises(DataError, match=r"there is a model alone, which names no dataset.*dataset=\.\.\."):
             command(line[0], "run=there", *line[1:])
 
 

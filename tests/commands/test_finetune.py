@@ -210,9 +210,11 @@ def test_a_run_that_has_not_finished_is_refused(command, tmp_path):
         command("finetune", *QUICK, "init_from=unfinished")
 
 
-def test_nothing_to_start_from_is_refused(command):
-    with pytest.raises(SettingError, match=r"^init_from is not set\. Type init_from=\.\.\.$"):
-        command("finetune", *QUICK)
+def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, no_network, tmp_path, capsys):
+    command("finetune", *QUICK, "dataset.limit=100", "training.steps=2", "run_dir=run")
+    assert report_of(tmp_path / "run")["init_from"] == "mini-en"
+    assert "From mini-en: " in capsys.readouterr().err
+    assert "base_model" not in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=docs"), ("task=wikipedia",)])

@@ -180,10 +180,16 @@ def test_another_vocabulary_is_refused_with_both_sizes_or_the_first_piece_that_d
     old = initial_of(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(SettingError) as refused:
         check_same_vocabulary(SymbolsConfig(symbols="01").build(list, None), "tokenizer=symbols", old)
-    assert str(refused.value) == "tokenizer=symbols has 7 pieces, and that of init_from=runs/old 15. Type tokenizer=as_pretrained."
+    assert (
+        str(refused.value)
+        == "tokenizer=symbols is not the tokenizer of init_from=runs/old: 7 pieces, not 15. Use tokenizer=as_pretrained."
+    )
     with pytest.raises(SettingError) as refused:
         check_same_vocabulary(SymbolsConfig(symbols="012345678x").build(list, None), "tokenizer=symbols", old)
-    assert str(refused.value) == "tokenizer=symbols has 'x' for id 14, and init_from=runs/old '9'. Type tokenizer=as_pretrained."
+    assert (
+        str(refused.value)
+        == "tokenizer=symbols is not the tokenizer of init_from=runs/old: id 14 is 'x', not '9'. Use tokenizer=as_pretrained."
+    )
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +241,7 @@ def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and
 def test_a_tokenizer_trained_anew_on_other_text_is_refused(corpus):
     old = initial_of(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(
-        SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Type tokenizer=as_pretrained\.$"
+        SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Use tokenizer=as_pretrained\.$"
     ):
         assemble(finetuning(corpus, tokenizer=WordPieceConfig(vocabulary_size=100)), CPU, corpus, old)
 
@@ -390,5 +396,5 @@ def test_a_tokenizer_with_the_same_pieces_that_cuts_otherwise_is_refused(tmp_pat
     )
     assert mine.pieces(range(mine.vocabulary_size)) == theirs.pieces(range(theirs.vocabulary_size))
     initial = replace(initial_of(drawn(PRETRAINING), PRETRAINING), tokenizer=theirs)
-    with pytest.raises(SettingError, match="cuts .* otherwise"):
+    with pytest.raises(SettingError, match="splits .* differently"):
         check_same_vocabulary(mine, "The tokenizer", initial)

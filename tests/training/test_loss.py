@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from encoderlab.batch import Batch, Prediction
-from encoderlab.training.loss import answers, losses
+from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.training.loss import answers, losses, soft_cross_entropy
 
 
-def batch(labels=None, token_labels=None):
+def batch(labels=None, token_labels=None, targets=None):
     asked = torch.arange(0 if token_labels is None else len(token_labels))
     ids = torch.ones(4, 5, dtype=torch.long)
     return Batch(
@@ -19,6 +19,7 @@ def batch(labels=None, token_labels=None):
         labels=labels,
         token_labels=token_labels,
         n_tokens=20,
+        targets=targets,
     )
 
 
@@ -42,3 +43,40 @@ def test_low_precision_logits_lose_nothing_in_the_sum():
     labels = torch.tensor([0, 1, 1, 0])
     logits = torch.randn(4, 2).bfloat16()
     assert losses(Prediction(logits), batch(labels))["sequence"].dtype is torch.float32
+
+
+def test_a_teacher_is_the_divergence_of_softened_answers_beside_the_labels():
+    torch.manual_seed(0)
+    labels, prediction, teacher = torch.tensor([0, 1, 1, 0]), Prediction(torch.randn(4, 2)), torch.randn(4, 2)
+    taught = batch(labels, targets=Targets(sequence_logits=teacher, temperature=2.0, sequence_weight=0.75))
+    student, wanted = ((logits / 2).softmax(-1) for logits in (prediction.sequence_logits, teacher))
+    divergence = 4 * (wanted * (wanted / student).log()).sum()
+    found = losses(prediction, taught)
+    assert found["teacher_sequence"].item() == pytest.approx(0.75 * divergence.item(), rel=1e-5)
+    assert found["sequence"].item() == pytest.approx(0.25 * losses(prediction, batch(labels))["sequence"].item())
+    assert answers(taught) == {"sequence": 4, "teacher_sequence": 4}
+
+
+def test_a_student_that_answers_as_its_teacher_has_nothing_to_learn():
+    logits = torch.randn(5, 3, requires_grad=True)
+    soft_cross_entropy(logits, logits.detach() + 7.0, 3.0).backward()
+    assert logits.grad.abs().max() < 1e-6
+
+
+def test_vectors_are_compared_by_direction_and_add_up_over_micro_batches():
+    torch.manual_seed(0)
+    vectors, tokens = torch.randn(4, 8), torch.randn(6, 8)
+    targets = Targets(sequence_vectors=3 * vectors, token_vectors=-tokens, token_weight=0.5)
+    taught = batch(token_labels=torch.zeros(6, dtype=torch.long), targets=targets)
+    found = losses(Prediction(sequence_vectors=vectors, token_vectors=tokens), taught)
+    assert found["teacher_sequence"].item() == pytest.approx(0, abs=1e-5)
+    assert found["teacher_token"].item() == pytest.approx(0.5 * 2 * 6, rel=1e-5)
+    assert answers(taught)["teacher_token"] == 6
+
+
+def test_a_process_without_rows_learns_nothing_of_the_teacher():
+    targets = Targets(sequence_logits=torch.randn(4, 2))
+    empty = batch(torch.tensor([0, 1, 1, 0]), targets=targets).without_answers()
+    logits = torch.randn(4, 2, requires_grad=True)
+    sum(losses(Prediction(logits), empty).values()).backward()
+    assert not logits.grad.any() and answers(empty) == {"sequence": 0, "teacher_sequence": 0}

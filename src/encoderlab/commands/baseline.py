@@ -17,7 +17,7 @@ from encoderlab.reports.baseline_report import build_baseline_report, show_basel
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.baselines import Answers, baselines
 from encoderlab.runs.corpus import Corpus
-from encoderlab.tasks.config import PretrainingConfig, TaggingConfig
+from encoderlab.tasks.config import DocumentTaskConfig, TaggingConfig
 
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
 
     Raises DataError where the rows have no labels or are not of the task's kind, SettingError.
     """
-    if isinstance(config.task, PretrainingConfig):
+    if isinstance(config.task, DocumentTaskConfig):
         raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Type task=docs, or another with labels")
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"

@@ -14,13 +14,13 @@ from encoderlab.runs.assembly import cache_folder, with_length
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.data_facts import document_facts, example_facts
 from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import DocumentTaskConfig
 
 
 def data(config: DataConfig) -> None:
     """Print the facts of the dataset. Raises DataError where it cannot be read as the task wants, SettingError."""
     model = config.model.resolve(None)
-    is_documents = isinstance(config.task, PretrainingConfig)
+    is_documents = isinstance(config.task, DocumentTaskConfig)
     facts = _of_documents(config, config.task, model) if is_documents else _of_examples(config, model)
     if config.format is TableFormat.json:
         print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
@@ -35,7 +35,7 @@ def _of_examples(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
     return example_facts(corpus, config.task, tokenizer, model.max_length, config.examples)
 
 
-def _of_documents(config: DataConfig, task_config: PretrainingConfig, model: ModelConfig) -> dict[str, Any]:
+def _of_documents(config: DataConfig, task_config: DocumentTaskConfig, model: ModelConfig) -> dict[str, Any]:
     corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     model = with_length(model, task_config, tokenizer, corpus)

@@ -22,7 +22,7 @@ from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.importance import token_importance
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import record_start
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.world import ALONE, World
 
@@ -32,6 +32,11 @@ def eval(config: EvalConfig, world: World = ALONE) -> RunFolder:
     world.from_first(lambda: check_free(config.run_dir))
     assembly = reopen(config, world)
     assembly.task.metrics()  # refuses an encoder without a head before anything is read
+    if isinstance(assembly.config.task, TeacherVectorsConfig):
+        raise DataError(
+            f"{config.run} learned a teacher's vectors, and scoring them needs its teacher",
+            remedy="See the scores in its report.json, or use encoderlab finetune init_from=... to teach it a task",
+        )
     if isinstance(assembly.config.task, PretrainingConfig):
         return score_pretrained(config, assembly)
     with world.first_alone():

@@ -1,4 +1,4 @@
-"""encoderlab export: a run's model as a folder that transformers, or onnxruntime, opens with no code of ours.
+"""encoderlab export: a run's model as a folder that transformers, or onnxruntime, opens with no code of ours; or our own, smaller.
 
 Its tokenizer gives the ids that ours gives, also of cut texts, with two exceptions. In transformers it takes [MASK] and the like
 in a text for the special token, as users of transformers expect, where we never let a text hold one. And of a pair that leaves an
@@ -24,13 +24,17 @@ from encoderlab.aside import written_aside
 from encoderlab.command_settings import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
+from encoderlab.manifest import sha256_of
+from encoderlab.model.compact_weights import COMPACT
 from encoderlab.model.huggingface import to_huggingface
 from encoderlab.model.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
 from encoderlab.reports.card_metadata import for_library
+from encoderlab.reports.compact_card import change_in_words, compact_card, megabytes
 from encoderlab.reports.onnx_card import onnx_card
 from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs.compact_model import in_compact_storage
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.saved_model import SavedModel, read_model
+from encoderlab.runs.saved_model import HASHED, SavedModel, check_shapes, encoder_alone, read_model, write_model
 from encoderlab.training.config import Precision
 
 CLASSES = {  # what opens an architecture, by the end of its name
@@ -48,20 +52,21 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} is already there" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
-    return {ExportFormat.huggingface: _export_to_huggingface, ExportFormat.onnx: _export_to_onnx}[config.format](config, path)
+    return EXPORTERS[config.format](config, path)
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
-    folder = model_folder(config.run)
-    saved = read_model(folder)
+    saved = _read(config, path)
     said, weights = _as_huggingface(saved)
-    card = for_library(f"{_card(folder, saved.config.task.name)}\n{_usage(said)}", "transformers")
+    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(said)}", "transformers")
     _write(path, said, weights, saved.tokenizer, card)
     print(f"{path}\n{_line_that_opens(said, config.path)}")
     return path
 
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
+    if not config.heads:
+        raise SettingError("format=onnx writes the heads too", allowed="heads=false with format=compact or huggingface")
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Type pip install "encoderlab[onnx]"')
@@ -70,7 +75,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         said = _write_graph(aside / "model.onnx", assembly)
         _write_json(aside / "config.json", said)
         _write_tokenizer(aside / "tokenizer.json", assembly)
-        card = f"{_card(model_folder(config.run), assembly.config.task.name)}\n{onnx_card(said, paired=assembly.origin.paired)}"
+        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(said, paired=assembly.origin.paired)}"
         (aside / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
     off = f"{said['largest_difference']:.1e} of the largest output at most ({said['tolerance']:g} is allowed)"
     print(f"{path}\nopset {said['opset']}, compared in onnxruntime {said['onnxruntime']}: off by {off}; see its README.md")
@@ -111,10 +116,40 @@ def _write_tokenizer(path: Path, assembly: Assembly) -> None:
     backend.save(str(path))
 
 
-def _card(folder: Path, name: str) -> str:
-    """The model's own card, or a title where it has none."""
-    card = folder / "README.md"
-    return card.read_text(encoding="utf-8") if card.is_file() else f"# {name}\n"
+def _export_compact(config: ExportConfig, path: Path) -> Path:
+    saved = _read(config, path)
+    if saved.config.dataset is None and config.heads:
+        wrong = f"run={config.run} is no run of encoderlab, and format=compact keeps a run's settings beside its heads"
+        raise SettingError(wrong, remedy="Use heads=false to write its encoder alone")
+    stored, change = in_compact_storage(saved)
+    before = sum(weight.nbytes for weight in saved.weights.values())
+    card = _card(config, saved.config.task.name)
+    with _new_folder(path) as aside:
+        write_model(aside, stored, COMPACT)
+        after = (aside / "model.safetensors").stat().st_size
+        section = compact_card(before, after, change, {name: sha256_of(aside / name) for name in HASHED})
+        (aside / "README.md").write_text(f"{card.rstrip()}\n\n{section}", encoding="utf-8")
+    print(f"{path}\nweights of {megabytes(before)} in {megabytes(after)}; {change_in_words(change)}")
+    return path
+
+
+def _read(config: ExportConfig, path: Path) -> SavedModel:
+    """The model to export; without heads it is called as its new folder."""
+    saved = read_model(model_folder(config.run))
+    check_shapes(saved, f"run={config.run}")
+    return saved if config.heads else encoder_alone(saved, path.resolve().name)
+
+
+def _card(config: ExportConfig, name: str) -> str:
+    """The card that was named, or else the model's own, or a title where it has none. Raises DataError."""
+    card = model_folder(config.run) / "README.md" if config.card is None else Path(config.card)
+    if config.card is None and not card.is_file():
+        return f"# {name}\n"
+    try:
+        return card.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise DataError(f"card={card} cannot be read: {reason}", allowed="a Markdown file") from None
 
 
 def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -195,3 +230,10 @@ def _usage(said: dict[str, Any]) -> str:
         'inputs = tokenizer("A text to read.", truncation=True, return_tensors="pt")\n'
         f"with torch.inference_mode():\n    answer = model(**inputs)\n{read}\n```\n"
     )
+
+
+EXPORTERS = {
+    ExportFormat.huggingface: _export_to_huggingface,
+    ExportFormat.onnx: _export_to_onnx,
+    ExportFormat.compact: _export_compact,
+}

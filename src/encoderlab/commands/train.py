@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,9 +30,10 @@ from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import continued_run, read_record, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
-from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
+from encoderlab.tasks.rows import Rows
 from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
@@ -47,8 +48,17 @@ def train(config: RunConfig, said: Collection[str] | None = None, world: World =
     return train_and_report(config, "train", said, world)
 
 
-def train_and_report(config: RunConfig, command: str, said: Collection[str] | None, world: World) -> RunFolder | None:
-    """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`."""
+def train_and_report(
+    config: RunConfig,
+    command: str,
+    said: Collection[str] | None,
+    world: World,
+    taught_by: Callable[[Any, Corpus], Teaching] | None = None,
+) -> RunFolder | None:
+    """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`.
+
+    `taught_by` opens the teacher, given the run's settings and rows; see `runs.teaching`.
+    """
     run = world.from_first(lambda: continued_run(config, said, command))
     if run is None:
         world.from_first(lambda: check_free(config.run_dir))
@@ -65,8 +75,10 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
         corpus.check_training_labels()
         scored = corpus.scored_splits()
         show_survey(corpus.survey.as_dict())
-        assembly = assemble(config, compute, corpus, initial, world)
+        teaching = UNTAUGHT if taught_by is None else taught_by(config, corpus)
+        assembly = assemble(config, compute, corpus, initial, world, teaching.encoder)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, corpus, rows, command)
@@ -77,12 +89,13 @@ def train_and_report(config: RunConfig, command: str, said: Collection[str] | No
             record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
+        teaching.train_control(folder)
         with tracked(config, command, folder, world) as trackers:
-            _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers)
+            _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers, teaching)
     return folder
 
 
-def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], command: str) -> None:
+def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str) -> None:
     """Print, on standard output, what the run would be like."""
     facts = rehearse(assembly, rows)
     beside = planned(corpus.split("train")) if assembly.config.baselines else {}
@@ -91,18 +104,20 @@ def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, ExampleRows], c
 
 
 def _refuse_pretraining(config: RunConfig) -> None:
-    if isinstance(config.task, PretrainingConfig):
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Type encoderlab pretrain")
+    if isinstance(config.task, DocumentTaskConfig):
+        command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
 
 
 def _fit_and_report(
     assembly: Assembly,
     corpus: Corpus,
-    rows: dict[str, ExampleRows],
+    rows: dict[str, Rows],
     folder: RunFolder,
     command: str,
     init_from: str | None,
     trackers: Trackers,
+    teaching: Teaching,
 ) -> None:
     config = assembly.config
     scored = [name for name in rows if name != "train"]
@@ -114,6 +129,7 @@ def _fit_and_report(
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
     report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
+    report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
     trackers.report(report)
@@ -144,7 +160,7 @@ def _frozen_notes(assembly: Assembly) -> list[str]:
     return [f"{frozen:,} parameters did not learn: training.freeze_layers={layers}, and the embeddings with them"] if frozen else []
 
 
-def _truncation_notes(rows: dict[str, ExampleRows], max_length: int) -> list[str]:
+def _truncation_notes(rows: dict[str, Rows], max_length: int) -> list[str]:
     shares = {name: part.truncated_share() for name, part in rows.items()}
     return [
         f"{share:.1%} of the rows of {name} were cut to model.max_length={max_length} tokens"

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from encoderlab.command_settings import VerifyConfig
+from encoderlab.encoders.catalogue import REINSTALL, shipped_location
 from encoderlab.errors import DataError
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.verification import findings
 
 
 def verify(config: VerifyConfig) -> None:
-    """Print a line for each part of the run. Raises DataError where one is not as it should be, or there is no run."""
-    given = Path(config.run)
-    folder = RunFolder(given.parent if given.name == "model" and not RunFolder(given).config.exists() else given)
+    """Print a line for each part of the run, or for the model where there is no run.
+
+    Raises DataError where a part is not as it should be, or there is neither.
+    """
+    shipped = shipped_location(config.run)
+    given = shipped or Path(config.run)
+    folder = RunFolder(given.parent if given.name == "model" and RunFolder(given.parent).config.exists() else given)
     bad, all_ = [], 0
     for finding in findings(folder, config.cache_dir):
         print(f"{'good' if finding.good else 'BAD '}  {finding.part:<28}  {finding.words}")
@@ -22,4 +27,5 @@ def verify(config: VerifyConfig) -> None:
     if bad:
         can_go_on = not folder.finished and all(part.startswith("checkpoints/") for part in bad)
         remedy = "A damaged checkpoint is not used: resume= goes on from the newest that is good" if can_go_on else ""
+        remedy = REINSTALL if shipped else remedy
         raise DataError(f"{len(bad)} of {all_} parts of {folder.root} are not as they should be: {', '.join(bad)}", remedy=remedy)

@@ -75,6 +75,12 @@ def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
     }
 
 
+def interval_of_mean(values: np.ndarray) -> list[float]:
+    """The 95% interval of the mean of real numbers, [n], by the normal approximation: 1.96 standard errors to each side."""
+    reach = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("inf")
+    return [float(values.mean()) - reach, float(values.mean()) + reach]
+
+
 def interval_of_share(hits: np.ndarray, asked: np.ndarray, seed: int) -> list[float]:
     """The 95% interval of the share of `hits` among `asked`, counted by row: [n] each. Rows without an asked token are left out."""
     kinds, counts = np.unique(np.stack([hits, asked], axis=1)[asked > 0], axis=0, return_counts=True)

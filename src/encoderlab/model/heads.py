@@ -14,7 +14,7 @@ from encoderlab.model.encoder import Encoder
 from encoderlab.model.initialization import initialize
 from encoderlab.model.norm import build_norm
 from encoderlab.model.packing import attendable, worth_packing
-from encoderlab.model.pooling import FIRST_TOKEN, build_pooling
+from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling
 
 
 class MaskedTokenHead(nn.Module):
@@ -50,8 +50,9 @@ class EncoderWithHeads(nn.Module):
     """An encoder, and a head for each question it is asked.
 
     The sequence head is a linear map of the pooled vector; the token head one of each asked token's vector, or a `MaskedTokenHead`
-    where its answers are pieces of the vocabulary. Initial weights come from PyTorch's global generator. `packs` says whether
-    padding is left out of the encoder; None: where that is the faster way.
+    where its answers are pieces of the vocabulary. The teacher head maps each token's vector to that of a teacher, in distillation.
+    Initial weights come from PyTorch's global generator. `packs` says whether padding is left out of the encoder; None: where that
+    is the faster way.
     """
 
     packs: bool | None = None
@@ -67,12 +68,15 @@ class EncoderWithHeads(nn.Module):
             self.masked_token_head = MaskedTokenHead(config, vocabulary_size)
         elif heads.token_classes is not None:
             self.token_head = nn.Linear(config.d_model, heads.token_classes)
+        self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
         self.reads_first = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
         self.asks_tokens = heads.asks_tokens
         initialize(self, config)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Logits for each sequence, and for the asked tokens (and no others: vocabularies are large)."""
+        """Logits for each sequence, and for the asked tokens (and no others: vocabularies are large); or a teacher's vectors."""
+        if self.teacher_head is not None:
+            return self._vectors(batch)
         firsts, asked = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None:
@@ -83,6 +87,18 @@ class EncoderWithHeads(nn.Module):
         if self.masked_token_head is not None:
             token_logits = self.masked_token_head(asked, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
+
+    def _vectors(self, batch: Batch) -> Prediction:
+        """The vectors of the asked tokens and their mean over each sequence, as wide as the teacher's."""
+        hidden = self.encoder(
+            batch.input_ids,
+            batch.token_type_ids,
+            batch.attention_mask,
+            n_tokens=batch.n_tokens if self._packs(batch) else None,
+        )
+        vectors = self.teacher_head(hidden)
+        pooled = MeanPool()(vectors, attendable(batch.attention_mask))
+        return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.asked))
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "asked d_model"] | None]:
         """What the pooling reads, and the vectors of the asked tokens (None: no head for them): no others are computed."""

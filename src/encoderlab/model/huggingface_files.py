@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.errors import DataError
+from encoderlab.model.compact_weights import COMPACT, expanded
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -35,12 +36,17 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """All weights of a file, by name. Raises DataError where it is damaged, or holds anything but floats, or far too many."""
+    """All weights of a file, by name; those in compact storage as float32.
+
+    Raises DataError where it is damaged, or holds anything but floats, or far too many.
+    """
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             if len(names := opened.keys()) > MOST_WEIGHTS:
                 raise DataError(f"{file} holds {len(names):,} weights", allowed=f"at most {MOST_WEIGHTS:,}")
+            is_compact = opened.metadata() == COMPACT
         weights = safetensors.torch.load_file(file)
+        weights = expanded(weights) if is_compact else weights
     except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
         raise _damaged(file, error) from None
     return {name: _floating(file, name, weight) for name, weight in weights.items()}

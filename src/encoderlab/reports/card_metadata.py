@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from encoderlab.encoders.catalogue import shipped_names
 from encoderlab.reports.console import words_of
 from encoderlab.reports.shown_texts import shown
 
@@ -71,9 +72,10 @@ def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 
 
 def _hub_model(init_from: str | None) -> str | None:
-    """The hub's name of the model that a run started from; None where it was a folder, or nothing."""
-    is_hubs = init_from is not None and HUB_NAME.fullmatch(init_from) and not Path(init_from).exists()
-    return init_from if is_hubs else None
+    """The hub's name of the model that a run started from; None where it was shipped, a folder, or nothing."""
+    if init_from is None or init_from in shipped_names():
+        return None
+    return init_from if HUB_NAME.fullmatch(init_from) and not Path(init_from).exists() else None
 
 
 def how_it_was_made(facts: Mapping[str, Any]) -> str:

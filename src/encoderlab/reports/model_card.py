@@ -7,6 +7,7 @@ from typing import Any
 
 from encoderlab.reports.card_metadata import USE, front_matter, how_it_was_made, plain
 from encoderlab.reports.console import figure, words_of
+from encoderlab.reports.distillation import distillation_markdown
 from encoderlab.reports.report import BASELINE_NAMES
 from encoderlab.reports.shown_texts import shown
 
@@ -34,7 +35,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
         f"- Weights after step {report['checkpoint']['step']:,}, chosen by {report['checkpoint']['chosen_by']}\n"
         f"{notes}\n"
         f"{USE}\n\n"
-        f"## Results\n\n{_results(report)}{_compared(report)}\n{how_it_was_made(facts)}"
+        f"## Results\n\n{_results(report)}{_compared(report)}{distillation_markdown(report)}\n{how_it_was_made(facts)}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.reports.by_length import scores_by_length
 from encoderlab.reports.console import chosen, figure, number, speed, with_interval, words_of
+from encoderlab.reports.distillation import distillation_table
 from encoderlab.reports.mistakes import frequent_confusions, mistaken_sentences, mistaken_texts
 from encoderlab.reports.report import BASELINE_NAMES
 from encoderlab.reports.run_facts import run_facts
@@ -54,6 +55,7 @@ def write_run_page(
         length_unit=lengths[1],
         figures=_figures(report),
         comparison=_comparison(report, scored),
+        distillation=distillation_table(report),
         per_class=_per_class(scored["per_class"]),
         n_classes=len(scored["per_class"]),
         matrix=_matrix(scored, scores.label_names),

@@ -135,14 +135,16 @@ def assemble(
     corpus: Corpus | DocumentCorpus,
     initial: Initial | None = None,
     world: World = ALONE,
+    teacher: Initial | None = None,
 ) -> Assembly:
     """Build tokenizer, task and model for training, from `initial` where there is one.
 
-    The weights depend on `config.seed` and `initial` alone. The assembly's config says in full what the model is, and nothing of
-    where it came from. Raises SettingError and DataError where the parts do not fit.
+    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `initial` alone. The
+    assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
+    the parts do not fit.
     """
     config = run_settings(config, initial)
-    tokenizer = _tokenizer(config, corpus, initial)
+    tokenizer = _tokenizer(config, corpus, initial, teacher)
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
     task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
@@ -205,10 +207,10 @@ def check_paired(assembly: Assembly, paired: bool) -> None:
 
 
 def own_dataset(assembly: Assembly) -> DatasetConfig:
-    """The dataset the run was trained on. Raises DataError for a Hugging Face folder, which names none."""
+    """The dataset the run was trained on. Raises DataError for a model alone, which names none."""
     if assembly.config.dataset is None:
         raise DataError(
-            f"{assembly.config.task.name} is a Hugging Face folder, which names no dataset, so it has no splits",
+            f"{assembly.config.task.name} is a model alone, which names no dataset, so it has no splits",
             remedy="Type text=... or input=FILE, or, with eval, dataset=...",
         )
     return assembly.config.dataset
@@ -228,9 +230,10 @@ def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: W
     return FixedSteps(total_steps(training, rows)), per_epoch
 
 
-def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None) -> Tokenizer:
-    if initial is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
-        return initial.tokenizer
+def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None, teacher: Initial | None) -> Tokenizer:
+    own = initial or teacher
+    if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
+        return own.tokenizer
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     if initial is not None:
         chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]

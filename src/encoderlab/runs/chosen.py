@@ -10,7 +10,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.inputs import example_of, reads_words, split_examples
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import DocumentTaskConfig
 
 
 def check_chosen(config: AttentionConfig | ExplainConfig) -> None:
@@ -27,7 +27,7 @@ def check_chosen(config: AttentionConfig | ExplainConfig) -> None:
 
 def chosen_examples(config: AttentionConfig | ExplainConfig, assembly: Assembly) -> dict[str, Example]:
     """The examples by name: `text`, or <split>-<row>. Raises DataError where there are none such."""
-    pretrained = isinstance(assembly.config.task, PretrainingConfig)  # reads whatever it is given
+    pretrained = isinstance(assembly.config.task, DocumentTaskConfig)  # reads whatever it is given
     if config.text is not None:
         if not pretrained:
             check_paired(assembly, config.text_pair is not None)

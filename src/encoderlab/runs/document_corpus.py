@@ -20,10 +20,9 @@ from encoderlab.data.sentences import SentenceSplitter, splitter_for
 from encoderlab.data.sources.dataset import DatasetConfig, Pack
 from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blocks
 from encoderlab.errors import DataError
-from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
 from encoderlab.tasks.rows import id_type
-from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.sentence_rows import DocumentTask, SentenceRows
 
 STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
 _FEW_RUNS = 5  # of documents: one process is done with them in the time that it takes others to start
@@ -36,12 +35,12 @@ class DocumentCorpus:
 
     documents: Documents
     splitter: SentenceSplitter
-    task: PretrainingConfig
+    task: DocumentTaskConfig
     pack: Pack
     cache: Path
 
     @classmethod
-    def load(cls, dataset: DatasetConfig, task: PretrainingConfig, cache: Path) -> DocumentCorpus:
+    def load(cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path) -> DocumentCorpus:
         """Find the documents and a sentence splitter for them. Raises DataError, SettingError as `DatasetConfig.documents` does."""
         documents = dataset.documents(cache)
 
@@ -77,7 +76,7 @@ class DocumentCorpus:
         }
         return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits}
 
-    def rows(self, name: str, task: Pretraining) -> SentenceRows:
+    def rows(self, name: str, task: DocumentTask) -> SentenceRows:
         """The rows of a split, from a store of its sentences: opened where it was made before, else made.
 
         Raises DataError where no pairs, or no single texts, can be made of it.
@@ -91,7 +90,7 @@ class DocumentCorpus:
         self._check(rows, name)
         return rows
 
-    def _write(self, folder: Path, name: str, split: DocumentSplit, task: Pretraining) -> TokenStore:
+    def _write(self, folder: Path, name: str, split: DocumentSplit, task: DocumentTask) -> TokenStore:
         columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
         prepare = Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
         with tqdm(
@@ -112,7 +111,7 @@ class DocumentCorpus:
                 allowed="two documents or more",
                 remedy="Use more documents, hold out more (dataset.validation_fraction), or type task.second_sentence=swapped",
             )
-        known = rows.task.masking.is_ordinary.numpy()[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
+        known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
         if not known.any():
             raise DataError(
                 f"The tokenizer knows no word of the {name} documents, so that no token can be asked for",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.model.huggingface_files import read_config
 
@@ -237,10 +238,12 @@ def check_free(run_dir: str | None) -> None:
 
 
 def model_folder(run: str) -> Path:
-    """The folder of the weights that `run=` means: a run's model/, that folder itself, or a Hugging Face folder.
+    """The folder of the weights that `run=` means: a run's model/, that folder itself, a Hugging Face folder, a shipped encoder's.
 
-    Raises DataError where there is none.
+    Raises DataError where there is none, or the shipped encoder is damaged.
     """
+    if (shipped := shipped_folder(run)) is not None:
+        return shipped
     given = Path(run)
     for folder in (RunFolder(given).model, given):
         if all((folder / name).is_file() for name in MODEL_FILES):
@@ -248,7 +251,8 @@ def model_folder(run: str) -> Path:
     if is_huggingface(given):
         return given
     if not given.exists():
-        raise DataError(f"run={run} is not there", remedy="Type run= with the folder a training printed at its end")
+        remedy = suggestion(run, "run") or "Type run= with the folder a training printed at its end"
+        raise DataError(f"run={run} is not there", remedy=remedy)
     wants = ", ".join(MODEL_FILES)
     raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}")
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling
 from encoderlab.model.heads import EncoderWithHeads
@@ -28,6 +29,7 @@ TABLES = (  # a row for each position or piece: the first rows of a longer table
     "masked_token_head.bias",
 )
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # tells case, accents and marks apart
+STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
 MEAN_POOLED = "1_Pooling/config.json"  # the name that sentence-transformers gives its settings of pooling
 TASK_HEADS = ("sequence_head", "token_head")
 
@@ -56,7 +58,7 @@ class Initial:
 
 
 def open_initial(init_from: str) -> Initial:
-    """Open a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
+    """Open a shipped encoder, a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
 
     Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
     """
@@ -91,30 +93,36 @@ def load_into(model: EncoderWithHeads, initial: Initial, labels: Sequence[str] =
 
 def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, initial: Initial) -> None:
     """Refuse a tokenizer, typed as `chosen`, whose ids do not mean what those of `initial` mean. Raises SettingError."""
-    theirs = initial.tokenizer
-    if tokenizer.fingerprint == theirs.fingerprint:
-        return
-    remedy = "Type tokenizer=as_pretrained"
-    if tokenizer.vocabulary_size != theirs.vocabulary_size:
+    if difference := vocabulary_difference(tokenizer, initial.tokenizer):
         raise SettingError(
-            f"{chosen} has {tokenizer.vocabulary_size:,} pieces, and that of init_from={initial.name} {theirs.vocabulary_size:,}",
-            remedy=remedy,
+            f"{chosen} is not the tokenizer of init_from={initial.name}: {difference}", remedy="Use tokenizer=as_pretrained"
         )
-    if tokenizer.encode([PROBE]) != theirs.encode([PROBE]):
-        raise SettingError(f"{chosen} cuts {PROBE!r} otherwise than that of init_from={initial.name}", remedy=remedy)
-    pieces = (part.pieces(range(part.vocabulary_size)) for part in (tokenizer, theirs))
-    for id_, (mine, other) in enumerate(zip(*pieces, strict=True)):
-        if mine != other:
-            raise SettingError(f"{chosen} has {mine!r} for id {id_}, and init_from={initial.name} {other!r}", remedy=remedy)
+
+
+def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
+    """The first difference between two tokenizers in words; "" where their ids mean the same."""
+    if mine.fingerprint == other.fingerprint:
+        return ""
+    if mine.vocabulary_size != other.vocabulary_size:
+        return f"{mine.vocabulary_size:,} pieces, not {other.vocabulary_size:,}"
+    if mine.encode([PROBE]) != other.encode([PROBE]):
+        return f"it splits {PROBE!r} differently"
+    pieces = (part.pieces(range(part.vocabulary_size)) for part in (mine, other))
+    differing = ((id_, *both) for id_, both in enumerate(zip(*pieces, strict=True)) if both[0] != both[1])
+    return next((f"id {id_} is {piece!r}, not {its!r}" for id_, piece, its in differing), "")
 
 
 def _folder_of(init_from: str) -> Path:
     if not init_from:
-        raise SettingError("init_from is empty", allowed="a run folder, a Hugging Face folder or a hub name")
+        raise SettingError("init_from is empty", allowed=STARTS, remedy="Use one of encoderlab list encoders")
+    if (shipped := shipped_folder(init_from)) is not None:
+        return shipped
     given = Path(init_from).expanduser()
     if given.is_file():
-        raise DataError(f"init_from={init_from} is a file", allowed="a run folder, a Hugging Face folder or a hub name")
+        raise DataError(f"init_from={init_from} is a file", allowed=STARTS)
     if not given.is_dir():
+        if remedy := suggestion(init_from, "init_from"):
+            raise DataError(f"init_from={init_from} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
         return fetch_model_folder(init_from)
     if given.parent.name == RunFolder(given).checkpoints.name:
         raise DataError(

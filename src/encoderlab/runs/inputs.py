@@ -20,7 +20,7 @@ from encoderlab.data.sources.text_files import LONGEST_LINE, plain_lines
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpus import Corpus
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
 # Rows are sorted by length in chunks of so many, or fewer long ones: enough for batches without padding (of 16,384 phrases of film
@@ -59,7 +59,7 @@ def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Itera
     how they were read: there it is the run's own documents, a paragraph in each row.
     """
     dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
-    if not isinstance(assembly.config.task, PretrainingConfig):
+    if not isinstance(assembly.config.task, DocumentTaskConfig):
         split = Corpus.load(replace(dataset, limit=None), cache).split(name)
         return split, len(split)
     documents = dataset.documents(cache).by_name

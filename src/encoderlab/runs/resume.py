@@ -24,12 +24,12 @@ from encoderlab.runs.folder import RunFolder
 # three, the steps that follow are those of another run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "trackers", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
-PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
+PATHS = {"init_from", "teacher", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
 LIMITS = {"training.accumulate", "training.skip_nonfinite"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH | LIMITS
-DECIDED = {"training.accumulate", "training.epochs", "training.evaluate_every"}  # when a run begins, where they are left open
-CONTINUABLE = ("train", "pretrain", "finetune")
+DECIDED = {"training.accumulate", "training.epochs", "training.evaluate_every", "task.teacher_width"}  # where they are left open
+CONTINUABLE = ("train", "pretrain", "finetune", "distill")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
 AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)

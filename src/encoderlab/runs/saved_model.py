@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,15 @@ from encoderlab.config import settings_from_dict, settings_to_dict
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig
+from encoderlab.manifest import write_manifest
+from encoderlab.model.config import ModelConfig, Pooling
 from encoderlab.model.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.model.huggingface_files import read_config, read_weights
 from encoderlab.runs.folder import MODEL_TYPE, is_huggingface
 from encoderlab.settings import REQUIRED
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
 from encoderlab.tasks.encoding import EncodingConfig
-from encoderlab.training.checkpoint import weights_of, write_manifest
+from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+ENCODER = "encoder"  # in config.json, what is said of an encoder without a head
 LARGEST_CONFIG = 10_000_000  # bytes; it holds every label twice
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
@@ -52,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a model folder holds. A Hugging Face folder names no dataset: `config.dataset` is then None."""
+    """What a model folder holds. `config.dataset` is None where no run is known: of an encoder without a head, of Hugging Face."""
 
     config: RunConfig
     labels: list[str]
@@ -66,23 +68,49 @@ def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> N
 
     One that a run wrote before it was continued is replaced.
     """
-    labels = dict(enumerate(assembly.task.labels))
-    config = {
+    saved = SavedModel(assembly.config, assembly.task.labels, assembly.tokenizer, weights_of(assembly.model), origin)
+    with written_aside(folder) as aside:
+        aside.mkdir(parents=True)
+        write_model(aside, saved, {"format": "pt"})
+        (aside / "README.md").write_text(card, encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> None:
+    """Write what a model folder holds, and its manifest, to a folder that is there; the weights as they are, with `metadata`."""
+    weights = safetensors.torch.save(saved.weights, metadata=metadata)
+    (folder / "model.safetensors").write_bytes(weights)  # its own writer has no errno for a full disk
+    saved.tokenizer.save(folder / "tokenizer.json")
+    (folder / "config.json").write_text(json.dumps(_config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_manifest(folder, HASHED)
+
+
+def _config_json(saved: SavedModel) -> dict[str, Any]:
+    """The content of config.json. An encoder without a head has no run's settings: its name, size and shape alone."""
+    labels = dict(enumerate(saved.labels))
+    is_encoder = isinstance(saved.config.task, EncodingConfig)
+    return {
         "model_type": MODEL_TYPE,
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
-        "origin": asdict(origin),
-        "encoderlab": settings_to_dict(assembly.config),
+        "origin": asdict(saved.origin),
+        **({ENCODER: _of_encoder(saved.config)} if is_encoder else {"encoderlab": settings_to_dict(saved.config)}),
     }
-    with written_aside(folder) as aside:
-        aside.mkdir(parents=True)
-        weights = safetensors.torch.save(weights_of(assembly.model), metadata={"format": "pt"})
-        (aside / "model.safetensors").write_bytes(weights)  # its own writer has no errno for a full disk
-        assembly.tokenizer.save(aside / "tokenizer.json")
-        (aside / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        write_manifest(aside, HASHED)
-        (aside / "README.md").write_text(card, encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_encoder(config: RunConfig) -> dict[str, Any]:
+    return {"name": config.task.name, "model": settings_to_dict(config.model)}
+
+
+def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
+    """The encoder of a model as one without a head, called `name`; nothing is left of the run's dataset.
+
+    What is trained from it pools by the mean of its tokens, unless told otherwise, and reports call it by that name.
+    """
+    weights = {key: weight for key, weight in saved.weights.items() if key.startswith("encoder.")}
+    model = replace(saved.config.model.resolve(None), name=name, pooling=Pooling.mean)
+    config = replace(saved.config, task=EncodingConfig(name=name), dataset=None, model=model, run_dir=None)
+    return SavedModel(config, [], saved.tokenizer, weights, Origin(saved.origin.checkpoint, None, {}))
 
 
 def read_model(folder: Path) -> SavedModel:
@@ -92,13 +120,27 @@ def read_model(folder: Path) -> SavedModel:
     try:
         config = read_config(folder, LARGEST_CONFIG)
         labels, origin = _labels(config["id2label"]), _origin(config["origin"])
-        settings = settings_from_dict(config["encoderlab"], RunConfig)
+        settings = _settings_of(folder, config)
         if not isinstance(settings.model, ModelConfig):
             raise ValueError("config.json does not say the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         raise _not_ours(folder, error) from None
     tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
     return SavedModel(settings, labels, tokenizer, weights, origin)
+
+
+def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
+    """The settings that our config.json states. Raises whatever parsing does where they are damaged."""
+    if ENCODER not in config:
+        return settings_from_dict(config["encoderlab"], RunConfig)
+    model = {name: value for name, value in config[ENCODER]["model"].items() if name != "schema"}
+    return _without_run(folder, EncodingConfig(name=config[ENCODER]["name"]), settings_from_dict(model, ModelConfig))
+
+
+def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> RunConfig:
+    """The settings of a model that no run of ours is known for."""
+    tokenizer = PretrainedConfig(name=str(folder))
+    return RunConfig(cache_dir=REQUIRED, task=task, dataset=None, tokenizer=tokenizer, model=model, training=TrainingConfig())
 
 
 def _labels(id2label: dict[str, Any]) -> list[str]:
@@ -146,14 +188,7 @@ def _of_huggingface(folder: Path) -> SavedModel:
     """The model of a Hugging Face folder, as the answer to a task of ours that is named after the folder."""
     found = read_huggingface(folder)
     tokenizer = tokenizer_of(folder)
-    config = RunConfig(
-        cache_dir=REQUIRED,
-        task=_task_of(found, folder.resolve().name),
-        dataset=None,
-        tokenizer=PretrainedConfig(name=str(folder)),
-        model=found.config,
-        training=TrainingConfig(),
-    )
+    config = _without_run(folder, _task_of(found, folder.resolve().name), found.config)
     if tokenizer.vocabulary_size > found.vocabulary_size:
         raise DataError(
             f"{folder} has embeddings of {found.vocabulary_size:,} pieces, and its tokenizer has {tokenizer.vocabulary_size:,}",

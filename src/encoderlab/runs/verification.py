@@ -13,6 +13,7 @@ from torch import Tensor
 from encoderlab.config import COMMAND_CONFIGS
 from encoderlab.device import choose_compute
 from encoderlab.errors import DataError, UserError
+from encoderlab.manifest import MANIFEST, differing_files
 from encoderlab.runs.assembly import assemble, build_model, cache_folder
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.document_corpus import DocumentCorpus
@@ -20,8 +21,8 @@ from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.initial import open_initial
 from encoderlab.runs.resume import changed_rows, read_record, read_settings
 from encoderlab.runs.saved_model import HASHED, check_shapes, read_model
-from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.training.checkpoint import checkpoints, matches_manifest, read_state, read_weights
+from encoderlab.tasks.config import DocumentTaskConfig
+from encoderlab.training.checkpoint import checkpoints, read_state, read_weights
 
 Shapes = Mapping[str, torch.Size]
 
@@ -38,8 +39,11 @@ class Finding:
 def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
     """What can be said of each part of the run in `folder`: its records, its data, its model, each of its checkpoints.
 
-    Raises DataError where there is no run.
+    Of a model folder without a run, of the model. Raises DataError where there is neither.
     """
+    if not folder.config.exists() and all((folder.root / name).is_file() for name in ("config.json", MANIFEST)):
+        yield _model(folder.root)[1]
+        return
     command = read_record(folder)["command"]
     config = read_settings(folder, COMMAND_CONFIGS[command])
     yield Finding("config.yaml", f"the settings of encoderlab {command}")
@@ -51,7 +55,7 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
         yield Finding("data", str(error), good=False)
     shapes: Shapes | None = None
     if folder.finished or folder.model.is_dir():
-        shapes, finding = _model(folder)
+        shapes, finding = _model(folder.model)
         yield finding
     elif corpus is not None:
         shapes = _shapes_to_be(config, corpus)
@@ -67,7 +71,7 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
 
 def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:
     cache = cache_folder(cache_dir)
-    if isinstance(config.task, PretrainingConfig):
+    if isinstance(config.task, DocumentTaskConfig):
         return DocumentCorpus.load(config.dataset, config.task, cache)
     return Corpus.load(config.dataset, cache)
 
@@ -90,12 +94,13 @@ def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None
     return _shapes(assembly.model.state_dict())
 
 
-def _model(folder: RunFolder) -> tuple[Shapes | None, Finding]:
-    if not matches_manifest(folder.model, HASHED):
-        return None, Finding("model", "a file is missing, or is not what the manifest says", good=False)
+def _model(folder: Path) -> tuple[Shapes | None, Finding]:
+    if differing := differing_files(folder, HASHED):
+        words = f"{', '.join(differing)}: missing, or not what {MANIFEST} states"
+        return None, Finding("model", words, good=False)
     try:
-        saved = read_model(folder.model)
-        check_shapes(saved, str(folder.model))
+        saved = read_model(folder)
+        check_shapes(saved, str(folder))
         task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
         shapes = _shapes(build_model(saved.config, saved.tokenizer, task).state_dict())
     except UserError as error:

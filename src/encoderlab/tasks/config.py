@@ -39,6 +39,13 @@ class PretrainingScore(Enum):
     nsp_accuracy = "nsp_accuracy"
 
 
+class TeacherScore(Enum):
+    """Figures that can choose the best checkpoint of a run that learns a teacher's vectors."""
+
+    token_cosine = "token_cosine"
+    sequence_cosine = "sequence_cosine"
+
+
 class SecondSentence(Enum):
     """What is asked about a pair: does the second follow (BERT), are the two in order (ALBERT), or nothing and there is no pair."""
 
@@ -93,7 +100,50 @@ class TaggingConfig(TaskConfig):
 
 
 @dataclass
-class PretrainingConfig(TaskConfig):
+class DocumentTaskConfig(TaskConfig):
+    """What is learned from documents, without labels."""
+
+    min_characters: int = setting(50, "Shorter paragraphs are left out.", least=0)
+    min_sentences: int = setting(3, "Paragraphs of fewer sentences are left out.", least=1)
+    language: str | None = setting(
+        None, "Language of the sentence splitter, such as german (NLTK's punkt_tab); null: the dataset's."
+    )
+    row_length: int | None = setting(
+        None, "Tokens of a row at most, special ones included; null: model.max_length.", least=8, most=1048576
+    )
+
+    @property
+    def paired(self) -> SecondSentence:
+        """How two texts make a row, or that one does."""
+        return SecondSentence.none
+
+
+@dataclass
+class TeacherVectorsConfig(DocumentTaskConfig):
+    """The vectors that a teacher gives to texts and to their tokens, learned on documents (encoderlab distill)."""
+
+    token_weight: float = setting(1.0, "What the cosine distance of the tokens' vectors counts for in the loss.", least=0)
+    sequence_weight: float = setting(1.0, "What the cosine distance of the texts' mean vectors counts for in the loss.", least=0)
+    teacher_width: int | None = setting(None, "Width of the teacher's vectors; comes with the teacher.", brought=True)
+    score: TeacherScore = setting(TeacherScore.sequence_cosine, "Figure that chooses the best checkpoint, with training.keep=best.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.token_weight and not self.sequence_weight:
+            raise SettingError(
+                "task.token_weight and task.sequence_weight are both 0: there is nothing to learn",
+                allowed="at least one above 0",
+            )
+
+    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
+        """See `TaskConfig.build`."""
+        from encoderlab.tasks.teacher_vectors import TeacherVectors
+
+        return TeacherVectors(self, tokenizer, max_length)
+
+
+@dataclass
+class PretrainingConfig(DocumentTaskConfig):
     """Hidden tokens, and whether one text follows another."""
 
     second_sentence: SecondSentence = setting(
@@ -105,11 +155,6 @@ class PretrainingConfig(TaskConfig):
         0.1, "Share of the asked tokens that a random one replaces; the rest stay as they are.", least=0, most=1
     )
     whole_words: bool = setting(False, "Ask for all pieces of a word together.")
-    min_characters: int = setting(50, "Shorter paragraphs are left out.", least=0)
-    min_sentences: int = setting(3, "Paragraphs of fewer sentences are left out.", least=1)
-    language: str | None = setting(
-        None, "Language of the sentence splitter, such as german (NLTK's punkt_tab); null: the dataset's."
-    )
     score: PretrainingScore = setting(
         PretrainingScore.mlm_accuracy, "Figure that chooses the best checkpoint, with training.keep=best."
     )
@@ -123,6 +168,11 @@ class PretrainingConfig(TaskConfig):
             )
         if self.second_sentence is SecondSentence.none and self.score is PretrainingScore.nsp_accuracy:
             raise SettingError("task.score=nsp_accuracy needs pairs", remedy="Type task.score=mlm_accuracy")
+
+    @property
+    def paired(self) -> SecondSentence:
+        """See `DocumentTaskConfig.paired`."""
+        return self.second_sentence
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
         """See `TaskConfig.build`; `labels` are the task's own."""

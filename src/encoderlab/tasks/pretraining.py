@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.tokenizer import Tokenizer
@@ -38,6 +40,19 @@ class Pretraining(Task):
         if not all(isinstance(example, TextExample) for example in examples):
             raise DataError("A pretrained encoder reads texts, and these are sequences of words")
         return [replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)]
+
+    @property
+    def is_ordinary(self) -> np.ndarray:
+        """By id, whether it is an ordinary piece: [vocabulary]."""
+        return self.masking.is_ordinary.numpy()
+
+    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+        """See `Masking.count`."""
+        return self.masking.count(flat, lengths)
+
+    def ask(self, batch: Batch, key: int) -> Batch:
+        """See `Masking`."""
+        return self.masking(batch, key)
 
     def metrics(self) -> PretrainingMetrics:
         """See `Task.metrics`."""

@@ -53,6 +53,12 @@ def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_ask
     return ExampleRows(_one_behind_another(parts, types) if parts else memory_store(types, []))
 
 
+def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
+    """The rows of all parts, one part behind another, in memory."""
+    names = [name for name in _column_types(0, True) | _column_types(0, False) if name in parts[0].store]
+    return ExampleRows(_one_behind_another([part.store for part in parts], names))
+
+
 def id_type(vocabulary_size: int) -> str:
     """The smallest NumPy dtype that holds every id."""
     return "uint16" if vocabulary_size <= 2**16 else "uint32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,13 +11,26 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import TokenStore
-from encoderlab.tasks.config import SecondSentence
+from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
 from encoderlab.tasks.pairs import Pairs, Sentences, draw_pairs, windows
 from encoderlab.tasks.rows import side_by_side
 from encoderlab.tasks.sequences import longest_first_of_many
 
-if TYPE_CHECKING:
-    from encoderlab.tasks.pretraining import Pretraining
+
+class DocumentTask(Protocol):
+    """What rows of sentences need to know of the task they are read for."""
+
+    config: DocumentTaskConfig
+    tokenizer: Tokenizer
+    max_length: int
+    is_ordinary: np.ndarray
+
+    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+        """How many tokens will be asked for in the sequences that lie one after the other in `flat`; None: not known."""
+
+    def ask(self, batch: Batch, key: int) -> Batch:
+        """The batch with what is asked of it; draws are a function of `key`, row and position."""
 
 
 class SentenceRows:
@@ -26,11 +39,12 @@ class SentenceRows:
     `store` has a row for each sentence: `input_ids`, and the numbers of its `document` and `paragraph`.
     """
 
-    def __init__(self, store: TokenStore, task: Pretraining, pack: Pack) -> None:
+    def __init__(self, store: TokenStore, task: DocumentTask, pack: Pack) -> None:
         self.store, self.task, self.pack = store, task, pack
-        self.paired = task.config.second_sentence is not SecondSentence.none
-        self.second = task.config.second_sentence
-        self.room = task.max_length - (3 if self.paired else 2)  # beside [CLS] and each [SEP]
+        self.second = task.config.paired
+        self.paired = self.second is not SecondSentence.none
+        length = min(task.config.row_length or task.max_length, task.max_length)
+        self.room = length - (3 if self.paired else 2)  # beside [CLS] and each [SEP]
         self.sentences = Sentences.of(store)
         self.windows = windows(self.sentences, pack, self.room, paired=self.paired)
 
@@ -81,12 +95,12 @@ class SentenceEpoch:
             labels=torch.from_numpy(self.pairs.labels[rows].astype(np.int64)) if self.paired else None,
             token_labels=None,
             n_tokens=int(lengths.sum()),
-            n_asked=self.rows.task.masking.count(flat, lengths),
+            n_asked=self.rows.task.count_asked(flat, lengths),
         )
 
     def prepare(self, batch: Batch) -> Batch:
-        """See `Epoch.prepare`: masks the batch."""
-        return self.rows.task.masking(batch, self.key)
+        """See `Epoch.prepare`: masks the batch, or asks the teacher."""
+        return self.rows.task.ask(batch, self.key)
 
     def texts(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """The ids of both texts of each row, whole."""

@@ -7,29 +7,27 @@ then are older checkpoints deleted. What is read back is the newest folder whose
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import os
 import re
 import shutil
 import sys
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from encoderlab.aside import written_aside
+from encoderlab.aside import write_synced, written_aside
 from encoderlab.errors import DataError
+from encoderlab.manifest import matches_manifest, write_manifest
 
-WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+WEIGHTS, STATE = "model.safetensors", "state.pt"
 NAME = re.compile(r"step-(\d+)")
-MOST_OF_A_MANIFEST = 10_000  # bytes
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -49,7 +47,7 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
     with written_aside(final) as aside:
         aside.mkdir()
         for name, content in contents.items():
-            _write_synced(aside / name, content)
+            write_synced(aside / name, content)
         write_manifest(aside, contents, step=step)
         _sync_folder(aside)
     _sync_folder(folder)
@@ -80,24 +78,6 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 def verified(checkpoint: Path) -> bool:
     """Whether every file of the checkpoint is there and has the hash its manifest states, and the manifest is of this step."""
     return matches_manifest(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
-
-
-def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
-    """Write manifest.json: the SHA-256 of each named file in `folder`, read back from it, and further `facts`."""
-    hashes = {name: _sha256(folder / name) for name in names}
-    _write_synced(folder / MANIFEST, json.dumps({**facts, "sha256": hashes}, indent=2).encode())
-
-
-def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
-    """Whether `folder` has a manifest of these `facts` and of files of exactly these `names`, each with the hash it states."""
-    try:
-        with (folder / MANIFEST).open("rb") as file:
-            manifest = json.loads(file.read(MOST_OF_A_MANIFEST))
-        hashes = manifest.pop("sha256")
-        whole = set(hashes) == set(names) and manifest == facts
-        return whole and all(_sha256(folder / name) == hashes[name] for name in hashes)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -158,17 +138,6 @@ def _set_aside(checkpoint: Path) -> None:
     print(f"The checkpoint {checkpoint} is damaged, and is set aside", file=sys.stderr)
 
 
-def _write_synced(path: Path, content: bytes | memoryview) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        _sync(file)
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def _sync_folder(folder: Path) -> None:
     if os.name == "nt":  # Windows cannot sync a folder
         return
@@ -177,8 +146,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

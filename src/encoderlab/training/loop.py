@@ -16,12 +16,10 @@ from encoderlab.device import Compute
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.finiteness import FiniteSteps, LeftOut
 from encoderlab.training.horizon import Horizon
-from encoderlab.training.loss import answers, losses
+from encoderlab.training.loss import LOSSES, answers, losses
 from encoderlab.training.memory import memory_errors_explained
 from encoderlab.training.schedule import learning_rate_at
 from encoderlab.world import ALONE, World
-
-QUESTIONS = ("sequence", "token")  # what a loss may be about; see `training.loss`
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +123,9 @@ def _count(parts: Sequence[Batch], world: World, stopping: Callable[[], bool]) -
     """Count this process's parts, and add up what the others counted."""
     examples = sum(len(part.rows) for part in parts)
     tokens, padded = sum(part.n_tokens for part in parts), sum(part.input_ids.numel() for part in parts)
-    asked = [sum(answers(part).get(name, 0) for part in parts) for name in QUESTIONS]
+    asked = [sum(answers(part).get(name, 0) for part in parts) for name in LOSSES]
     examples, tokens, padded, *asked, stops = world.totals([examples, tokens, padded, *asked, world.size > 1 and stopping()])
-    return _Counts(examples, tokens, padded, dict(zip(QUESTIONS, asked, strict=True)), stops > 0)
+    return _Counts(examples, tokens, padded, dict(zip(LOSSES, asked, strict=True)), stops > 0)
 
 
 def _backward(

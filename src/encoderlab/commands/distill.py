@@ -1,0 +1,158 @@
+"""encoderlab distill: a small student learns to answer as a larger teacher does, and a report of how near it comes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from encoderlab.command_settings import DistillConfig
+from encoderlab.commands.train import train_and_report
+from encoderlab.config import required_setting
+from encoderlab.errors import SettingError
+from encoderlab.reports.dry_run_screen import show_rehearsal
+from encoderlab.reports.run_facts import run_facts
+from encoderlab.reports.teacher_vectors_report import (
+    build_teacher_vectors_report,
+    show_teacher_vectors_report,
+    teacher_vectors_card,
+    write_teacher_vectors_report,
+)
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.runs.fit import Fitted, fit
+from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.initial import open_initial
+from encoderlab.runs.pair_facts import pair_facts
+from encoderlab.runs.records import record_start
+from encoderlab.runs.rehearsal import rehearse
+from encoderlab.runs.resume import AUTO, continued_run, run_folder
+from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.student import start_student
+from encoderlab.runs.task_distillation import TaskDistillation
+from encoderlab.runs.teacher import VectorTeacher
+from encoderlab.runs.trackers import Trackers, check_trackers, tracked
+from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
+from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.world import ALONE, World
+
+
+def distill(config: DistillConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
+    """Train the student, score it, and write the run folder; what can be refused is refused before it is made.
+
+    `said` and `world` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
+    """
+    resumed = None if config.resume in (None, AUTO) else world.from_first(lambda: continued_run(config, said, "distill"))
+    task = config.task if resumed is None else resumed[0].task
+    if config.teacher is None and resumed is None:
+        raise required_setting("teacher")
+    if isinstance(task, PretrainingConfig):
+        raise SettingError(
+            f"task={task.name} hides tokens and asks no teacher",
+            remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
+        )
+    if not isinstance(task, TeacherVectorsConfig):
+        return _on_a_task(config, said, world)
+    return _on_documents(config, said, world)
+
+
+def _on_a_task(config: DistillConfig, said: Collection[str] | None, world: World) -> RunFolder | None:
+    """The student learns a task's labels and its teacher's probabilities."""
+
+    def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
+        def train(control: DistillConfig) -> object:
+            return train_and_report(control, "distill", None, world, taught_by)
+
+        return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
+
+    return train_and_report(config, "distill", said, world, taught_by)
+
+
+def _on_documents(config: DistillConfig, said: Collection[str] | None, world: World) -> RunFolder | None:
+    """The student learns its teacher's vectors."""
+    run = world.from_first(lambda: continued_run(config, said, "distill"))
+    if run is None:
+        world.from_first(lambda: check_free(config.run_dir))
+    else:
+        config, _ = run
+    check_trackers(config.trackers)
+    with world.first_alone():
+        assembly, corpus, rows, facts = _assembled(config, world)
+    assembly = assembly.settled(rows["train"])
+    if config.dry_run:
+        return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
+    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
+    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints())) as folder:
+        if world.is_first:
+            record_start(folder, "distill", config, assembly.compute, corpus)
+        print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        with tracked(config, "distill", folder, world) as trackers:
+            _fit_and_report(config, assembly, corpus, rows, folder, facts, trackers)
+    return folder
+
+
+def _assembled(config: DistillConfig, world: World) -> tuple[Assembly, DocumentCorpus, dict[str, SentenceRows], dict[str, Any]]:
+    """The student with its teacher, the documents, the rows of each split, and what is known of those of training."""
+    task = config.task
+    assert isinstance(task, TeacherVectorsConfig)
+    initial = None if config.init_from is None else open_initial(config.init_from)
+    config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
+    compute = compute_for(config, world)
+    teacher = VectorTeacher.open(config.teacher, compute)
+    config = replace(config, task=replace(task, teacher_width=teacher.width))
+    corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
+    scored = corpus.scored_splits()
+    assembly = assemble(config, compute, corpus, initial, world, teacher.encoder)
+    teacher.teach(assembly.task)
+    if initial is None:
+        start_student(assembly.model, assembly.config.model, teacher.encoder, config.start)
+    rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+    return assembly, corpus, rows, pair_facts(rows["train"], corpus)
+
+
+def _fit_and_report(
+    config: DistillConfig,
+    assembly: Assembly,
+    corpus: DocumentCorpus,
+    rows: dict[str, SentenceRows],
+    folder: RunFolder,
+    facts: dict[str, Any],
+    trackers: Trackers,
+) -> None:
+    fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
+    scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
+    assembly.world.leave()
+    if not assembly.world.is_first:
+        return
+    report = _report(config, assembly, fitted, scores, facts)
+    origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
+    save_model(assembly, folder.model, origin, teacher_vectors_card(report, run_facts(folder, "distill")))
+    trackers.report(report)
+    write_teacher_vectors_report(folder, report)
+    root = shlex.quote(str(folder.root))
+    following = [
+        f"encoderlab finetune task=docs init_from={root}",
+        f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
+    ]
+    paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
+    show_teacher_vectors_report(report, paths, following)
+
+
+def _report(
+    config: DistillConfig, assembly: Assembly, fitted: Fitted, scores: dict[str, Any], facts: dict[str, Any]
+) -> dict[str, Any]:
+    return build_teacher_vectors_report(
+        task=config.task.name,
+        seed=config.seed,
+        teacher=config.teacher,
+        init_from=config.init_from,
+        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
+        splits=scores,
+        throughput=fitted.throughput,
+        checkpoint=fitted.checkpoint,
+        notes=fitted.notes,
+        texts=facts,
+    )

@@ -1,0 +1,1 @@
+"""The pretrained encoders that encoderlab ships, a folder each, and their catalogue."""

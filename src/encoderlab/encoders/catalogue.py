@@ -1,0 +1,95 @@
+"""The encoders that come with encoderlab: their names, what is known of each, and whether its files are what was shipped."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from encoderlab.errors import DataError, closest
+from encoderlab.manifest import differing_files
+
+SHIPPED = "mini-en"  # what finetune and embed start from where nothing else is named
+FOLDER = Path(__file__).parent
+FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
+REINSTALL = "Reinstall encoderlab (pip install --force-reinstall --no-deps encoderlab)"
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedEncoder:
+    """A shipped encoder: its size and shape, the bytes of its folder, and one line of what it is."""
+
+    name: str
+    n_layers: int
+    d_model: int
+    n_parameters: int
+    n_bytes: int
+    summary: str
+
+
+def shipped_names() -> list[str]:
+    """The names of the shipped encoders, the default first."""
+    others = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
+    return list(dict.fromkeys([SHIPPED, *others]))
+
+
+def shipped_location(name: str) -> Path | None:
+    """Where the shipped encoder of this name lies, unchecked; None where none has this name. Raises DataError if it is missing."""
+    if name not in shipped_names():
+        return None
+    folder = FOLDER / name
+    if not folder.is_dir():
+        raise DataError(f"The encoder {name} is missing from this installation of encoderlab ({folder})", remedy=REINSTALL)
+    return folder
+
+
+def shipped_folder(name: str) -> Path | None:
+    """The folder of the shipped encoder of this name, every hash checked; None where none has this name.
+
+    Raises DataError where the encoder is missing or a file is not what was shipped.
+    """
+    folder = shipped_location(name)
+    if folder is not None and (differing := differing_files(folder)):
+        raise DataError(f"{folder / differing[0]} is not the file that was shipped: its SHA-256 differs", remedy=REINSTALL)
+    return folder
+
+
+def suggestion(name: str, setting: str) -> str:
+    """The question whether a shipped encoder was meant, for a name without a slash that is spelled nearly so; else ""."""
+    near = "" if "/" in name else closest(name, shipped_names())
+    return f"Did you mean {setting}={near}?" if near else ""
+
+
+def describe(name: str) -> ShippedEncoder:
+    """What is known of a shipped encoder. Raises DataError where it is missing or damaged."""
+    folder = shipped_folder(name)
+    assert folder is not None, f"{name} is no shipped encoder"
+    model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["encoder"]["model"]
+    return ShippedEncoder(
+        name=name,
+        n_layers=model["n_layers"],
+        d_model=model["d_model"],
+        n_parameters=_parameters(_header(folder / "model.safetensors")),
+        n_bytes=sum(path.stat().st_size for path in folder.iterdir()),
+        summary=_summary((folder / "README.md").read_text(encoding="utf-8")),
+    )
+
+
+def _header(weights: Path) -> dict[str, Any]:
+    """What a file of safetensors says of its tensors: eight bytes of length, then JSON."""
+    with weights.open("rb") as file:
+        return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+
+
+def _parameters(header: dict[str, Any]) -> int:
+    tensors = {name: told for name, told in header.items() if name != "__metadata__" and not name.endswith(".scale")}
+    return sum(math.prod(told["shape"]) for told in tensors.values())
+
+
+def _summary(card: str) -> str:
+    """The first line of a model card that is neither metadata nor a heading."""
+    lines = map(str.strip, FRONT_MATTER.sub("", card).splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), "")

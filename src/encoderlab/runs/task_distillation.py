@@ -1,0 +1,149 @@
+"""Distillation on a task: the student's rows with its teacher's logits, and teacher and student on the same rows afterwards."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from encoderlab.command_settings import DistillConfig
+from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.sources.files import read_unlabelled
+from encoderlab.errors import DataError
+from encoderlab.metrics import Scores
+from encoderlab.metrics.intervals import difference
+from encoderlab.runs.assembly import Assembly
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.finished import FinishedRun, read_answers, read_run
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.initial import open_initial
+from encoderlab.runs.student import start_student
+from encoderlab.runs.task_teacher import TaskTeacher, TeacherLogits
+from encoderlab.runs.teaching import Teaching
+from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
+from encoderlab.tasks.taught_rows import TaughtRows
+
+Answered = TypeVar("Answered")
+
+
+class TaskDistillation(Teaching):
+    """A teacher, and what its student is to learn from it."""
+
+    def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
+        self.config, self.train = config, train
+        self.encoder = open_initial(config.teacher) if config.init_from is None else None
+        self.teacher = TaskTeacher.open(config, corpus.labels, words)
+
+    def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
+        """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
+        if self.encoder is not None:
+            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start)
+        if not self.config.teacher_weight:
+            return rows
+        assert isinstance(rows, ExampleRows)
+        logits = self.teacher.logits(list(corpus.split("train")))
+        if self.config.unlabelled is not None:
+            more = self._unlabelled(assembly, corpus)
+            found = self.teacher.logits(more)
+            rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
+        return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
+
+    def train_control(self, folder: RunFolder) -> None:
+        """See `Teaching.train_control`: a run that stops there is resumed with this one."""
+        control = _control(folder)
+        if not self._controlled or control.finished:
+            return
+        begun = control.config.is_file()
+        place = {"run_dir": None, "resume": str(control.root)} if begun else {"run_dir": str(control.root), "resume": None}
+        print("The same student without its teacher comes first, to compare with (compare=false leaves it out)", file=sys.stderr)
+        self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
+
+    @property
+    def _controlled(self) -> bool:
+        return self.config.compare and self.config.teacher_weight > 0
+
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+        """See `Teaching.compared`: teacher, student, and the student without its teacher, on the rows of `split`.
+
+        Each has its main figure, `parameters`, `megabytes` of weights in fp32, and, where it was timed, `texts_per_second`. Beside
+        teacher and control, `student_leads_by` is the paired difference, with its 95% interval.
+        """
+        if not self.config.teacher_weight:
+            return {}
+        examples = list(corpus.split(split))
+        answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
+        _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
+        found = {
+            "student": {scores.main: scores.figures[scores.main], **_size(assembly.model.n_parameters, speed)},
+            "teacher": {
+                "name": self.config.teacher,
+                **_beside(scores, answers.predicted(scores), self.config.seed),
+                **_size(self.teacher.assembly.model.n_parameters, teacher_speed),
+            },
+        }
+        if self._controlled:
+            control = read_run(_control(folder))
+            beside = _beside(scores, _answers_of(control, scores), self.config.seed)
+            found["without_teacher"] = beside | _size(control.report["model"]["parameters"], None)
+        return {"distillation": found}
+
+    def _unlabelled(self, assembly: Assembly, corpus: Corpus) -> list[Example]:
+        dataset, words = self.config.dataset, assembly.task.heads.token_classes is not None
+        path = Path(self.config.unlabelled or "").expanduser()
+        if not path.is_file():
+            raise DataError(f"unlabelled={path} is not there", allowed="a csv, tsv, jsonl, parquet or txt file")
+        pair = getattr(dataset, "text_pair", None) if corpus.paired else None
+        return list(read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words))
+
+
+def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:
+    """What `work` gives, and how many of `n` texts it did a second, tokenising among it."""
+    started = time.perf_counter()
+    return work(), n / max(time.perf_counter() - started, 1e-9)
+
+
+def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
+    task = assembly.task
+    encoded = task.encode(examples)
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+
+
+def _control(folder: RunFolder) -> RunFolder:
+    """Where the same student is trained without its teacher."""
+    return RunFolder(folder.root / "without_teacher")
+
+
+def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:
+    """The examples with the teacher's best class as their label."""
+    best = logits.values.argmax(1)
+    found: list[Example] = []
+    for row, example in enumerate(examples):
+        answers = best[logits.offsets[row] : logits.offsets[row + 1]].tolist()
+        if isinstance(example, TextExample):
+            found.append(replace(example, label=answers[0]))
+        else:
+            answers += [answers[-1]] * (len(example.words) - len(answers))  # words beyond the teacher's reach
+            found.append(WordsExample(example.words, tuple(answers)))
+    return found
+
+
+def _size(parameters: int, speed: float | None) -> dict[str, Any]:
+    return {"parameters": parameters, "megabytes": round(parameters * 4 / 1e6, 1), "texts_per_second": speed and round(speed, 1)}
+
+
+def _beside(scores: Scores, other: Any, seed: int) -> dict[str, Any]:
+    """The main figure of other answers to the same rows, and how far the student leads."""
+    lead, bounds = difference(scores.labels, scores.predicted, other, seed)
+    return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
+
+
+def _answers_of(control: FinishedRun, scores: Scores) -> Any:
+    answers = read_answers([control])[0].predicted
+    if isinstance(scores.labels, np.ndarray):
+        return answers
+    return np.split(answers, np.cumsum([len(labels) for labels in scores.labels])[:-1])

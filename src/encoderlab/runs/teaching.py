@@ -1,0 +1,35 @@
+"""What a teacher adds to a training run; without one, nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from encoderlab.metrics import Scores
+from encoderlab.runs.assembly import Assembly
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.initial import Initial
+from encoderlab.tasks.rows import Rows
+
+
+class Teaching:
+    """The points of a run at which a teacher has something to say. This one has nothing to say.
+
+    `encoder` is the teacher's, whose tokenizer a student without a pretrained encoder of its own takes over.
+    """
+
+    encoder: Initial | None = None
+
+    def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
+        """The training rows with the teacher's answers, the student being given the weights it starts from."""
+        return rows
+
+    def train_control(self, folder: RunFolder) -> None:
+        """Train the same student without its teacher inside `folder`, where the report is to compare the two."""
+
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+        """What report.json holds beside the student's `scores` of `split`."""
+        return {}
+
+
+UNTAUGHT = Teaching()

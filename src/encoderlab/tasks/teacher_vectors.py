@@ -1,0 +1,56 @@
+"""Distillation on documents: a student learns the vectors that its teacher gives to texts and to their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from encoderlab.batch import Batch, HeadSizes, Targets
+from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
+from encoderlab.tasks.config import TeacherVectorsConfig
+from encoderlab.tasks.encoding import Encoding
+
+
+class TeacherVectors(Encoding):
+    """Asks for the teacher's vector of every token and, as their mean, of the whole text.
+
+    `teacher` answers for a batch; it is set before rows are read. Without one, the task reads texts and nothing is asked of them.
+    """
+
+    teacher: Callable[[Batch], Targets] | None = None
+
+    def __init__(self, config: TeacherVectorsConfig, tokenizer: Tokenizer, max_length: int) -> None:
+        super().__init__(config.name, tokenizer, max_length)
+        self.config, self.score = config, config.score.value
+        self.heads = HeadSizes(teacher_width=config.teacher_width)
+        self.is_ordinary = np.ones(tokenizer.vocabulary_size, dtype=bool)
+        self.is_ordinary[list(tokenizer.special_ids)] = False
+
+    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int:
+        """How many tokens will be asked for in the sequences that lie one after the other in `flat`: all."""
+        return len(flat)
+
+    def ask(self, batch: Batch, key: int) -> Batch:
+        """`batch` with the teacher's answers as its targets. Raises DataError where there is no teacher."""
+        if self.teacher is None:
+            raise DataError(
+                f"{self.name} learned a teacher's vectors, and the teacher is not here: there is nothing to score it against",
+                remedy="Use encoderlab embed for its vectors, or encoderlab finetune init_from=... to teach it a task",
+            )
+        mask = batch.attention_mask
+        if mask is None:
+            asked = torch.arange(batch.input_ids.numel(), device=batch.input_ids.device)
+        else:
+            asked = torch.nonzero_static(mask.flatten(), size=batch.n_tokens).flatten()
+        batch = replace(batch, asked=asked)
+        weights = {"sequence_weight": self.config.sequence_weight, "token_weight": self.config.token_weight}
+        return replace(batch, targets=replace(self.teacher(batch), **weights))
+
+    def metrics(self) -> TeacherVectorsMetrics:
+        """See `Task.metrics`."""
+        return TeacherVectorsMetrics()

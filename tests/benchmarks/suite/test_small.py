@@ -1,0 +1,69 @@
+"""A tiny suite from end to end: runs, crashes, results, page and chart."""
+
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from benchmarks.processes import ROOT, python
+
+GOOD, BAD = ["splendid", "warm", "clever", "moving", "fine"], ["dull", "cold", "clumsy", "tedious", "poor"]
+FEW = (
+    "training.threads=1",
+    "training.steps=4",
+    "training.evaluate_every=4",
+    "model.n_layers=1",
+    "model.d_model=16",
+    "model.n_heads=1",
+    "model.d_ff=16",
+)
+
+
+def write_set(folder, columns, n_rows=60, seed=0):
+    folder.mkdir(parents=True)
+    draw = random.Random(seed)
+    for split in ("train", "validation", "test"):
+        lines = [",".join(columns)]
+        for number in range(n_rows):
+            words = GOOD if number % 2 else BAD
+            texts = [" ".join(draw.choices(words, k=4)) + f" {split} {number}" for _ in columns[:-1]]
+            lines.append(",".join([*texts, "good" if number % 2 else "bad"]))
+        (folder / f"{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def typed(*words, **environment):
+    command = python("-m", "benchmarks", "suite", *words)
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+
+
+def test_runs_of_two_sets_end_as_tables_and_a_chart_and_a_crash_is_a_row(tmp_path):
+    write_set(tmp_path / "data" / "sms_spam", ["text", "label"])
+    write_set(tmp_path / "data" / "qqp_sample", ["text_a", "text_b", "label"])
+    (tmp_path / "page").mkdir()
+    places = {"suite": tmp_path / "data", "output": tmp_path / "runs", "page": tmp_path / "page"}
+    folders = [f"{name}={path}" for name, path in places.items()]
+    cache = {"ENCODERLAB_CACHE": str(tmp_path / "cache")}
+
+    found = typed("sets=sms_spam,qqp_sample", "kinds=scratch,student", "seeds=0", *folders, *FEW, **cache)
+    assert found.returncode == 4
+    assert found.stderr.splitlines()[-1].startswith("benchmarks: 2 runs of the suite failed.")  # the students have no teacher
+    page = (tmp_path / "page" / "SUITE.md").read_text(encoding="utf-8")
+    assert all(f"### {name}" in page for name in ("sms_spam", "qqp_sample"))
+    assert page.count("\n| from scratch | 0.") == page.count("\n| TF-IDF + logistic regression | ") == 2
+    assert "| distilled student, seed 0 | failed: There is no finished teacher in OUTPUT/qqp_sample/minilm/0 |" in page
+    assert "encoderlab train task=classification dataset=files dataset.train=../shared/suite/qqp_sample/train.csv" in page
+    assert (tmp_path / "page" / "suite.png").read_bytes().startswith(b"\x89PNG")
+
+    first = (tmp_path / "runs" / "sms_spam" / "scratch" / "0" / "report.json").stat().st_mtime_ns
+    found = typed("sets=sms_spam", "kinds=scratch", "seeds=0,1", *folders, *FEW, **cache)
+    assert found.returncode == 0, found.stderr
+    assert (tmp_path / "runs" / "sms_spam" / "scratch" / "0" / "report.json").stat().st_mtime_ns == first  # not run twice
+    result = json.loads((tmp_path / "page" / "results" / "suite" / "sms_spam.json").read_text(encoding="utf-8"))
+    scratch = result["kinds"]["scratch"]
+    assert [run["seed"] for run in scratch["runs"]] == [0, 1]
+    assert all(run[cost] for run in scratch["runs"] for cost in ("train_seconds", "wall_seconds", "megabytes", "peak_memory"))
+    assert scratch["ahead"]["varies"] == "rows and seeds"
+    assert scratch["ahead"]["value"] == pytest.approx(scratch["score"] - result["baselines"]["tfidf_logreg"]["score"])
+    assert str(tmp_path) not in json.dumps(result)  # no folder of this machine is kept

@@ -1,0 +1,237 @@
+"""encoderlab distill: a student learns its teacher's vectors on documents, or its probabilities on a task; and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.interruption import Interrupted
+
+SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
+TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
+QUICK = ("training.batch_size=16", "training.learning_rate=0.003", "training.log_every=5")
+TASK = ("task=brackets", "dataset.limit=300", "training.threads=1", "baselines=false")
+BRACKETS = ("model=notebook_brackets", *TASK)
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def articles(tmp_path_factory):
+    """Sixty documents of four topics with words of their own."""
+    draw, path = np.random.default_rng(0), tmp_path_factory.mktemp("articles") / "articles.txt"
+    words = [["".join(draw.choice(list("bdfgklmnprstaeiou"), 4)) for _ in range(30)] for _ in range(4)]
+
+    def paragraph(topic):
+        return " ".join(f"{' '.join(draw.choice(words[topic], 6)).capitalize()}." for _ in range(3))
+
+    path.write_text("\n\n".join("\n".join(paragraph(n % 4) for _ in range(3)) for n in range(60)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def documents(articles):
+    return ("dataset=files", f"dataset.path={articles}", "dataset.pack=segments", "task.min_sentences=1", "task.min_characters=10")
+
+
+@pytest.fixture(scope="session")
+def teacher(tmp_path_factory, articles, cache, run_in):
+    folder = tmp_path_factory.mktemp("runs") / "teacher"
+    data = ("dataset=files", f"dataset.path={articles}", "tokenizer.vocabulary_size=300", "baselines=false")
+    run_in(cache, "pretrain", *data, *TEACHER, *QUICK, "training.steps=30", f"run_dir={folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def student(tmp_path_factory, teacher, documents, cache, run_in):
+    folder = tmp_path_factory.mktemp("runs") / "student"
+    learning = ("model.dropout=0", "training.steps=120", "start=embeddings")
+    run_in(cache, "distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *learning, f"run_dir={folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def brackets_teacher(tmp_path_factory, cache, run_in):
+    folder = tmp_path_factory.mktemp("runs") / "brackets_teacher"
+    run_in(cache, "train", *BRACKETS, "training.steps=60", f"run_dir={folder}")
+    return folder
+
+
+def test_a_student_comes_near_its_teachers_vectors(student, teacher):
+    report = report_of(student)
+    assert (report["command"], report["teacher"], report["main_figure"]) == ("distill", str(teacher), "sequence_cosine")
+    scores = report["splits"]["validation"]
+    assert scores["sequence_cosine"] > 0.9 and scores["token_cosine"] > 0.7
+    low, high = scores["sequence_cosine_ci95"]
+    assert low < scores["sequence_cosine"] < high
+    assert scores["loss"] == pytest.approx(2 - scores["sequence_cosine"] - scores["token_cosine"])
+    assert str(teacher) in (student / "report.html").read_text() and str(teacher) in (student / "model" / "README.md").read_text()
+
+
+def test_a_student_reads_with_its_teachers_tokenizer(student, teacher):
+    mine, its = ((folder / "model" / "tokenizer.json").read_text() for folder in (student, teacher))
+    assert mine == its
+
+
+def test_a_student_of_vectors_is_embedded_finetuned_and_verified(command, student, articles, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("Some words.\nOther words.\n")
+    command("embed", f"run={student}", "input=texts.txt", "output=vectors.npy")
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 16)
+    command("verify", f"run={student}")
+    rows = "".join(f"{'good' if n % 2 else 'bad'} text {n},{n % 2}\n" for n in range(60))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}")
+    own = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=rows.csv",
+        "baselines=false",
+        "training.steps=3",
+        "training.threads=1",
+    )
+    command("finetune", *own, f"init_from={student}", "run_dir=finetuned")
+    assert report_of(tmp_path / "finetuned")["init_from"] == str(student)
+
+
+def test_a_second_stage_starts_from_the_first_with_its_head(command, student, teacher, documents, tmp_path):
+    again = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0")
+    command("distill", f"teacher={teacher}", f"init_from={student}", *documents, *SHAPE, *QUICK, *again, "run_dir=second")
+    first, second = (report_of(folder)["splits"]["validation"]["sequence_cosine"] for folder in (student, tmp_path / "second"))
+    assert second == pytest.approx(first, abs=1e-4)
+
+
+def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch):
+    line = (
+        "distill",
+        f"teacher={teacher}",
+        *documents,
+        *SHAPE,
+        *QUICK,
+        "training.steps=12",
+        "training.checkpoint_every=4",
+        "start=embeddings",
+    )
+    command(*line, "run_dir=whole")
+    from encoderlab.runs.journal import Journal
+
+    step = Journal.step
+
+    def stopped(self, taken):
+        step(self, taken)
+        if taken.number == 6:
+            raise Interrupted(15)
+
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(Journal, "step", stopped)
+        command(*line, "run_dir=stopped")
+    command("distill", "resume=stopped")
+    whole, stopped_and_resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
+
+
+def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):
+    line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
+    from encoderlab.runs.journal import Journal
+
+    def stopped(self, taken):
+        raise Interrupted(15)
+
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(Journal, "step", stopped)
+        command(*line)
+    command(*line)
+    assert report_of(tmp_path / "run")["checkpoint"]["step"] == 8
+
+
+def test_vectors_are_not_scored_without_their_teacher(command, student):
+    with pytest.raises(DataError, match=r"needs its teacher.*encoderlab finetune"):
+        command("eval", f"run={student}")
+
+
+def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brackets_teacher, tmp_path, capsys):
+    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=10", "training.learning_rate=0.003")
+    command("distill", f"teacher={brackets_teacher}", *line, "run_dir=student")
+    with pytest.raises(SettingError, match="is finished"):  # found though the task was not given again
+        command("distill", "resume=student")
+    found = report_of(tmp_path / "student")["distillation"]
+    assert list(found) == ["student", "teacher", "without_teacher"]
+    assert found["teacher"]["accuracy"] == pytest.approx(report_of(brackets_teacher)["splits"]["test"]["accuracy"])
+    for other in ("teacher", "without_teacher"):
+        low, high = found[other]["student_leads_by_ci95"]
+        assert low <= found[other]["student_leads_by"] <= high
+        assert found["student"]["accuracy"] - found[other]["accuracy"] == pytest.approx(found[other]["student_leads_by"])
+    assert found["student"]["parameters"] < found["teacher"]["parameters"] and found["teacher"]["texts_per_second"] > 0
+    assert report_of(tmp_path / "student" / "without_teacher")["splits"]["test"]["accuracy"] == found["without_teacher"]["accuracy"]
+    assert "student without its teacher" in capsys.readouterr().err
+    assert "student without its teacher" in (tmp_path / "student" / "report.html").read_text()
+    assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
+
+
+def test_a_teacher_alone_is_copied_though_all_labels_are_wrong(command, cache, tmp_path):
+    """The labels count for nothing at teacher_weight=1: the student answers as a teacher that was taught the opposite."""
+    rows = [(f"{'good' if n % 2 else 'bad'} {'abcdefgh'[n % 8]}", n % 2) for n in range(200)]
+    for name, flip in (("right", 0), ("wrong", 1)):
+        lines = "".join(f"{text},{'yes' if label != flip else 'no'}\n" for text, label in rows)
+        (tmp_path / f"{name}.csv").write_text(f"text,label\n{lines}")
+    shared = (
+        "task=classification",
+        "dataset=files",
+        "model=tiny",
+        "training.threads=1",
+        "baselines=false",
+        "training.steps=150",
+        "training.keep=last",
+    )
+    command("train", *shared, "dataset.path=wrong.csv", "run_dir=teacher")
+    command("distill", *shared, "teacher=teacher", "teacher_weight=1", "compare=false", "dataset.path=right.csv", "run_dir=student")
+    found = report_of(tmp_path / "student")["distillation"]
+    assert found["teacher"]["accuracy"] < 0.1 and found["student"]["accuracy"] < 0.1
+    assert "without_teacher" not in found
+
+
+def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher, tmp_path, capsys):
+    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n( ( ) )\n")
+    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
+    command("distill", f"teacher={brackets_teacher}", *line, "unlabelled=more.txt", "dry_run=true")
+    with_texts = capsys.readouterr().out
+    command("distill", f"teacher={brackets_teacher}", *line, "dry_run=true")
+    assert "304" in with_texts and "304" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("task=wikipedia",), "asks no teacher"),
+        (("tokenizer=wordpiece", "tokenizer.vocabulary_size=200"), "different tokenizers"),
+        (("model.max_length=64",), "teacher reads 24 tokens"),
+        (("start=embeddings", "model.d_model=64"), "cannot be widened"),
+        (("start=layers",), "model.d_model is 16, where the teacher's is 32"),
+        (("task.token_weight=0", "task.sequence_weight=0"), "nothing to learn"),
+        (("training.steps=2", "task=brackets"), "no answers to the task brackets"),
+    ],
+)
+def test_what_cannot_be_distilled_is_one_line(command, teacher, documents, arguments, message):
+    own = documents if not {"task=brackets", "task=wikipedia"} & set(arguments) else ()
+    with pytest.raises((SettingError, DataError), match=message):
+        command("distill", f"teacher={teacher}", *own, *SHAPE, *arguments)
+
+
+def test_a_teacher_is_required(command):
+    with pytest.raises(SettingError, match=r"^teacher is not set"):
+        command("distill")
+
+
+def test_a_teacher_of_other_labels_is_refused(command, brackets_teacher, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"word {n},{'ab'[n % 2]}\n" for n in range(40)))
+    with pytest.raises(DataError, match=r"was not taught the label 'a'.*encoderlab finetune"):
+        command("distill", f"teacher={brackets_teacher}", "task=classification", "dataset=files", "dataset.path=rows.csv", *SHAPE)
+
+
+def test_a_missing_file_of_texts_is_refused(command, brackets_teacher):
+    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "unlabelled=missing.txt")
+    with pytest.raises(DataError, match=r"unlabelled=missing.txt is not there"):
+        command("distill", f"teacher={brackets_teacher}", *line)

@@ -1,0 +1,111 @@
+"""The encoder in the box as a user meets it: found by its name, offline, checked, and refused in one line where it is damaged."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from encoderlab.encoders import catalogue
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.initial import open_initial
+
+OPENING = {
+    "finetune": ["finetune", "task=brackets"],
+    "embed": ["embed", "input=texts.txt", "output=vectors.npy"],
+    "predict": ["predict", "run=mini-en", "text=fox"],
+}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "texts.txt").write_text("a warm film\na mess\n", encoding="utf-8")
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("line", OPENING.values(), ids=OPENING)
+def test_a_damaged_encoder_is_refused_wherever_it_is_opened(command, shipped, texts, line):
+    damage(shipped / "model.safetensors")
+    with pytest.raises(DataError, match=r"model\.safetensors is not the file that was shipped.*Reinstall encoderlab \(pip"):
+        command(*line)
+
+
+def test_an_installation_without_the_encoder_says_so(command, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "none")
+    with pytest.raises(DataError, match=r"^The encoder mini-en is missing from this installation of encoderlab.*Reinstall"):
+        command("embed", "input=texts.txt", "output=vectors.npy")
+
+
+def test_it_starts_a_run_as_its_own_folder_does(shipped, no_network):
+    by_name, by_folder = open_initial("mini-en"), open_initial(str(shipped))
+    assert by_name.name == "mini-en"
+    assert by_name.config == by_folder.config
+    assert all(torch.equal(weight, by_folder.weights[name]) for name, weight in by_name.weights.items())
+    assert all(weight.dtype is torch.float32 for weight in by_name.weights.values())
+
+
+def test_a_folder_of_that_name_is_meant_when_it_is_typed_as_a_path(shipped, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mine = shutil.copytree(shipped, tmp_path / "mini-en")
+    config = json.loads((mine / "config.json").read_text(encoding="utf-8"))
+    config["encoder"]["model"]["dropout"] = 0.5
+    (mine / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert open_initial("mini-en").config.dropout == 0.1
+    assert open_initial("./mini-en").config.dropout == 0.5
+
+
+def test_a_name_spelled_nearly_so_is_not_looked_up_on_the_hub(command, shipped, no_network):
+    with pytest.raises(
+        DataError, match=r"^init_from=mini_en is neither a shipped encoder nor a folder.*Did you mean init_from=mini-en\?$"
+    ):
+        command("finetune", "task=brackets", "init_from=mini_en")
+    with pytest.raises(DataError, match=r"^run=mini_en is not there\. Did you mean run=mini-en\?$"):
+        command("eval", "run=mini_en")
+
+
+def test_embed_uses_it_without_being_told(command, shipped, texts, no_network, tmp_path):
+    command("embed", "input=texts.txt", "output=default.npy")
+    command("embed", f"run={shipped}", "input=texts.txt", "output=named.npy")
+    found = np.load(tmp_path / "default.npy")
+    assert found.shape == (2, 16) and np.isfinite(found).all()
+    np.testing.assert_array_equal(found, np.load(tmp_path / "named.npy"))
+
+
+def test_it_answers_nothing_and_has_no_rows_of_its_own(command, shipped):
+    with pytest.raises(DataError, match="mini-en is an encoder without a head: it answers nothing"):
+        command("predict", "run=mini-en", "text=fox")
+    with pytest.raises(DataError, match="mini-en is a model alone, which names no dataset"):
+        command("embed", "split=test", "output=vectors.npy")
+
+
+def test_a_length_beyond_its_own_is_refused_with_it(command, shipped):
+    with pytest.raises(
+        SettingError, match=r"model\.max_length is 500, and the pretrained encoder has learnt 32 positions\. Allowed: at most 32"
+    ):
+        command("finetune", "task=brackets", "model.max_length=500")
+
+
+def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
+    command("list", "encoders")
+    first, *others = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert first[0] == "mini-en" and first[1].startswith("1 layers x 16, 0.0 million parameters, ")
+    assert first[1].endswith("MB: A stand-in of drawn weights.")
+    assert [name for name, _ in others] == ["outputs/...", "FOLDER", "OWNER/NAME"]
+    damage(shipped / "model.safetensors")
+    command("list", "encoders")
+    assert "is not the file that was shipped" in capsys.readouterr().out
+
+
+def test_verify_looks_it_over(command, shipped, capsys):
+    command("verify", "run=mini-en")
+    assert capsys.readouterr().out.split(maxsplit=2)[:2] == ["good", "model"]
+    damage(shipped / "model.safetensors")
+    with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are not as they should be: model\. Reinstall encoderlab"):
+        command("verify", "run=mini-en")
+    assert "model.safetensors: missing, or not what manifest.json states" in capsys.readouterr().out

@@ -1,0 +1,30 @@
+"""The encoder in the box: whole, small enough, with a card, and known to what starts from it."""
+
+import pytest
+
+from encoderlab.encoders.catalogue import FOLDER, SHIPPED, describe
+from encoderlab.manifest import sha256_of
+from encoderlab.runs.initial import open_initial
+
+LARGEST = 20_000_000  # bytes of the folder
+pytestmark = pytest.mark.skipif(not (FOLDER / SHIPPED).is_dir(), reason=f"{SHIPPED} is not there yet: see scripts/make_encoder")
+
+
+def test_it_is_as_it_was_shipped_and_at_most_20_megabytes():
+    assert describe(SHIPPED).n_bytes <= LARGEST
+
+
+def test_its_card_tells_recipe_texts_licences_scores_and_hashes():
+    card = (FOLDER / SHIPPED / "README.md").read_text(encoding="utf-8")
+    assert sha256_of(FOLDER / SHIPPED / "model.safetensors") in card
+    for heading in ("## Recipe", "## Texts", "## Scores", "## Storage"):
+        assert heading in card
+    for licence in ("public domain", "CC0", "CC BY 4.0", "CC BY-SA 4.0"):
+        assert licence in card
+    assert "-NC" not in card.partition("## Texts")[2].partition("Left out")[0]
+
+
+def test_it_starts_a_run_that_pools_by_the_mean():
+    initial = open_initial(SHIPPED)
+    assert initial.config.pooling.value == "mean"
+    assert all(name.startswith("encoder.") for name in initial.weights)

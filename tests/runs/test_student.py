@@ -1,0 +1,76 @@
+"""What a student starts from: its teacher's embeddings made narrower, or its layers."""
+
+import pytest
+import torch
+
+from encoderlab.batch import HeadSizes
+from encoderlab.command_settings import StudentStart
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig
+from encoderlab.runs.initial import TOKEN_TABLE, Initial
+from encoderlab.runs.student import projection, start_student
+
+
+def config_of(**changes):
+    return ModelConfig(**{"n_layers": 4, "d_model": 16, "n_heads": 2, "max_length": 10} | changes)
+
+
+def built(config):
+    return config.build(30, 0, HeadSizes())
+
+
+@pytest.fixture
+def teacher():
+    torch.manual_seed(0)
+    config = config_of()
+    return Initial("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
+
+
+def test_the_projection_keeps_what_varies_most():
+    torch.manual_seed(0)
+    spread = torch.randn(200, 3) @ torch.diag(torch.tensor([5.0, 3.0, 0.01]))
+    kept = projection(spread, 2)
+    assert torch.allclose(kept.T @ kept, torch.eye(2), atol=1e-5)
+    assert (spread - spread @ kept @ kept.T).norm() < 0.01 * spread.norm()
+
+
+def test_fresh_weights_are_left_as_drawn(teacher):
+    config = config_of(d_model=8)
+    model = built(config)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    start_student(model, config, teacher, StudentStart.fresh)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_narrower_embeddings_keep_which_words_are_alike(teacher):
+    config = config_of(d_model=12, max_length=6)
+    model = built(config)
+    start_student(model, config, teacher, StudentStart.embeddings)
+    mine, its = model.encoder.embeddings.token.weight.detach(), teacher.weights[TOKEN_TABLE]
+    alike, wanted = (torch.corrcoef(torch.stack([(one @ one.T).flatten() for one in (mine, its)])))[0]
+    assert wanted > 0.9 and alike == pytest.approx(1.0)
+    assert model.encoder.embeddings.position(slice(6)).shape == (6, 12)
+
+
+def test_layers_are_taken_evenly_the_last_one_last(teacher):
+    config = config_of(n_layers=2)
+    model = built(config)
+    start_student(model, config, teacher, StudentStart.layers)
+    for mine, its in ((0, 1), (1, 3)):
+        found, wanted = model.encoder.layers[mine].state_dict(), f"encoder.layers.{its}."
+        assert all(torch.equal(weight, teacher.weights[wanted + name]) for name, weight in found.items())
+    assert torch.equal(model.encoder.embeddings.token.weight, teacher.weights[TOKEN_TABLE])
+
+
+@pytest.mark.parametrize(
+    ("changes", "start", "message"),
+    [
+        ({"d_model": 32}, StudentStart.embeddings, "cannot be widened"),
+        ({"d_model": 8}, StudentStart.layers, "model.d_model is 8, where the teacher's is 16"),
+        ({"n_layers": 5}, StudentStart.layers, "model.n_layers is 5, where the teacher's is 4"),
+    ],
+)
+def test_what_a_student_cannot_hold_is_refused(teacher, changes, start, message):
+    config = config_of(**changes)
+    with pytest.raises(SettingError, match=message):
+        start_student(built(config), config, teacher, start)
