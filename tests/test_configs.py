@@ -34,6 +34,7 @@ ASKED = {  # what a command cannot do without
     "data": [],
     "baseline": [],
     "check": [],
+    "distill": ["teacher=somewhere"],
     "finetune": ["init_from=somewhere"],
     "embed": ["run=somewhere", "output=vectors.npy"],
     "verify": ["run=somewhere"],
@@ -98,6 +99,7 @@ def test_the_head_of_every_experiment_gives_its_command_time_and_score(name):
 
 
 WITHOUT_HUB = {"docs", "brackets", "notebook_reverse", "notebook_brackets", "notebook_brackets_3"}
+TEXTS = "texts.jsonl"
 SMALL = [
     "baselines=false",
     "dataset.limit=64",
@@ -117,13 +119,15 @@ def first_of(name):
 def command_line(name):
     """An experiment's command line for a few steps, in a folder of its own name, from the folder of what it begins with."""
     first = [] if first_of(name) is None else [f"init_from={first_of(name)}"]
-    shallow = ["training.accumulate=1", "model.n_layers=1"] if command_of(name) == "pretrain" and not first else []
+    shallow = ["training.accumulate=1", "model.n_layers=1"] if command_of(name) in ("pretrain", "distill") and not first else []
+    if command_of(name) == "distill":
+        first += ["teacher=pretrain_mini", f"dataset.path={TEXTS}", "model.n_layers=1", "model.max_length=64"]
     return [command_of(name), f"experiment={name}", *SMALL, *shallow, *first, f"run_dir={name}"]
 
 
 def taken(names, folder, **environment):
     """What became of each experiment, by name: None, or what went wrong. They run in one process, with the cache of the one before."""
-    names = sorted(names, key=lambda name: first_of(name) is not None)
+    names = sorted(names, key=lambda name: (command_of(name) == "distill", first_of(name) is not None))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("command_lines.py"))],
         input="\n".join(json.dumps(command_line(name)) for name in names),
@@ -139,8 +143,11 @@ def taken(names, folder, **environment):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the experiments' runs are."""
-    return tmp_path_factory.mktemp("experiments")
+    """Where the experiments' runs are, and the texts of those that read files."""
+    made = tmp_path_factory.mktemp("experiments")
+    texts = [{"text": f"Document {n} is about one thing. It says so twice. It ends here, in number {n}."} for n in range(64)]
+    (made / TEXTS).write_text("".join(f"{json.dumps(one)}\n" for one in texts), encoding="utf-8")
+    return made
 
 
 @pytest.fixture(scope="module")
