@@ -109,7 +109,6 @@ class Run:
 
     def __init__(self, folder: str | Path, device: str = "auto") -> None:
         self.folder, self.device = Path(folder), device
-        self._name = str(folder)  # ./mini-en is a folder, and mini-en a shipped encoder: a Path does not tell them apart
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -117,7 +116,7 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """The model with its tokenizer, task and settings."""
-        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=self._name, device=self.device))
+        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
 
     @cached_property
     def report(self) -> dict[str, Any]:
