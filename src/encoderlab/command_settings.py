@@ -13,7 +13,7 @@ from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.config import TaskConfig
-from encoderlab.training.config import Precision, TrainingConfig
+from encoderlab.training.config import Precision, TrainingConfig, seconds_of
 
 CACHE = "~/.cache/encoderlab"  # where ENCODERLAB_CACHE names no other (configs/command.yaml)
 
@@ -97,6 +97,14 @@ class FinetuneConfig(RunConfig):
     init_from: str = setting(
         SHIPPED, "The pretrained encoder: one of encoderlab list encoders, a run folder, a Hugging Face folder or a hub name."
     )
+    adapt: str | None = setting(
+        None, "Time to pretrain on the task's own training texts first, by masked tokens, such as 90s or 5m; null: none."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adapt is not None:
+            seconds_of(self.adapt, "adapt")
 
 
 class StudentStart(Enum):
@@ -266,23 +274,6 @@ class ExportConfig(CommandConfig):
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(True, "Write the heads too; false: the encoder alone, to start from or to embed with (not for onnx).")
     card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
-
-
-@dataclass
-class VerifyConfig(CommandConfig):
-    """Look a run over: hashes, finite numbers, and whether config, data and weights fit together."""
-
-    run: str = setting(REQUIRED, "A run folder, finished or not, a model folder, or a shipped encoder.")
-
-
-@dataclass
-class CompareConfig(CommandConfig):
-    """Lay runs side by side: settings that differ, scores over seeds, differences on the same rows with their tests."""
-
-    runs: list[str] = setting(REQUIRED, "Run folders, or folders of sweeps; typed without a name, as outputs/train/sst2/*.")
-    reference: str | None = setting(None, "The run whose setting the others are held against; null: the best one.")
-    figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports put first.")
-    output: str | None = setting(None, "Folder for compare.html, .md, .csv, .json and plots; null: they are not written.")
 
 
 @dataclass

@@ -14,7 +14,6 @@ from omegaconf.errors import MissingMandatoryValue
 from encoderlab.command_settings import (
     AttentionConfig,
     CommandConfig,
-    CompareConfig,
     DistillConfig,
     EmbedConfig,
     EvalConfig,
@@ -25,7 +24,6 @@ from encoderlab.command_settings import (
     PretrainConfig,
     RunConfig,
     ServeConfig,
-    VerifyConfig,
 )
 from encoderlab.data.sources.docstrings import DocsDataset
 from encoderlab.data.sources.files import FilesDataset
@@ -37,7 +35,14 @@ from encoderlab.errors import SettingError, closest
 from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
 from encoderlab.overrides import uninterpolated
-from encoderlab.preparation_settings import BaselineConfig, CheckConfig, DataConfig, TokenizerCommandConfig
+from encoderlab.preparation_settings import (
+    BaselineConfig,
+    CheckConfig,
+    CompareConfig,
+    DataConfig,
+    TokenizerCommandConfig,
+    VerifyConfig,
+)
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.training.config import TrainingConfig
 

@@ -1,4 +1,4 @@
-"""The settings of the commands that one types before a run: they look at data, tokenizers and the installation."""
+"""The settings of the commands that only look: before a run at data, tokenizers and the installation, after it at runs."""
 
 from __future__ import annotations
 
@@ -66,3 +66,20 @@ class CheckConfig(CommandConfig):
     threads: int | None = setting(
         1, "CPU threads, of which so small a model needs one; null: one for each core this process may use.", least=1, most=1024
     )
+
+
+@dataclass
+class VerifyConfig(CommandConfig):
+    """Look a run over: hashes, finite numbers, and whether config, data and weights fit together."""
+
+    run: str = setting(REQUIRED, "A run folder, finished or not, a model folder, or a shipped encoder.")
+
+
+@dataclass
+class CompareConfig(CommandConfig):
+    """Lay runs side by side: settings that differ, scores over seeds, differences on the same rows with their tests."""
+
+    runs: list[str] = setting(REQUIRED, "Run folders, or folders of sweeps; typed without a name, as outputs/train/sst2/*.")
+    reference: str | None = setting(None, "The run whose setting the others are held against; null: the best one.")
+    figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports put first.")
+    output: str | None = setting(None, "Folder for compare.html, .md, .csv, .json and plots; null: they are not written.")

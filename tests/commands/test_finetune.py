@@ -11,7 +11,10 @@ from encoderlab.command_settings import RunConfig
 from encoderlab.config import settings_from_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.interruption import Interrupted
+from encoderlab.runs import adaptation
 from encoderlab.runs.saved_model import read_model
+from encoderlab.training.checkpoint import read_weights
+from encoderlab.training.config import TrainingConfig
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
 
@@ -221,3 +224,63 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
 def test_train_has_nothing_to_learn_from_text_alone(command, task):
     with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Type encoderlab pretrain\.$"):
         command("train", *task)
+
+
+ADAPT = (
+    "task=classification",
+    "dataset=files",
+    "dataset.path=rows.csv",
+    "training.threads=1",
+    "baselines=false",
+    "training.steps=4",
+)
+
+
+@pytest.fixture
+def adapted(command, pairs_run, tmp_path, monkeypatch):
+    """Finetune after two steps of masked tokens: a time would make a test depend on the clock."""
+    monkeypatch.setattr(adaptation, "TrainingConfig", lambda **settings: TrainingConfig(**settings | {"budget": None, "steps": 2}))
+    rows = "\n".join(f"title {n // 10} {n % 10} body {n % 7},{n % 2}" for n in range(80))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
+
+    def finetune(*typed):
+        command("finetune", *ADAPT, f"init_from={pairs_run}", "adapt=1m", *typed)
+        return tmp_path / "run"
+
+    return finetune
+
+
+def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, command, pairs_run, capsys):
+    run = adapted("run_dir=run")
+    said = capsys.readouterr().err
+    assert "The encoder reads the training texts for 1m first (adapt=null leaves it out)" in said
+    settings = yaml.safe_load((run / "adapted" / "config.yaml").read_text())
+    assert (settings["task"]["second_sentence"], settings["init_from"]) == ("none", str(pairs_run))
+    documents = json.loads((run / "adapted" / "environment.json").read_text())["dataset"]["splits"]
+    assert (
+        sum(split["documents"] for split in documents.values()) == report_of(run)["splits"]["validation"]["n"] * 9
+    )  # train's alone
+    assert (report_of(run)["init_from"], report_of(run)["adapted_for"]) == (str(pairs_run), "1m")
+    before, after, first = weights_of(pairs_run), weights_of(run / "adapted"), read_weights(run / "checkpoints" / "step-4")
+    table = "encoder.embeddings.token.weight"
+    assert not torch.equal(before[table], after[table])
+    assert (first[table] - after[table]).norm() < (first[table] - before[table]).norm()
+    command("predict", f"run={run}", "text=title")
+
+
+@pytest.mark.parametrize("step", [1, 3])  # while the encoder adapts, and while it learns the task
+def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_after, tmp_path, step):
+    whole = adapted("run_dir=run", "training.checkpoint_every=1").rename(tmp_path / "whole")
+    stop_after(step)
+    with pytest.raises(Interrupted):
+        adapted("run_dir=run", "training.checkpoint_every=1")
+    stop_after(-1)
+    run = adapted("resume=run", "training.checkpoint_every=1")
+    ours, theirs = weights_of(run), weights_of(whole)
+    assert all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
+
+
+@pytest.mark.parametrize("adapt", ["5", "0m", "soon"])
+def test_a_time_to_adapt_that_is_none_is_refused(command, adapt):
+    with pytest.raises(SettingError, match=rf"^adapt={adapt} is no time\..*Type adapt=30m"):
+        command("finetune", *QUICK, "init_from=somewhere", f"adapt={adapt}")

@@ -28,7 +28,8 @@ def test_after_finetuning_a_larger_encoder_comes_next_until_there_is_none():
     line = "encoderlab finetune task=sst2 init_from=sentence-transformers/all-MiniLM-L6-v2"
     assert stronger_command(finetuned, {"overrides": ["task=sst2", "init_from=runs/mine"]}) == line
     larger = report("finetune", init_from="sentence-transformers/all-MiniLM-L6-v2")
-    assert stronger_command(larger, {"overrides": ["task=sst2"]}) is None
+    assert stronger_command(larger, {"overrides": ["task=sst2"]}) == f"{line} adapt=5m"
+    assert stronger_command(larger | {"adapted_for": "9m"}, {"overrides": ["task=sst2"]}) is None
 
 
 @pytest.mark.parametrize(

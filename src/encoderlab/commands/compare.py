@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from encoderlab.command_settings import CompareConfig
 from encoderlab.errors import DataError
+from encoderlab.preparation_settings import CompareConfig
 from encoderlab.reports.comparison import build_comparison
 from encoderlab.reports.comparison_files import write_comparison
 from encoderlab.reports.comparison_screen import show_comparison

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from encoderlab.command_settings import FinetuneConfig
+from encoderlab.command_settings import FinetuneConfig, PretrainConfig
+from encoderlab.commands.pretrain import pretrain
 from encoderlab.commands.train import train_and_report
+from encoderlab.data.documents import Documents
+from encoderlab.errors import SettingError
+from encoderlab.runs.adaptation import Adaptation
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.teaching import UNTAUGHT, Teaching
 from encoderlab.world import ALONE, World
 
 
 def finetune(config: FinetuneConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
+    With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.adaptation`.
     `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
     """
-    return train_and_report(config, "finetune", said, world)
+
+    def adapt(settings: PretrainConfig, documents: Documents) -> object:
+        return pretrain(settings, None, world, documents)
+
+    def prepared(config: FinetuneConfig, corpus: Corpus) -> Teaching:
+        if config.adapt is None:
+            return UNTAUGHT
+        if world.size > 1:
+            raise SettingError(
+                f"adapt={config.adapt} works for one process, and there are {world.size}",
+                remedy="Start one process, or use encoderlab pretrain and then init_from=... with the run",
+            )
+        return Adaptation(config, corpus, adapt)
+
+    return train_and_report(config, "finetune", said, world, prepared)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from encoderlab.command_settings import EvalConfig, PretrainConfig
+from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.dry_run_screen import show_rehearsal
@@ -42,10 +43,13 @@ from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
-def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
+def pretrain(
+    config: PretrainConfig, said: Collection[str] | None = None, world: World = ALONE, documents: Documents | None = None
+) -> RunFolder | None:
     """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
 
-    `said` and `world` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
+    `said` and `world` as for `train`. The `documents` are those of `config.dataset` unless others are given.
+    Raises SettingError, DataError or TrainingError with what the user can do.
     """
     run = world.from_first(lambda: continued_run(config, said, "pretrain"))
     if run is None:
@@ -58,7 +62,7 @@ def pretrain(config: PretrainConfig, said: Collection[str] | None = None, world:
         initial = None if config.init_from is None else open_initial(config.init_from)
         config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
-        corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
+        corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir), documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, initial, world)
         rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}

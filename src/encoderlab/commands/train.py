@@ -89,7 +89,7 @@ def train_and_report(
             record_start(folder, command, config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
-        teaching.train_control(folder)
+        teaching.train_before(folder)
         with tracked(config, command, folder, world) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers, teaching)
     return folder

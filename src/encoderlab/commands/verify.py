@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from encoderlab.command_settings import VerifyConfig
 from encoderlab.encoders.catalogue import REINSTALL, shipped_location
 from encoderlab.errors import DataError
+from encoderlab.preparation_settings import VerifyConfig
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.verification import findings
 

@@ -40,9 +40,14 @@ class DocumentCorpus:
     cache: Path
 
     @classmethod
-    def load(cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path) -> DocumentCorpus:
-        """Find the documents and a sentence splitter for them. Raises DataError, SettingError as `DatasetConfig.documents` does."""
-        documents = dataset.documents(cache)
+    def load(
+        cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path, documents: Documents | None = None
+    ) -> DocumentCorpus:
+        """Find the documents, unless they are given, and a sentence splitter for them.
+
+        Raises DataError, SettingError as `DatasetConfig.documents` does.
+        """
+        documents = documents or dataset.documents(cache)
 
         def paragraphs() -> Iterator[str]:
             return (paragraph for document in documents.by_name["train"].documents() for paragraph in document)

@@ -156,7 +156,8 @@ class RunFolder:
     @property
     def worth_continuing(self) -> bool:
         """Whether a step has been taken that a continuation need not take again."""
-        return any(path.name != "step-0" for path in self.checkpoints.glob("step-*"))
+        inside = self.root.glob(f"*/{self.checkpoints.name}/step-*")  # of a run that comes first, in a folder of this one
+        return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -53,8 +53,8 @@ class TaskDistillation(Teaching):
             rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
         return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
 
-    def train_control(self, folder: RunFolder) -> None:
-        """See `Teaching.train_control`: a run that stops there is resumed with this one."""
+    def train_before(self, folder: RunFolder) -> None:
+        """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
         control = _control(folder)
         if not self._controlled or control.finished:
             return

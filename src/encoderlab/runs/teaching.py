@@ -1,4 +1,4 @@
-"""What a teacher adds to a training run; without one, nothing."""
+"""What a teacher, or texts to adapt to, add to a training run; without one, nothing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Teaching:
         """The training rows with the teacher's answers, the student being given the weights it starts from."""
         return rows
 
-    def train_control(self, folder: RunFolder) -> None:
-        """Train the same student without its teacher inside `folder`, where the report is to compare the two."""
+    def train_before(self, folder: RunFolder) -> None:
+        """Train whatever has to be trained before this run, inside its `folder`."""
 
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
         """What report.json holds beside the student's `scores` of `split`."""

@@ -133,14 +133,14 @@ class TrainingConfig:
             )
 
 
-def seconds_of(budget: str) -> float:
-    """The seconds of a time such as 90s, 30m or 1.5h. Raises SettingError."""
+def seconds_of(budget: str, name: str = "training.budget") -> float:
+    """The seconds of a time such as 90s, 30m or 1.5h, the setting of that `name`. Raises SettingError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
     if not seconds:
         raise SettingError(
-            f"training.budget={budget} is no time",
+            f"{name}={budget} is no time",
             allowed="a number above 0 with s, m or h behind it",
-            remedy="Type training.budget=30m",
+            remedy=f"Type {name}=30m",
         )
     return seconds
