@@ -27,6 +27,8 @@ NEEDED = {  # what an option cannot do without
     ("dataset", "hub"): ["dataset.path=owner/name"],
     ("tokenizer", "pretrained"): ["tokenizer.name=owner/name"],
     ("task", "pretraining"): ["dataset=docs"],
+    ("experiment", "mini_en_1"): ["dataset.path=x.jsonl"],
+    ("experiment", "mini_en_2"): ["dataset.path=x.jsonl"],
 }
 ASKED = {  # what a command cannot do without
     "pretrain": [],

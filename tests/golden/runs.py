@@ -26,7 +26,7 @@ from typing import Any
 WEIGHTS = Path(__file__).parent / "weights.json"
 LITTLE = ("model.n_layers=2", "model.d_model=64", "model.n_heads=2", "model.max_length=24", "training.steps=12")
 DATA = {
-    "train": ("task=brackets", "dataset.limit=200", "training.batch_size=16"),
+    "train": ("task=brackets", "model=tiny", "dataset.limit=200", "training.batch_size=16", "training.evaluations=null"),
     "pretrain": ("dataset=files", "dataset.path=documents.txt", "tokenizer.vocabulary_size=100", "training.batch_size=16"),
 }
 CASES = [(command, precision) for command in DATA for precision in ("fp32", "bf16")]
