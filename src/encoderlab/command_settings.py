@@ -128,7 +128,7 @@ class DistillConfig(RunConfig):
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
-        0.8, "On a task: what the teacher's probabilities count for; the labels count for the rest of 1.", least=0, most=1
+        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).", least=0, most=1
     )
     unlabelled: str | None = setting(
         None, "On a task: a file of more texts without labels (csv, tsv, jsonl, parquet, txt), which the teacher labels."

@@ -205,7 +205,7 @@ def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("task=wikipedia",), "asks no teacher"),
+        (("task=wikipedia",), "uses no teacher"),
         (("tokenizer=wordpiece", "tokenizer.vocabulary_size=200"), "different tokenizers"),
         (("model.max_length=64",), "teacher reads 24 tokens"),
         (("start=embeddings", "model.d_model=64"), "cannot be widened"),

@@ -253,7 +253,7 @@ def adapted(command, pairs_run, tmp_path, monkeypatch):
 def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, command, pairs_run, capsys):
     run = adapted("run_dir=run")
     said = capsys.readouterr().err
-    assert "The encoder reads the training texts for 1m first (adapt=null leaves it out)" in said
+    assert "Adapting the encoder to the training texts for 1m first (adapt=null skips this)" in said
     settings = yaml.safe_load((run / "adapted" / "config.yaml").read_text())
     assert (settings["task"]["second_sentence"], settings["init_from"]) == ("none", str(pairs_run))
     documents = json.loads((run / "adapted" / "environment.json").read_text())["dataset"]["splits"]

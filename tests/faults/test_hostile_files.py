@@ -26,15 +26,14 @@ from encoderlab.bounded_yaml import load_yaml
 from encoderlab.data.sources.files import FilesDataset
 from encoderlab.data.sources.text_files import most_unpacked
 from encoderlab.errors import DataError, SettingError, UserError
+from encoderlab.manifest import MANIFEST, write_manifest
 from encoderlab.training.checkpoint import (
-    MANIFEST,
     STATE,
     WEIGHTS,
     read_state,
     read_weights,
     save_checkpoint,
     verified,
-    write_manifest,
 )
 
 SOURCE = Path(cli.__file__).parent

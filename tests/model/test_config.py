@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -120,13 +120,18 @@ def test_any_width_can_have_any_positions_as_long_as_pairs_can_be_turned(positio
     assert model(make_batch([3, 2])).sequence_logits.shape == (2, 3)
 
 
+def with_length(config):
+    """The settings with a length, which is left to the rows of a run."""
+    return replace(config, max_length=config.max_length or 128)
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_model_builds_and_answers(name, make_batch):
     path = CONFIGS / "model" / f"{name}.yaml"
     ConfigStore.instance().store(group="model", name="model_schema", node=ModelConfig)
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         composed = compose(f"model/{name}").model
-    config = OmegaConf.to_object(composed)
+    config = with_length(OmegaConf.to_object(composed))
     assert path.read_text().startswith("# ")
     assert config.name == name
     with torch.device("meta"):  # shapes without the memory of the larger ones
@@ -144,7 +149,8 @@ def test_the_sizes_are_googles(name, parameters):
     settings = OmegaConf.load(CONFIGS / "model" / f"{name}.yaml")
     del settings["defaults"]
     with torch.device("meta"):
-        model = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)).build(30522, 0, HeadSizes())
+        config = with_length(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)))
+        model = config.build(30522, 0, HeadSizes())
     without_pooler_and_far_positions = model.n_parameters
     assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)
 

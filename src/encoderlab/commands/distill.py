@@ -51,7 +51,7 @@ def distill(config: DistillConfig, said: Collection[str] | None = None, world: W
         raise required_setting("teacher")
     if isinstance(task, PretrainingConfig):
         raise SettingError(
-            f"task={task.name} hides tokens and asks no teacher",
+            f"task={task.name} is masked-language modelling and uses no teacher",
             remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
         )
     if not isinstance(task, TeacherVectorsConfig):
@@ -61,10 +61,16 @@ def distill(config: DistillConfig, said: Collection[str] | None = None, world: W
 
 def _on_a_task(config: DistillConfig, said: Collection[str] | None, world: World) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
+    if world.size > 1:
+        raise SettingError(
+            f"Distillation on a task works in one process, and there are {world.size}",
+            remedy="Start one process, or distill on documents (task=teacher_vectors)",
+        )
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            return train_and_report(control, "distill", None, world, taught_by)
+            said = None if control.resume is None else ()  # a control that was stopped keeps the settings it was started with
+            return train_and_report(control, "distill", said, world, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
 

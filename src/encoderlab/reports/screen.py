@@ -73,8 +73,8 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
 def _lone_labels(labels: Sequence[str]) -> str:
     """What to do about labels that training has once."""
     named = ", ".join(map(repr, labels[:MOST_NAMED])) + (f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else "")
-    have = "the label {} occurs" if len(labels) == 1 else "the labels {} occur"
-    return f"{have.format(named)} once in training, too little to learn from; add rows, or give them another label"
+    have, them = ("the label {} occurs", "it") if len(labels) == 1 else ("the labels {} occur", "them")
+    return f"{have.format(named)} once in training, too little to learn from; add more rows, or merge {them} with another label"
 
 
 def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

@@ -50,7 +50,9 @@ class Adaptation(Teaching):
         """See `Teaching.train_before`: what was interrupted is resumed, what is finished is not done again."""
         adapted = RunFolder(folder.root / "adapted")
         if not adapted.finished:
-            print(f"The encoder reads the training texts for {self.config.adapt} first (adapt=null leaves it out)", file=sys.stderr)
+            print(
+                f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)", file=sys.stderr
+            )
             self.pretrain(self._settings(adapted), self._documents())
         load_into(self.assembly.model, open_initial(str(adapted.root)))
         torch.manual_seed(self.config.seed)  # what the task draws is the same, wherever the adaptation was interrupted

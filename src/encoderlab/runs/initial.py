@@ -57,12 +57,12 @@ class Initial:
         return replace(self.config, pooling=Pooling.mean)
 
 
-def open_initial(init_from: str) -> Initial:
+def open_initial(init_from: str, setting: str = "init_from") -> Initial:
     """Open a shipped encoder, a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
 
     Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
     """
-    folder = _folder_of(init_from)
+    folder = encoder_folder(init_from, setting)
     return _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
 
 
@@ -112,26 +112,28 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
     return next((f"id {id_} is {piece!r}, not {its!r}" for id_, piece, its in differing), "")
 
 
-def _folder_of(init_from: str) -> Path:
-    if not init_from:
-        raise SettingError("init_from is empty", allowed=STARTS, remedy="Use one of encoderlab list encoders")
-    if (shipped := shipped_folder(init_from)) is not None:
+def encoder_folder(name: str, setting: str = "init_from") -> Path:
+    """The model folder that `setting`=`name` stands for: of a shipped encoder, a run, a Hugging Face folder or a model of the hub.
+
+    Raises SettingError, DataError where there is none.
+    """
+    if not name:
+        raise SettingError(f"{setting} is empty", allowed=STARTS, remedy="Use one of encoderlab list encoders")
+    if (shipped := shipped_folder(name)) is not None:
         return shipped
-    given = Path(init_from).expanduser()
+    given = Path(name).expanduser()
     if given.is_file():
-        raise DataError(f"init_from={init_from} is a file", allowed=STARTS)
+        raise DataError(f"{setting}={name} is a file", allowed=STARTS)
     if not given.is_dir():
-        if remedy := suggestion(init_from, "init_from"):
-            raise DataError(f"init_from={init_from} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
-        return fetch_model_folder(init_from)
+        if remedy := suggestion(name, setting):
+            raise DataError(f"{setting}={name} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
+        return fetch_model_folder(name)
     if given.parent.name == RunFolder(given).checkpoints.name:
-        raise DataError(
-            f"init_from={init_from} is a checkpoint", remedy=f"Type init_from={given.parent.parent}, the run it belongs to"
-        )
+        raise DataError(f"{setting}={name} is a checkpoint", remedy=f"Type {setting}={given.parent.parent}, the run it belongs to")
     folder = next((path for path in (RunFolder(given).model, given) if (path / "config.json").is_file()), None)
     if folder is None:
         raise DataError(
-            f"init_from={init_from} holds no model",
+            f"{setting}={name} holds no model",
             allowed="the folder of a finished run, or a Hugging Face folder with a config.json",
         )
     return folder

@@ -24,7 +24,7 @@ from encoderlab.runs.folder import RunFolder
 # three, the steps that follow are those of another run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "trackers", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
-PATHS = {"init_from", "teacher", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
+PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
 LIMITS = {"training.accumulate", "training.skip_nonfinite"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH | LIMITS

@@ -26,7 +26,7 @@ def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Initial
     if start is StudentStart.fresh:
         return
     _check_width(config, teacher.config)
-    taken = _tables(config, teacher)
+    taken = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
     if start is StudentStart.layers:
         taken |= _layers(config, teacher)
     wanted = model.state_dict()
@@ -45,11 +45,11 @@ def projection(table: Tensor, width: int) -> Tensor:
     return directions[:, -width:].flip(1).float()
 
 
-def _tables(config: ModelConfig, teacher: Initial) -> dict[str, Tensor]:
+def _tables(config: ModelConfig, teacher: Initial, pieces: int) -> dict[str, Tensor]:
     """The tables of the teacher's embeddings as wide as the student, cut to the rows it has."""
     token = teacher.weights[TOKEN_TABLE].float()
     reduced = torch.eye(config.d_model) if token.shape[1] == config.d_model else projection(token, config.d_model)
-    rows = {TOKEN_TABLE: len(token), SEGMENT_TABLE: config.segments}
+    rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
     if config.positions is Positions.learned:
         rows[POSITION_TABLE] = config.max_length
     found = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
-from encoderlab.command_settings import DistillConfig
+from encoderlab.command_settings import DistillConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.sources.files import read_unlabelled
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import Scores
 from encoderlab.metrics.intervals import difference
-from encoderlab.runs.assembly import Assembly
+from encoderlab.runs.assembly import Assembly, check_paired, compute_for
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.initial import open_initial
+from encoderlab.runs.initial import open_initial, vocabulary_difference
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_teacher import TaskTeacher, TeacherLogits
 from encoderlab.runs.teaching import Teaching
@@ -36,17 +37,26 @@ class TaskDistillation(Teaching):
 
     def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
         self.config, self.train = config, train
-        self.encoder = open_initial(config.teacher) if config.init_from is None else None
+        self.encoder = open_initial(config.teacher, "teacher") if config.init_from is None else None
         self.teacher = TaskTeacher.open(config, corpus.labels, words)
+        check_paired(self.teacher.assembly, corpus.paired)
+        compute_for(config)  # opening the teacher set threads and kernels for itself
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
         """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
         if self.encoder is not None:
+            self._check_tokenizer(assembly)
             start_student(assembly.model, assembly.config.model, self.encoder, self.config.start)
         if not self.config.teacher_weight:
             return rows
         assert isinstance(rows, ExampleRows)
         logits = self.teacher.logits(list(corpus.split("train")))
+        asked = rows.store["asked"].lengths() if "asked" in rows.store else np.ones(len(rows), dtype=np.int64)
+        if few := logits.too_short_for(asked):
+            raise DataError(
+                f"The teacher reads fewer words than the student of {few:,} rows",
+                remedy=f"Set model.max_length to at most {self.teacher.assembly.config.model.max_length}, the teacher's",
+            )
         if self.config.unlabelled is not None:
             more = self._unlabelled(assembly, corpus)
             found = self.teacher.logits(more)
@@ -56,12 +66,25 @@ class TaskDistillation(Teaching):
     def train_before(self, folder: RunFolder) -> None:
         """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
         control = _control(folder)
-        if not self._controlled or control.finished:
-            return
+        if self._controlled and not control.finished:
+            self._train_control(control)
+        torch.manual_seed(self.config.seed)  # the student's dropout does not depend on whether the control came first
+
+    def _train_control(self, control: RunFolder) -> None:
         begun = control.config.is_file()
         place = {"run_dir": None, "resume": str(control.root)} if begun else {"run_dir": str(control.root), "resume": None}
-        print("The same student without its teacher comes first, to compare with (compare=false leaves it out)", file=sys.stderr)
+        print("First training the same student without its teacher, for comparison (compare=false skips this)", file=sys.stderr)
         self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
+
+    def _check_tokenizer(self, assembly: Assembly) -> None:
+        """Refuse to copy tables whose rows mean other pieces. Raises SettingError."""
+        assert self.encoder is not None
+        difference = vocabulary_difference(assembly.tokenizer, self.encoder.tokenizer)
+        if self.config.start is not StudentStart.fresh and difference:
+            raise SettingError(
+                f"start={self.config.start.value} needs the teacher's tokenizer, and the student has another: {difference}",
+                remedy="Use tokenizer=as_pretrained, or start=fresh",
+            )
 
     @property
     def _controlled(self) -> bool:
@@ -98,7 +121,11 @@ class TaskDistillation(Teaching):
         if not path.is_file():
             raise DataError(f"unlabelled={path} is not there", allowed="a csv, tsv, jsonl, parquet or txt file")
         pair = getattr(dataset, "text_pair", None) if corpus.paired else None
-        return list(read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words))
+        found = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
+        texts = [one for one in found if (one.words if isinstance(one, WordsExample) else one.text.strip())]
+        if not texts:
+            raise DataError(f"unlabelled={path} has no texts", remedy="Name a file that has some, or leave it out")
+        return texts
 
 
 def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:

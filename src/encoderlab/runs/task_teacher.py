@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,10 +15,11 @@ from encoderlab.errors import DataError
 from encoderlab.interruption import stop_if_interrupted
 from encoderlab.metrics import Scores
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.hub_model import fetch_model_folder
+from encoderlab.runs.initial import encoder_folder
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
 ENCODED_AT_A_TIME = 16_384
+NO_ANSWER = -1  # for a word that the teacher did not read: it is counted as wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,21 @@ class TeacherLogits:
         best = self.values.argmax(1)
         if isinstance(scores.labels, np.ndarray):
             return best[self.offsets[scores.rows]]
-        pairs = zip(scores.rows, scores.labels, strict=True)
-        return [best[self.offsets[row] :][: len(labels)] for row, labels in pairs]
+        found = []
+        for row, labels in zip(scores.rows, scores.labels, strict=True):
+            answers = best[self.offsets[row] : self.offsets[row + 1]][: len(labels)]
+            found.append(np.pad(answers, (0, len(labels) - len(answers)), constant_values=NO_ANSWER))
+        return found
 
     def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """The first `counts` answers of each of `rows`, one row behind another."""
-        return np.concatenate([self.values[self.offsets[row] :][:count] for row, count in zip(rows, counts, strict=True)])
+        """The first `counts` answers of each of `rows`, one row behind another; no row has fewer."""
+        starts = self.offsets[rows]
+        assert (starts + counts <= self.offsets[rows + 1]).all(), "the teacher was asked fewer words"
+        return np.concatenate([self.values[start : start + count] for start, count in zip(starts, counts, strict=True)])
+
+    def too_short_for(self, asked: np.ndarray) -> int:
+        """How many rows have fewer answers than the student is `asked` for, [rows]."""
+        return int((np.diff(self.offsets) < asked).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +74,9 @@ class TaskTeacher:
         Raises DataError where it is not there, or was not taught these labels.
         """
         training = config.training
-        folder = config.teacher if Path(config.teacher).expanduser().is_dir() else str(fetch_model_folder(config.teacher))
         opened = OpenRunConfig(
             cache_dir=config.cache_dir,
-            run=folder,
+            run=str(encoder_folder(config.teacher, "teacher")),
             device=training.device,
             precision=training.precision,
             threads=training.threads,

@@ -28,7 +28,7 @@ class VectorTeacher:
     @classmethod
     def open(cls, name: str, compute: Compute) -> VectorTeacher:
         """The encoder of a run, a folder or the hub, on the device of `compute`. Raises DataError as `open_initial` does."""
-        encoder = open_initial(name)
+        encoder = open_initial(name, "teacher")
         tokenizer = encoder.tokenizer
         model = encoder.config.build(tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
         load_into(model, encoder)

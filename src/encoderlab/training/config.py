@@ -65,7 +65,9 @@ class TrainingConfig:
     group: ClassVar[str] = "training"
 
     epochs: float | None = setting(
-        3.0, "Passes over the training split; fractions are fine. null or auto: by its rows; see min_steps.", above=0
+        3.0,
+        "Passes over the training split; fractions are fine. null or auto: chosen from the number of rows; see min_steps.",
+        above=0,
     )
     min_steps: int = setting(
         1000, "With epochs=auto: as many whole epochs as make about this many steps, one at least, max_epochs at most.", least=1
@@ -107,7 +109,7 @@ class TrainingConfig:
     sharding: Sharding = setting(
         Sharding.none, "Several processes: none (each holds all weights) or full (a piece each, for models too large for a card)."
     )
-    evaluate_every: int | None = setting(None, "Steps between evaluations; null: by evaluations.", least=1)
+    evaluate_every: int | None = setting(None, "Steps between evaluations; null: set by training.evaluations.", least=1)
     evaluations: int | None = setting(
         None, "With evaluate_every=null: evaluations of a run, evenly spread; null, or with a budget: one an epoch.", least=1
     )
