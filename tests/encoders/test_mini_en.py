@@ -1,13 +1,10 @@
 """The encoder in the box: whole, small enough, with a card, and known to what starts from it."""
 
-import pytest
-
 from encoderlab.encoders.catalogue import FOLDER, SHIPPED, describe
 from encoderlab.manifest import sha256_of
 from encoderlab.runs.initial import open_initial
 
 LARGEST = 20_000_000  # bytes of the folder
-pytestmark = pytest.mark.skipif(not (FOLDER / SHIPPED).is_dir(), reason=f"{SHIPPED} is not there yet: see scripts/make_encoder")
 
 
 def test_it_is_as_it_was_shipped_and_at_most_20_megabytes():

@@ -154,7 +154,10 @@ SPLIT |= {"words_min": 1, "words_median": 2.0, "words_p95": 3.0, "words_max": 4}
     ("labels", "warning"),
     [
         ({"a": 5, "b": 4}, None),
-        ({"a": 8, "[b]": 1}, "Warning: the label '[b]' occurs once in training, too little to learn from; add more rows, or merge it"),
+        (
+            {"a": 8, "[b]": 1},
+            "Warning: the label '[b]' occurs once in training, too little to learn from; add more rows, or merge it",
+        ),
         ({"a": 7, "b": 1, "c": 1}, "Warning: the labels 'b', 'c' occur once in training"),
         ({"a": 9} | {f"l{n}": 1 for n in range(20)}, "Warning: the labels 'l0', 'l1', 'l2', 'l3', 'l4' and 15 more occur once"),
     ],
