@@ -31,7 +31,10 @@ KINDS: Mapping[str, Kind] = {
     "box": Kind("from the box", "finetune"),
     "minilm": Kind("from MiniLM", "finetune", ("init_from={minilm}",), slow=True),
     "student": Kind(
-        "distilled student", "distill", ("teacher={teacher}", "model=mini", "init_from=mini-en", "compare=false"), teacher="minilm"
+        "distilled student",
+        "distill",
+        ("teacher={teacher}", "model=as_pretrained", "init_from=mini-en", "compare=false"),
+        teacher="minilm",
     ),
 }
 

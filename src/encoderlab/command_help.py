@@ -40,7 +40,7 @@ EXAMPLES = {
         ("encoderlab distill teacher=outputs/finetune/... model=mini task=sst2", "a task: labels and the teacher's probabilities"),
         ("encoderlab distill teacher=... task=sst2 unlabelled=more.txt", "with texts that only the teacher labels"),
         ("encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia", "documents: the teacher's vectors"),
-        ("encoderlab distill teacher=... start=embeddings", "from the teacher's embeddings, made narrower"),
+        ("encoderlab distill teacher=... model.n_heads=8 start=pruned", "from the teacher pruned to the student's shape"),
     ],
     "eval": [
         ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),

@@ -113,6 +113,7 @@ class StudentStart(Enum):
     fresh = "fresh"
     embeddings = "embeddings"
     layers = "layers"
+    pruned = "pruned"
 
 
 @dataclass
@@ -123,8 +124,8 @@ class DistillConfig(RunConfig):
     init_from: str | None = setting(None, "The encoder the student starts from; null: see start.")
     start: StudentStart = setting(
         StudentStart.fresh,
-        "Without init_from: fresh weights, the teacher's embeddings (reduced by PCA where the student is narrower), or its layers "
-        "too, evenly spaced.",
+        "Without init_from: fresh weights, the teacher's embeddings (reduced by PCA where the student is narrower), its layers "
+        "too, evenly spaced, or pruned (its layers with their strongest heads and neurons, fitted to the student's width).",
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(

@@ -104,6 +104,14 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
+def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher, documents, tmp_path):
+    hardly = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0", "model.n_heads=1", "model.d_head=16")
+    for start in ("pruned", "embeddings"):
+        command("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *hardly, f"start={start}", f"run_dir={start}")
+    pruned, embeddings = (report_of(tmp_path / name)["splits"]["validation"]["token_cosine"] for name in ("pruned", "embeddings"))
+    assert pruned > 0.5 > embeddings
+
+
 def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch):
     line = (
         "distill",
@@ -210,6 +218,7 @@ def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher,
         (("model.max_length=64",), "teacher reads 24 tokens"),
         (("start=embeddings", "model.d_model=64"), "cannot be widened"),
         (("start=layers",), "model.d_model is 16, where the teacher's is 32"),
+        (("start=pruned",), "keeps the teacher's d_head, 16, and the student's is 8"),
         (("task.token_weight=0", "task.sequence_weight=0"), "nothing to learn"),
         (("training.steps=2", "task=brackets"), "no answers to the task brackets"),
     ],

@@ -113,9 +113,9 @@ def _assembled(config: DistillConfig, world: World) -> tuple[Assembly, DocumentC
     scored = corpus.scored_splits()
     assembly = assemble(config, compute, corpus, initial, world, teacher.encoder)
     teacher.teach(assembly.task)
-    if initial is None:
-        start_student(assembly.model, assembly.config.model, teacher.encoder, config.start)
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+    if initial is None:
+        start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, rows["train"])
     return assembly, corpus, rows, pair_facts(rows["train"], corpus)
 
 

@@ -1,31 +1,45 @@
-"""What a student starts from: parts of its teacher (Sanh et al. 2019, section 3, for whole layers)."""
+"""What a student starts from: parts of its teacher (Sanh et al. 2019, section 3, for whole layers), or its teacher pruned."""
 
 from __future__ import annotations
 
 import sys
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from encoderlab.batch import Batch, HeadSizes
 from encoderlab.command_settings import StudentStart
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Positions
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.initial import TOKEN_TABLE, Initial
+from encoderlab.runs.initial import TOKEN_TABLE, Initial, load_into
+from encoderlab.runs.pruning import Texts, prune, set_linear
+from encoderlab.tasks.rows import Rows
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"
+PRUNED_ON = 60_000  # tokens
+SHORT_ENOUGH = 128  # tokens of a text: longer ones would make the few texts fewer
+TEXTS_AT_A_TIME = 32
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
-def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, start: StudentStart) -> None:
-    """Copy parts of the teacher into `model`, whose settings are `config`.
+def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, start: StudentStart, rows: Rows) -> None:
+    """Copy parts of the teacher into `model`, whose settings are `config`; `rows` are the texts on which a teacher is pruned.
 
     Raises SettingError where the student cannot hold them.
     """
     if start is StudentStart.fresh:
         return
     _check_width(config, teacher.config)
+    if start is StudentStart.pruned:
+        _start_pruned(model, config, teacher, rows)
+    else:
+        _start_from_parts(model, config, teacher, start)
+
+
+def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, start: StudentStart) -> None:
     taken = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
     if start is StudentStart.layers:
         taken |= _layers(config, teacher)
@@ -33,6 +47,34 @@ def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Initial
     fitting = {name: weight for name, weight in taken.items() if name in wanted and wanted[name].shape == weight.shape}
     model.load_state_dict(fitting, strict=False)
     print(f"Student starts from the teacher's {start.value}: {sum(map(torch.numel, fitting.values())):,} weights", file=sys.stderr)
+
+
+def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, rows: Rows) -> None:
+    """Prune the teacher into `model`; also fit the head that gives a teacher's vectors, where there is one."""
+    _check_prunable(config, teacher.config)
+    pad_id = model.encoder.embeddings.token.padding_idx
+    whole = teacher.config.build(len(teacher.weights[TOKEN_TABLE]), pad_id, HeadSizes())
+    load_into(whole, teacher)
+    reach = min(config.max_length, teacher.config.max_length)
+    texts = Texts(calibration_batches(rows, pad_id, reach))
+    model.eval()
+    device = next(model.parameters()).device
+    mine, its = prune(whole.eval().encoder, model.cpu().encoder, texts)
+    if model.teacher_head is not None:
+        with torch.no_grad():
+            set_linear(model.teacher_head, mine, its)
+    model.to(device).train()
+    print(f"Student starts as its teacher pruned, on {len(mine):,} tokens", file=sys.stderr)
+
+
+def calibration_batches(rows: Rows, pad_id: int, reach: int) -> list[Batch]:
+    """Some of the rows, about 24,000 tokens, in batches without regard to length: the same ones each time."""
+    epoch = rows.epoch(0, 0)
+    readable = np.flatnonzero(epoch.lengths <= reach)
+    short = readable[epoch.lengths[readable] <= SHORT_ENOUGH]
+    drawn = np.random.default_rng(0).permutation(short if len(short) else readable)
+    n = int(np.searchsorted(epoch.lengths[drawn].cumsum(), PRUNED_ON)) + 1
+    return [epoch.gather(drawn[i : i + TEXTS_AT_A_TIME], pad_id) for i in range(0, min(n, len(drawn)), TEXTS_AT_A_TIME)]
 
 
 def projection(table: Tensor, width: int) -> Tensor:
@@ -75,6 +117,34 @@ def _layers(config: ModelConfig, teacher: Initial) -> dict[str, Tensor]:
             if name.startswith(prefix):
                 found[f"encoder.layers.{layer}.{name.removeprefix(prefix)}"] = weight.float()
     return found
+
+
+def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
+    """Refuse a student that is no smaller copy of its teacher. Raises SettingError."""
+    kept = ("head_width", "norm", "norm_position", "activation", "positions", "scale_embeddings", "embedding_norm", "bias")
+    fixed = {"norm": Norm.layer, "norm_position": NormPosition.post, "positions": Positions.learned}
+    for name in kept:
+        mine, its = _value(config, name), _value(teacher, name)
+        if mine != its:
+            shown = "d_head" if name == "head_width" else name
+            raise SettingError(
+                f"start=pruned keeps the teacher's {shown}, {its}, and the student's is {mine}",
+                remedy=f"Set model.{shown}={its}" + (" (and model.n_heads to match)" if name == "head_width" else ""),
+            )
+    odd = next((name for name, value in fixed.items() if getattr(teacher, name) is not value), None)
+    if odd or teacher.activation is Activation.geglu or not teacher.embedding_norm or not teacher.bias:
+        raise SettingError(
+            "start=pruned works with encoders of BERT's kind, and this teacher is of another",
+            allowed="post-norm, layer norm, learned positions, biases",
+            remedy="Use start=embeddings or start=fresh",
+        )
+    for name in ("n_layers", "n_heads", "feed_forward_width"):
+        if getattr(config, name) > getattr(teacher, name):
+            shown = "d_ff" if name == "feed_forward_width" else name
+            raise SettingError(
+                f"model.{shown} is {getattr(config, name)}, and start=pruned has {getattr(teacher, name)} to choose from",
+                remedy=f"Set model.{shown} to at most {getattr(teacher, name)}",
+            )
 
 
 def _check_width(config: ModelConfig, teacher: ModelConfig) -> None:
