@@ -16,6 +16,7 @@ MEANT = {
     "training.batch_size=auto": _AUTO_PARTS,
     "training.accumulate=auto": _AUTO_PARTS,
     "training.epochs=auto": "training.epochs=null",
+    "training.learning_rate=auto": "training.learning_rate=null",
     "model.max_length=auto": "model.max_length=null",
 }
 

@@ -1,6 +1,7 @@
 """encoderlab finetune: from a run, its model/ folder, to another run that says where it came from; and what it refuses."""
 
 import json
+import re
 
 import pytest
 import safetensors.torch
@@ -119,6 +120,14 @@ def length_of(folder):
     """What the settings of a run say of its length."""
     training = yaml.safe_load((folder / "config.yaml").read_text())["training"]
     return [training[name] for name in ("epochs", "evaluate_every", "patience")]
+
+
+def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_run, tmp_path, capsys):
+    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
+    assert re.search(r"training\.learning_rate=0\.0005, as suits an encoder \d+ wide", capsys.readouterr().err)
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 5e-4
+    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "training.learning_rate=auto", "run_dir=same")
+    assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
 
 
 def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(command, brackets_run, tmp_path, capsys):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.schedule import learning_rate_at
+from encoderlab.training.schedule import learning_rate_at, peak_for_width
 
 
 def rates(steps, **settings):
@@ -49,3 +49,8 @@ def test_one_cycle_moves_as_pytorchs_own_but_for_half_a_step():
         assert learning_rate_at(step, 400, config) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-5)
         optimizer.step()
         theirs.step()
+
+
+@given(width=st.integers(1, 4096), wider=st.integers(1, 4096))
+def test_a_wider_encoder_is_never_finetuned_in_larger_steps(width, wider):
+    assert 0 < peak_for_width(width + wider) <= peak_for_width(width) <= 5e-4

@@ -39,6 +39,7 @@ from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
 from encoderlab.training.optimizer import freeze
+from encoderlab.training.schedule import peak_for_width
 from encoderlab.world import ALONE, World
 
 FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
@@ -93,12 +94,16 @@ class Assembly:
         return distribute(self.model, self.config.training, self.world)
 
     def settled(self, train: Rows) -> Assembly:
-        """The same, with what `training` leaves open decided: by the number of rows, and `accumulate` by the free memory.
+        """The same, with what `training` leaves open decided: by the number of rows, the encoder's width, and the free memory.
 
         Done once, and recorded with the run, so that a continuation has the same settings.
         """
         parts = self._parts(train)
         training = replace(fixed_by_rows(self.config.training, len(train)), accumulate=parts.number)
+        if training.learning_rate is None:
+            width = self.config.model.d_model
+            training = replace(training, learning_rate=peak_for_width(width))
+            print(f"training.learning_rate={training.learning_rate:g}, as suits an encoder {width} wide", file=sys.stderr)
         return replace(self, config=replace(self.config, training=training), parts=parts)
 
     def _parts(self, rows: Rows) -> Parts:

@@ -28,7 +28,13 @@ PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "da
 LENGTH = {"training.epochs", "training.steps", "training.budget"}
 LIMITS = {"training.accumulate", "training.skip_nonfinite"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LENGTH | LIMITS
-DECIDED = {"training.accumulate", "training.epochs", "training.evaluate_every", "task.teacher_width"}  # where they are left open
+DECIDED = {  # where they are left open
+    "training.accumulate",
+    "training.epochs",
+    "training.evaluate_every",
+    "training.learning_rate",
+    "task.teacher_width",
+}
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
 AUTO = "auto"

@@ -82,7 +82,12 @@ class TrainingConfig:
         least=1,
     )
     batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
-    learning_rate: float = setting(1e-3, "Peak learning rate of AdamW.", above=0)
+    learning_rate: float | None = setting(
+        1e-3,
+        "Peak learning rate of AdamW; null or auto: as suits finetuning an encoder of this width (5e-4 up to 256, 2.2e-4 at 384, "
+        "5.6e-5 at 768).",
+        above=0,
+    )
     schedule: Schedule = setting(Schedule.linear, "Path of the learning rate: one_cycle, linear, cosine or constant.")
     warmup: float = setting(0.1, "Share of all steps in which the learning rate rises to its peak.", least=0, below=1)
     weight_decay: float = setting(0.01, "Decoupled weight decay of the matrices; biases and norms have none.", least=0)

@@ -4,6 +4,7 @@ import math
 
 from encoderlab.training.config import Schedule, TrainingConfig
 
+PEAK, PEAK_WIDTH = 5e-4, 256
 ONE_CYCLE_START = 1 / 25  # of the peak, as in Smith and Topin's code and PyTorch's OneCycleLR
 
 
@@ -23,6 +24,17 @@ def learning_rate_at(step: int, steps: int, config: TrainingConfig) -> float:
     if config.schedule is Schedule.constant:
         return config.learning_rate
     return config.learning_rate * (remaining if config.schedule is Schedule.linear else _wave(remaining))
+
+
+def peak_for_width(d_model: int) -> float:
+    """A peak learning rate for finetuning an encoder so wide: 5e-4 up to a width of 256, above it falling with the square.
+
+    At 768 that is 5.6e-5, near the 2e-5 to 5e-5 of BERT (Devlin et al. 2019, appendix A.3).
+
+    >>> peak_for_width(128), peak_for_width(256), peak_for_width(384), peak_for_width(768)
+    (0.0005, 0.0005, 0.00022, 5.6e-05)
+    """
+    return float(f"{PEAK * min((PEAK_WIDTH / d_model) ** 2, 1):.1e}")
 
 
 def _wave(share: float) -> float:
