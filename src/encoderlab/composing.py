@@ -85,7 +85,7 @@ def _n_values(argument: str, parser: OverridesParser) -> float:
         value = parser.parse_override(argument).value()
     except HydraException:
         return 1
-    if isinstance(value, RangeSweep) and value.step:
+    if isinstance(value, RangeSweep) and value.step and value.start is not None and value.stop is not None:
         values = (value.stop - value.start) / value.step
         return math.ceil(values) if math.isfinite(values) else values
     return len(value.list) if isinstance(value, ChoiceSweep) else 1
@@ -102,8 +102,8 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
 
     compose = ConfigLoaderImpl.load_configuration
 
-    def composed(loader: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
-        config = compose(loader, *arguments, **named)
+    def composed(self: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
+        config = compose(self, *arguments, **named)
         _refuse_code(config.hydra)
         check(config)
         return config

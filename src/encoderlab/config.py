@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import MissingMandatoryValue
@@ -86,7 +86,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "compare": CompareConfig,
     "check": CheckConfig,
 }
-Typed = TypeVar("Typed", bound=CommandConfig)
+Typed = TypeVar("Typed")
 
 
 def register_schemas() -> None:
@@ -111,7 +111,7 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
         if key.rpartition(".")[2] not in known:
             raise unknown_setting(_to_the_end(config, key), known)
     try:
-        return OmegaConf.to_object(config)
+        return cast("Typed", OmegaConf.to_object(config))  # its schema says so
     except MissingMandatoryValue as error:
         raise required_setting(str(error.full_key)) from None
 
@@ -177,8 +177,7 @@ def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[
     for name in config:
         yield f"{prefix}{name}", schema
         value = config._get_node(name)
-        node_type = OmegaConf.get_type(config, name) if isinstance(value, DictConfig) else None
-        if is_dataclass(node_type):
+        if isinstance(value, DictConfig) and is_dataclass(node_type := OmegaConf.get_type(config, cast("str", name))):
             yield from _keys(value, node_type, f"{prefix}{name}.")
 
 

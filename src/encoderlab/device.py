@@ -88,7 +88,8 @@ def _use_deterministic_kernels(wanted: bool) -> None:
     torch.backends.cudnn.deterministic = wanted
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first matrix product on a card
-        torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it has not written
+        # Nothing here reads what it has not written. (PyTorch makes the attribute at run time.)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _keep_freed_memory() -> None:

@@ -140,10 +140,7 @@ class Run:
         answers = answers_of(self.assembly, self._examples(texts))
         if reads_words(self.assembly):
             return [{"predicted": list(answer.labels)} for answer in answers]
-        return [
-            {"predicted": answer.labels[0], "probabilities": dict(zip(self.labels, answer.probabilities, strict=True))}
-            for answer in answers
-        ]
+        return [{"predicted": answer.labels[0], "probabilities": answer.by_label(self.labels)} for answer in answers]
 
     def embed(self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False) -> np.ndarray:
         """A vector for each text, [texts, d_model]: the `mean` of its tokens' or that of `cls`, of length 1 where `normalize`.

@@ -62,6 +62,7 @@ def signals_handled() -> Iterator[None]:
     except Exception as error:  # a library that is interrupted while it loads may report an error of its own
         if not _Received.is_raised or isinstance(error, UserError):
             raise
+        assert _Received.number is not None
         raise Interrupted(_Received.number) from None
     finally:
         if hasattr(signal, "setitimer"):
@@ -155,6 +156,7 @@ def _pass_on(ended: Event) -> None:
 def _tell_workers(number: int) -> None:
     for worker in multiprocessing.active_children():
         with suppress(ProcessLookupError):
+            assert worker.pid is not None  # they have been started
             os.kill(worker.pid, number)
 
 

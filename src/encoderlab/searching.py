@@ -50,7 +50,9 @@ def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[l
         record = None if drawn is None else run([*fixed, *drawn], number)
         if record is None and drawn is not None:  # another process runs it
             continue
-        value = None if record is None or record.state != FINISHED else score_of(RunFolder(record.folder))
+        value = None
+        if record is not None and record.state == FINISHED and record.folder is not None:
+            value = score_of(RunFolder(record.folder))
         study.tell(number, value, state=None if value is not None else _failed(), skip_if_finished=True)
         _stop_if_hopeless(study)
     _show(sweep, study, fixed)
@@ -91,9 +93,11 @@ def _distribution(override: Override, argument: str) -> BaseDistribution:
     try:
         if isinstance(values, IntervalSweep):
             kind = IntDistribution if isinstance(values.start, int) and isinstance(values.end, int) else FloatDistribution
-            return kind(values.start, values.end, log="log" in values.tags)
-        if isinstance(values, RangeSweep) and all(isinstance(part, int) for part in (values.start, values.stop, values.step)):
-            return IntDistribution(values.start, values.stop - 1, step=values.step)
+            bounds: Any = (values.start, values.end)
+            return kind(*bounds, log="log" in values.tags)
+        parts = (values.start, values.stop, values.step) if isinstance(values, RangeSweep) else ()
+        if len(whole := [part for part in parts if isinstance(part, int)]) == 3:
+            return IntDistribution(whole[0], whole[1] - 1, step=whole[2])
     except ValueError as error:
         raise SettingError(f"{argument} cannot be searched: {error}", allowed="log(a,b) and interval(a,b) with a < b") from None
     return CategoricalDistribution(list(override.sweep_string_iterator()))

@@ -44,9 +44,10 @@ def join(place: World) -> World:
     timeout = timedelta(seconds=_whole_number("ENCODERLAB_WAIT_SECONDS", 1, default=WAIT_SECONDS))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and distributed.is_nccl_available() else "gloo"
     try:
-        store, _, _ = next(distributed.rendezvous("env://", timeout=timeout))
+        meet, prefixed = distributed.rendezvous, distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]  documented
+        store, _, _ = next(meet("env://", timeout=timeout))
         distributed.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
-        world = replace(place, store=distributed.PrefixStore("encoderlab", store))
+        world = replace(place, store=prefixed("encoderlab", store))
         world.totals([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:160]

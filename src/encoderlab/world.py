@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from encoderlab.errors import TrainingError, UserError
 
@@ -103,7 +103,7 @@ class World:
 
         made = [make() if self.is_first else None]
         torch.distributed.broadcast_object_list(made, device=torch.device("cpu"))
-        return made[0]
+        return cast("Answer", made[0])
 
     @contextmanager
     def entered_by_first(self, make: Callable[[], AbstractContextManager[Answer]]) -> Iterator[Answer]:

@@ -62,8 +62,8 @@ def _split(config: BaselineConfig, corpus: Corpus) -> str:
 
 def _labels(split: Split) -> Answers:
     if isinstance(split[0], WordsExample):
-        return [np.array(example.labels, dtype=np.int64) for example in split]
-    return np.array([example.label for example in split])
+        return [np.array(example.labels, dtype=np.int64) for example in split.of_words()]
+    return np.array([example.label for example in split.of_texts()])
 
 
 def _hand_over(config: BaselineConfig, report: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -50,12 +51,11 @@ from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig
 from encoderlab.training.checkpoint import checkpoints, step_of
 from encoderlab.training.config import Precision, TrainingConfig
 
-STEPS, HALF = 40, 20
-ROWS = 240
+STEPS, HALF, ROWS = 40, 20, 240
 LEAST_RIGHT = 0.9  # of held-out rows that one word decides
 LARGEST_DIFFERENCE = 1e-4  # between two programs' logits in float32
 COMPILER_FOLDER = "TORCHINDUCTOR_CACHE_DIR"  # an environment variable of PyTorch's
-MODEL = {"n_layers": 1, "d_model": 32, "n_heads": 2, "max_length": 32}
+MODEL: dict[str, Any] = {"n_layers": 1, "d_model": 32, "n_heads": 2, "max_length": 32}
 
 
 class _WrongError(Exception):
@@ -280,7 +280,7 @@ class _Trial:
         finetune(config)
         return "and finetuned on the rows"
 
-    def _opened(self) -> dict[str, str | int | None]:
+    def _opened(self) -> dict[str, Any]:
         return {"device": self.config.device, "threads": self.config.threads}
 
     def _report(self, folder: Path | None = None) -> dict:

@@ -15,13 +15,16 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.data_facts import document_facts, example_facts
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.tasks.config import DocumentTaskConfig
+from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
 def data(config: DataConfig) -> None:
     """Print the facts of the dataset. Raises DataError where it cannot be read as the task wants, SettingError."""
     model = config.model.resolve(None)
-    is_documents = isinstance(config.task, DocumentTaskConfig)
-    facts = _of_documents(config, config.task, model) if is_documents else _of_examples(config, model)
+    task = config.task
+    is_documents = isinstance(task, DocumentTaskConfig)
+    facts = _of_documents(config, task, model) if is_documents else _of_examples(config, model)
     if config.format is TableFormat.json:
         print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
     else:
@@ -32,13 +35,14 @@ def _of_examples(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     model = with_length(model, config.task, tokenizer, corpus)
-    return example_facts(corpus, config.task, tokenizer, model.max_length, config.examples)
+    return example_facts(corpus, config.task, tokenizer, model.reach, config.examples)
 
 
 def _of_documents(config: DataConfig, task_config: DocumentTaskConfig, model: ModelConfig) -> dict[str, Any]:
     corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     model = with_length(model, task_config, tokenizer, corpus)
-    task = task_config.build(tokenizer, corpus.labels, model.max_length)
+    task = task_config.build(tokenizer, corpus.labels, model.reach)
+    assert isinstance(task, Pretraining | TeacherVectors)
     rows = {name: corpus.rows(name, task) for name in corpus.fingerprints()}
     return document_facts(corpus, task, rows, config.examples)

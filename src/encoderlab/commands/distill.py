@@ -37,6 +37,7 @@ from encoderlab.runs.teacher import VectorTeacher
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.teacher_vectors import TeacherVectors
 from encoderlab.world import ALONE, World
 
 
@@ -107,11 +108,13 @@ def _assembled(config: DistillConfig, world: World) -> tuple[Assembly, DocumentC
     initial = None if config.init_from is None else open_initial(config.init_from)
     config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
     compute = compute_for(config, world)
+    assert config.teacher is not None
     teacher = VectorTeacher.open(config.teacher, compute)
     config = replace(config, task=replace(task, teacher_width=teacher.width))
     corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
     scored = corpus.scored_splits()
     assembly = assemble(config, compute, corpus, initial, world, teacher.encoder)
+    assert isinstance(assembly.task, TeacherVectors)
     teacher.teach(assembly.task)
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
     if initial is None:
@@ -150,6 +153,7 @@ def _fit_and_report(
 def _report(
     config: DistillConfig, assembly: Assembly, fitted: Fitted, scores: dict[str, Any], facts: dict[str, Any]
 ) -> dict[str, Any]:
+    assert config.teacher is not None
     return build_teacher_vectors_report(
         task=config.task.name,
         seed=config.seed,

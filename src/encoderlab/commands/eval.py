@@ -16,7 +16,7 @@ from encoderlab.errors import DataError
 from encoderlab.reports.report import build_report
 from encoderlab.reports.screen import show_report
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen, scores_of
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.importance import token_importance
@@ -65,7 +65,7 @@ def _score_and_report(
     config: EvalConfig, assembly: Assembly, corpus: Corpus, split: str, rows: ExampleRows, folder: RunFolder
 ) -> None:
     started = time.perf_counter()
-    scores = assembly.evaluate(rows)
+    scores = scores_of(assembly, rows)
     seconds = time.perf_counter() - started
     assembly.world.leave()
     if not assembly.world.is_first:
@@ -96,7 +96,7 @@ def _score_and_report(
 def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) -> None:
     """Refuse rows without answers, of another form, with other labels, or that were not set apart from this model's training."""
     corpus.split(split)
-    if own and any(corpus.fingerprints()[name] != assembly.origin.fingerprints.get(name) for name in {"train", split}):
+    if own and any(corpus.fingerprints()[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The dataset has changed since this model was trained on it, so that training rows may now stand in another split",
             remedy="To score on new rows, type dataset=files dataset.path=FILE",
@@ -124,7 +124,7 @@ def _same_in_other_words(labels: list[str], assembly: Assembly) -> bool:
 
 def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:
     """How the weights were chosen; rows of another dataset had no say in it, whatever their split is called."""
-    checkpoint = assembly.origin.checkpoint
+    checkpoint = assembly.opened.checkpoint
     if config.dataset is None or checkpoint["chosen_on"] is None:
         return checkpoint
     return {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}

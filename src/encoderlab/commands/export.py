@@ -75,7 +75,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         said = _write_graph(aside / "model.onnx", assembly)
         _write_json(aside / "config.json", said)
         _write_tokenizer(aside / "tokenizer.json", assembly)
-        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(said, paired=assembly.origin.paired)}"
+        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(said, paired=assembly.opened.paired)}"
         (aside / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
     off = f"{said['largest_difference']:.1e} of the largest output at most ({said['tolerance']:g} is allowed)"
     print(f"{path}\nopset {said['opset']}, compared in onnxruntime {said['onnxruntime']}: off by {off}; see its README.md")
@@ -84,7 +84,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
 
 def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
     """Write the graph and compare it with the model; returns what config.json says. Raises DataError where they differ."""
-    task, max_length = assembly.task, assembly.config.model.max_length
+    task, max_length = assembly.task, assembly.config.model.reach
     whole = WholeModel(assembly.model).eval()
     write_graph(whole, path)
     off = largest_difference(whole, path, max_length, assembly.tokenizer.vocabulary_size)
@@ -111,7 +111,7 @@ def _write_tokenizer(path: Path, assembly: Assembly) -> None:
     assembly.tokenizer.save(path)
     path.with_name("tokenizer_config.json").unlink()  # for transformers, which has no class for such a folder
     backend = tokenizers.Tokenizer.from_file(str(path))
-    backend.enable_truncation(assembly.config.model.max_length)
+    backend.enable_truncation(assembly.config.model.reach)
     backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
     backend.save(str(path))
 
@@ -158,7 +158,7 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
             "The model was trained with task.special_tokens=false, and tokenizers of transformers put [CLS] and [SEP] around words",
             remedy="To export, train with task.special_tokens=true",
         )
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.reach)
     return to_huggingface(
         saved.config.model,
         task.heads,

@@ -44,6 +44,7 @@ def predict(config: PredictConfig) -> None:
     examples, total = _examples(config, assembly)
     rows = _answered(assembly, examples, total)
     if form is PredictionFormat.parquet:
+        assert config.output is not None  # see `_form`
         with _new_file(config.output) as path, path.open("wb") as binary:
             write_parquet(binary, rows, wanted)
         return

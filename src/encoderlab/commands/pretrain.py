@@ -38,6 +38,7 @@ from encoderlab.runs.resume import continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.pretraining import Pretraining
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
@@ -65,7 +66,7 @@ def pretrain(
         corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir), documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, initial, world)
-        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        rows = {name: corpus.rows(name, _task_of(assembly)) for name in ("train", *scored)}
         facts = _said_before(config, corpus, rows) if world.is_first else None
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
@@ -107,6 +108,17 @@ def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
     return config.task
 
 
+def _task_of(assembly: Assembly) -> Pretraining:
+    assert isinstance(assembly.task, Pretraining)
+    return assembly.task
+
+
+def _scores(assembly: Assembly, rows: SentenceRows) -> PretrainingScores:
+    scores = assembly.evaluate(rows)
+    assert isinstance(scores, PretrainingScores)
+    return scores
+
+
 def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     """What `encoderlab eval` does for a pretraining run: score it on a split of its documents, or of others.
 
@@ -121,7 +133,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
             record_start(folder, "eval", config, assembly.compute, corpus)
         print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         started = time.perf_counter()
-        scores = {split: assembly.evaluate(rows[split])}
+        scores = {split: _scores(assembly, rows[split])}
         world.leave()
         if world.is_first:
             _report_scores(config, assembly, corpus, rows, scores, folder, time.perf_counter() - started)
@@ -130,17 +142,18 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
 
 def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[DocumentCorpus, dict[str, SentenceRows]]:
     """The documents, and the rows of those that were trained on and those that are to be scored, last."""
-    corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), assembly.config.task, cache_folder(config.cache_dir))
+    task = _task_of(assembly)
+    corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), task.config, cache_folder(config.cache_dir))
     split = config.split or corpus.scored_splits()[-1]
     if split not in corpus.documents.by_name:
         raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
     found = corpus.fingerprints()
-    if config.dataset is None and any(found[name] != assembly.origin.fingerprints.get(name) for name in {"train", split}):
+    if config.dataset is None and any(found[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The documents have changed since this model was pretrained on them: some may now stand in another split",
             remedy="To score on new documents, type dataset=files dataset.path=FILE",
         )
-    return corpus, {name: corpus.rows(name, assembly.task) for name in ("train", split)}
+    return corpus, {name: corpus.rows(name, task) for name in ("train", split)}
 
 
 def _report_scores(
@@ -156,7 +169,7 @@ def _report_scores(
     tokens = int(rows[split].epoch(EVALUATION_SEED, 0).lengths.sum())
     speed = evaluation_throughput(tokens, len(rows[split]), seconds)
     facts = _Facts("eval", pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split]), None)
-    report = _report(assembly, rows, scores, facts, Fitted(assembly.origin.checkpoint, speed, []))
+    report = _report(assembly, rows, scores, facts, Fitted(assembly.opened.checkpoint, speed, []))
     write_pretraining_report(folder, report)
     show_pretraining_report(
         report,
@@ -184,7 +197,7 @@ def _fit_and_report(
     trackers: Trackers,
 ) -> None:
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
+    scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
     assembly.world.leave()
     if facts is None:  # another process than the first, which alone writes
         return
@@ -219,6 +232,6 @@ def _report(
         notes=fitted.notes,
         pairs=facts.pairs,
         filled_masks=[readable(filled) for filled in fill_masks(assembly, rows[scored])],
-        second_sentence=assembly.config.task.second_sentence.value,
+        second_sentence=_task_of(assembly).config.second_sentence.value,
         init_from=facts.init_from,
     )

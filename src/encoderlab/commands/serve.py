@@ -70,7 +70,7 @@ def _not_to_be_had(host: str, port: int, error: OSError) -> SettingError:
 
 def _warm_up(assembly: Assembly) -> None:
     """Answer once, so that the first request does not wait for what is made once. Raises DataError where there are no answers."""
-    paired = bool(assembly.origin.paired)
+    paired = bool(assembly.opened.paired)
     answers_of(assembly, [example_of("a", "a" if paired else None, reads_words(assembly))])
 
 

@@ -19,7 +19,7 @@ from encoderlab.reports.run_facts import run_facts
 from encoderlab.reports.screen import show_report, show_survey
 from encoderlab.reports.stronger_command import stronger_command
 from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings, scores_of
 from encoderlab.runs.baselines import Baseline, baselines, planned
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted, fit
@@ -77,7 +77,7 @@ def train_and_report(
         show_survey(corpus.survey.as_dict())
         teaching = UNTAUGHT if taught_by is None else taught_by(config, corpus)
         assembly = assemble(config, compute, corpus, initial, world, teaching.encoder)
-        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
@@ -122,7 +122,7 @@ def _fit_and_report(
     config = assembly.config
     scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: assembly.evaluate(rows[name]) for name in scored}
+    scores = {name: scores_of(assembly, rows[name]) for name in scored}
     assembly.world.leave()
     if not assembly.world.is_first:
         return

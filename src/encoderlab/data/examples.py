@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
@@ -32,6 +32,16 @@ class WordsExample:
 Example = TextExample | WordsExample
 
 
+def are_texts(examples: Sequence[Example]) -> TypeGuard[Sequence[TextExample]]:
+    """Whether all are texts, or pairs of them."""
+    return all(isinstance(example, TextExample) for example in examples)
+
+
+def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
+    """Whether all are sequences of words."""
+    return all(isinstance(example, WordsExample) for example in examples)
+
+
 class Split:
     """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
 
@@ -55,6 +65,14 @@ class Split:
             names = list(columns)
             for values in zip(*columns.values(), strict=True):
                 yield _example(dict(zip(names, values, strict=True)))
+
+    def of_texts(self) -> Iterator[TextExample]:
+        """The examples of a split that holds texts."""
+        return cast("Iterator[TextExample]", iter(self))
+
+    def of_words(self) -> Iterator[WordsExample]:
+        """The examples of a split that holds sequences of words."""
+        return cast("Iterator[WordsExample]", iter(self))
 
     def take(self, rows: Sequence[int]) -> Split:
         """The split with only `rows`, in that order."""

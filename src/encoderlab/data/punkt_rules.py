@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -57,7 +57,7 @@ class PunktModel:
 
         learned = PunktParameters()
         learned.abbrev_types, learned.collocations = set(self.abbreviations), set(self.collocations)
-        learned.sent_starters, learned.ortho_context = set(self.starters), _Contexts(self.contexts)
+        learned.sent_starters, learned.ortho_context = set(self.starters), cast("Any", _Contexts(self.contexts))
         return PunktSentenceTokenizer(learned)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tokenizers
@@ -45,8 +45,9 @@ class Tokenizer:
                 remedy="Type tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
             )
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (ids[role] for role in _NEEDED)
-        self.mask_id: int | None = ids.get("mask_token")
+        found = {role: id_ for role, id_ in ids.items() if id_ is not None}
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (found[role] for role in _NEEDED)
+        self.mask_id = found.get("mask_token")
         self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
         self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
@@ -99,7 +100,7 @@ class Tokenizer:
         with _valid_unicode(chain.from_iterable(words)):
             encodings = self._backend.encode_batch([list(row) for row in words], is_pretokenized=True, add_special_tokens=False)
         return [
-            self._with_every_word(self._allowed(encoding.ids), encoding.word_ids, len(row))
+            self._with_every_word(self._allowed(encoding.ids), cast("list[int]", encoding.word_ids), len(row))
             for row, encoding in zip(words, encodings, strict=True)
         ]
 
@@ -110,11 +111,11 @@ class Tokenizer:
         """
         with _valid_unicode([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
-        return [(word, *offsets) for word, offsets in zip(encoding.word_ids, encoding.offsets, strict=True)]
+        return [(word, *offsets) for word, offsets in zip(cast("list[int]", encoding.word_ids), encoding.offsets, strict=True)]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces as they are written in the vocabulary, such as "##ing"."""
-        return [self._backend.id_to_token(int(id_)) for id_ in ids]
+        return [cast("str", self._backend.id_to_token(int(id_))) for id_ in ids]
 
     def save(self, path: Path) -> None:
         """Write `path`, which `tokenizers` and `transformers` open, and beside it tokenizer_config.json with the special tokens."""

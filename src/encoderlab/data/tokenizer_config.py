@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from encoderlab.data.sources.hub_access import hub_answers
+from encoderlab.data.sources.hub_access import http_error, hub_answers
 from encoderlab.data.tokenizer import BERT_SPECIALS, Tokenizer, open_backend
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
@@ -129,7 +129,7 @@ class PretrainedConfig(TokenizerConfig):
         if not found.is_fast:
             raise self._refused("has no fast tokenizer", "a name or folder with a tokenizer.json")
         specials = {role: text for role in BERT_SPECIALS if (text := getattr(found, role)) is not None}
-        return Tokenizer(found.backend_tokenizer, specials, f"tokenizer.name={self.name}")
+        return Tokenizer(cast("tokenizers.Tokenizer", found.backend_tokenizer), specials, f"tokenizer.name={self.name}")
 
     def _reachable(self) -> bool:
         """Whether the hub answers; asked here because transformers would go on trying for most of a minute."""
@@ -147,7 +147,7 @@ class PretrainedConfig(TokenizerConfig):
             raise self._refused(
                 "is no folder, and not on the hub (or needs a login)", "a folder, or owner/name on the hub"
             ) from error
-        except (OSError, errors.HTTPError):  # it answers, but not this
+        except (OSError, http_error()):  # it answers, but not this
             return False
         return True
 

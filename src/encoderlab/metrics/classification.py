@@ -31,7 +31,7 @@ class ClassificationMetrics:
 
     def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """See `Metrics.collected`."""
-        return [tuple(column.cpu() for column in batch) for batch in self._kept]
+        return [(rows.cpu(), labels.cpu(), logits.cpu()) for rows, labels, logits in self._kept]
 
     def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
         """See `Metrics.replace`."""

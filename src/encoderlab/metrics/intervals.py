@@ -101,7 +101,7 @@ def difference(
     their hard examples differ by less luck than their separate intervals suggest.
     """
     if isinstance(labels, np.ndarray):
-        lead = (predicted == labels).astype(np.int64) - (other == labels)
+        lead = np.equal(predicted, labels).astype(np.int64) - np.equal(other, labels)
         asked = np.ones(len(labels), dtype=np.int64)
     else:
         triples = [triple for triple in zip(labels, predicted, other, strict=True) if len(triple[0])]

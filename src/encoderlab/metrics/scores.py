@@ -13,6 +13,8 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics.intervals import bootstrap, kinds_of_confusion, kinds_of_sequences
 
+WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and for its default a type checker takes it for text
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -46,7 +48,7 @@ class Scores:
         if isinstance(self.labels, np.ndarray):
             kinds = kinds_of_confusion(np.array(self.confusion))
         else:
-            kinds = kinds_of_sequences(self.labels, self.predicted, len(self.label_names))
+            kinds = kinds_of_sequences(self.labels, list(self.predicted), len(self.label_names))
         found = bootstrap(kinds, seed)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
@@ -59,15 +61,24 @@ class Scores:
 class SplitScores(Protocol):
     """What any kind of scores has: `n` rows, the `figures` by name, and which of them is put first."""
 
-    n: int
-    figures: dict[str, float]
+    @property
+    def n(self) -> int:
+        """How many rows were scored."""
+        ...
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The scores by name."""
+        ...
 
     @property
     def main(self) -> str:
         """The figure a report puts first."""
+        ...
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as report.json holds them."""
+        ...
 
 
 class Metrics(Protocol):
@@ -75,15 +86,19 @@ class Metrics(Protocol):
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """Keep the answers to one batch, on their device and without waiting for it."""
+        ...
 
     def collected(self) -> list[Any]:
         """What was added, batch by batch, in a form that another process can read."""
+        ...
 
     def replace(self, collected: list[Any]) -> None:
         """Forget what was added for what `collected` gave, here and in other processes."""
+        ...
 
     def scores(self) -> SplitScores:
         """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
+        ...
 
 
 def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
@@ -93,15 +108,15 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
     not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
     """
     ids = range(len(names))
-    columns = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=0)
+    columns: Any = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=WITHOUT_WARNING)
     keys = ("precision", "recall", "f1")
     per_class = {
         name: {**{key: float(value) for key, value in zip(keys, values[:3], strict=True)}, "support": int(values[3])}
         for name, *values in zip(names, *columns, strict=True)
     }
     return {
-        "f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=0)),
-        "f1_weighted": float(f1_score(labels, predicted, average="weighted", zero_division=0)),
+        "f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=WITHOUT_WARNING)),
+        "f1_weighted": float(f1_score(labels, predicted, average="weighted", zero_division=WITHOUT_WARNING)),
         "per_class": per_class,
         "confusion": confusion_matrix(labels, predicted, labels=ids).tolist(),
     }

@@ -59,7 +59,9 @@ def attend_packed(
     """The same as `attend` without dropout, each sequence by itself, by PyTorch's kernel for them: FlashAttention-2 (Dao 2023)."""
     from torch.nn.attention.varlen import varlen_attn  # takes a second to import, which a CPU need not wait for
 
-    return varlen_attn(q, k, v, asked.bounds, tokens.bounds, asked.width, tokens.width)
+    answers = varlen_attn(q, k, v, asked.bounds, tokens.bounds, asked.width, tokens.width)
+    assert isinstance(answers, Tensor)  # a pair only where more is asked for
+    return answers
 
 
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
@@ -98,7 +100,7 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(config.d_model, width, bias=config.bias)
         self.output = nn.Linear(width, config.d_model, bias=config.bias)
         rotary = config.positions is Positions.rotary
-        self.rotate = RotaryPositions(config.max_length, self.d_head) if rotary else None
+        self.rotate = RotaryPositions(config.reach, self.d_head) if rotary else None
         self.dropout = Dropout(config.attention_dropout)
 
     def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
@@ -106,8 +108,10 @@ class MultiHeadAttention(nn.Module):
         q, k = self.queries_and_keys(x, tokens, asked)
         v = self.by_head(self.value(x))
         if isinstance(tokens, PackedTokens) and self.has_packed_kernel(q.device, q.dtype):
+            assert not isinstance(asked, Padded)
             answers = attend_packed(q, k, v, tokens, asked)
         else:
+            assert not isinstance(tokens, Asked)
             q, k, v = (layout.pad(each).transpose(1, 2) for layout, each in ((asked, q), (tokens, k), (tokens, v)))
             answers = asked.pack(attend(q, k, v, tokens.mask, self.dropout).transpose(1, 2))
         return self.output(answers.flatten(-2))

@@ -165,6 +165,12 @@ class ModelConfig(ModelChoice):
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
     @property
+    def reach(self) -> int:
+        """`max_length`, which has to be decided by now."""
+        assert self.max_length is not None, "model.max_length is still left to the rows"
+        return self.max_length
+
+    @property
     def feed_forward_width(self) -> int:
         """`d_ff`, derived where it is not set."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
@@ -184,7 +190,7 @@ def check_reach(max_length: int | None, initial: ModelConfig) -> None:
 
     Raises SettingError.
     """
-    if initial.positions is Positions.learned and max_length is not None and max_length > initial.max_length:
+    if initial.positions is Positions.learned and max_length is not None and max_length > initial.reach:
         raise SettingError(
             f"model.max_length is {max_length}, and the pretrained encoder has learnt {initial.max_length} positions",
             allowed=f"at most {initial.max_length}",

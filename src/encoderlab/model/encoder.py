@@ -1,6 +1,8 @@
 """The encoder: embeddings, then a stack of layers (paper, figure 1, left half; BERT)."""
 
 import math
+from collections.abc import Sequence
+from typing import cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -21,6 +23,8 @@ class Embeddings(nn.Module):
     Padding's token embedding is and stays zero. Word dropout zeroes the embeddings of whole tokens, so that the encoder learns not
     to lean on single words.
     """
+
+    norm: nn.Module
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
@@ -94,9 +98,10 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
-        self.max_length = config.max_length
+        self.max_length = config.reach
         self.embeddings = Embeddings(config, vocabulary_size, pad_id)
-        self.layers = nn.ModuleList(LAYERS[config.norm_position](config) for _ in range(config.n_layers))
+        layers = nn.ModuleList(LAYERS[config.norm_position](config) for _ in range(config.n_layers))
+        self.layers = cast("Sequence[PostNormLayer | PreNormLayer]", layers)
         self.final_norm = build_norm(config) if config.norm_position is NormPosition.pre else nn.Identity()
 
     def forward(
@@ -119,11 +124,12 @@ class Encoder(nn.Module):
         tokens, padding is left out of all layers, and its vectors are zeros.
         """
         assert first is None or places is None
-        tokens = asked = lay_out(*input_ids.shape, attention_mask, n_tokens)
+        batch, length = input_ids.shape
+        tokens = asked = lay_out(batch, length, attention_mask, n_tokens)
         if first is not None:
             asked = tokens.first(first)
         if places is not None:
-            asked = tokens.at(places, most or input_ids.shape[1])
+            asked = tokens.at(places, most or length)
         x = self.embed(input_ids, token_type_ids, tokens)
         *lower, last = self.layers
         for layer in lower:
@@ -137,7 +143,8 @@ class Encoder(nn.Module):
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> list[Float[Tensor, "batch heads length length"]]:
         """The attention weights of every layer, the lowest first: [sequence, head, token that asks, token that is read]."""
-        tokens = Padded(*input_ids.shape, attention_mask)
+        batch, length = input_ids.shape
+        tokens = Padded(batch, length, attention_mask)
         x = self.embed(input_ids, token_type_ids, tokens)
         maps = []
         for layer in self.layers:

@@ -76,10 +76,10 @@ class EncoderWithHeads(nn.Module):
     def forward(self, batch: Batch) -> Prediction:
         """Logits for each sequence, and for the asked tokens (and no others: vocabularies are large); or a teacher's vectors."""
         if self.teacher_head is not None:
-            return self._vectors(batch)
+            return self._vectors(batch, self.teacher_head)
         firsts, asked = self._hidden(batch)
         sequence_logits, token_logits = None, None
-        if self.sequence_head is not None:
+        if self.sequence_head is not None and self.pool is not None:
             pooled = self.pool(firsts, attendable(batch.attention_mask))
             sequence_logits = self.sequence_head(self.dropout(pooled))
         if self.token_head is not None:
@@ -88,7 +88,7 @@ class EncoderWithHeads(nn.Module):
             token_logits = self.masked_token_head(asked, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
 
-    def _vectors(self, batch: Batch) -> Prediction:
+    def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """The vectors of the asked tokens and their mean over each sequence, as wide as the teacher's."""
         hidden = self.encoder(
             batch.input_ids,
@@ -96,7 +96,7 @@ class EncoderWithHeads(nn.Module):
             batch.attention_mask,
             n_tokens=batch.n_tokens if self._packs(batch) else None,
         )
-        vectors = self.teacher_head(hidden)
+        vectors = teacher_head(hidden)
         pooled = MeanPool()(vectors, attendable(batch.attention_mask))
         return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.asked))
 

@@ -211,7 +211,7 @@ def _as_theirs(
     """The same model with no setting that the family lacks."""
     weights = dict(weights)
     if config.positions is Positions.sinusoidal:
-        weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(config.max_length, config.d_model).table
+        weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(config.reach, config.d_model).table
     if config.scale_embeddings:
         if heads.vocabulary and config.tie_decoder:  # the decoder's are not scaled
             weights[_DECODER], config = weights[_TABLE], replace(config, tie_decoder=False)

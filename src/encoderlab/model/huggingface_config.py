@@ -95,7 +95,7 @@ def labels_of(folder: Path, said: dict[str, Any], heads: HeadSizes, pair_head: b
         raise DataError(f"{folder} holds a head with {classes} answer, which is a regression", allowed="two classes or more")
     numbered = [f"LABEL_{number}" for number in range(classes)]
     named = said.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
-    labels = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
+    labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
     if len(named) != classes or not all(isinstance(label, str) for label in labels) or len(set(labels)) != classes:
         said_so = f"{folder}: config.json says id2label={str(named)[:80]}"
         raise DataError(f"{said_so}, and the head has {classes} classes", allowed="a name of its own for each class")

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -59,7 +60,7 @@ class WholeModel(nn.Module):
             said["logits"] = model.token_head(hidden)
         if model.masked_token_head is not None:
             said["token_logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
-        if model.sequence_head is not None:
+        if model.sequence_head is not None and model.pool is not None:
             said[self.outputs[-1]] = model.sequence_head(model.pool(hidden, attendable(mask)))
         return tuple(said[name] for name in self.outputs)
 
@@ -80,6 +81,7 @@ def write_graph(whole: WholeModel, path: Path) -> None:
             verbose=False,
         )
         weights = sum(weight.numel() * weight.element_size() for weight in whole.state_dict().values())
+        assert program is not None
         program.save(path, external_data=weights > LARGEST_GRAPH)
 
 
@@ -98,7 +100,8 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
             tensors = _drawn(rows, length, vocabulary_size, whole.n_segments, generator)
             with torch.no_grad():
                 wanted = [output.numpy() for output in whole(*tensors)]
-            found = session.run(whole.outputs, dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True)))
+            arrays = dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True))
+            found = cast("list[np.ndarray]", session.run(whole.outputs, arrays))
             off = max(_difference(*pair) for pair in zip(wanted, found, strict=True))
             if not off <= TOLERANCE:
                 raise DataError(

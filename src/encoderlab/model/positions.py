@@ -10,9 +10,9 @@ from encoderlab.model.config import ModelConfig, Positions
 def build_positions(config: ModelConfig) -> nn.Module | None:
     """What is added to the embeddings: a table of vectors; None for rotary positions, which act inside attention."""
     if config.positions is Positions.sinusoidal:
-        return SinusoidalPositions(config.max_length, config.d_model)
+        return SinusoidalPositions(config.reach, config.d_model)
     if config.positions is Positions.learned:
-        return LearnedPositions(config.max_length, config.d_model)
+        return LearnedPositions(config.reach, config.d_model)
     return None
 
 

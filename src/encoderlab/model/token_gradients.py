@@ -20,6 +20,7 @@ def predict_from_embeddings(model: EncoderWithHeads, batch: Batch) -> tuple[Pred
     assert model.masked_token_head is None
     table = model.encoder.embeddings.token
     embedded = table.weight.detach()[batch.input_ids].requires_grad_()
+    assert table.padding_idx is not None
     before = table.padding_idx + 1  # the row of padding gets no gradient
     rows = torch.cat([table.weight.new_zeros(before, table.embedding_dim), embedded.flatten(0, 1)])
     ids = torch.arange(before, len(rows), device=batch.input_ids.device).view_as(batch.input_ids)

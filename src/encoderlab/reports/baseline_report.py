@@ -51,13 +51,12 @@ def _one(
 ) -> dict[str, Any]:
     if baseline.predicted is None or reference is None:
         return {"skipped": baseline.skipped}
-    flat = labels if isinstance(labels, np.ndarray) else np.concatenate(labels)
-    predicted = baseline.predicted if isinstance(labels, np.ndarray) else np.concatenate(baseline.predicted)
+    flat, predicted = (part if isinstance(part, np.ndarray) else np.concatenate(part) for part in (labels, baseline.predicted))
     by_class = figures_by_class(flat, predicted, names)
     if isinstance(labels, np.ndarray):
         kinds = kinds_of_confusion(np.array(by_class["confusion"]))
     else:
-        kinds = kinds_of_sequences(labels, baseline.predicted, len(names))
+        kinds = kinds_of_sequences(labels, list(baseline.predicted), len(names))
     intervals = {f"{name}_ci95": bounds for name, bounds in bootstrap(kinds, seed).items() if name in baseline.figures}
     lead, bounds = difference(labels, baseline.predicted, reference, seed)
     telling = {names[id_]: some[:words] for id_, some in baseline.telling.items()} if words else {}

@@ -103,8 +103,9 @@ def for_library(card: str, library: str) -> str:
 
     One without metadata gets some.
     """
-    from huggingface_hub import ModelCard
+    from huggingface_hub import ModelCard, ModelCardData
 
     read = ModelCard(card.replace(f"{USE}\n\n", ""), ignore_metadata_errors=True)
+    assert isinstance(read.data, ModelCardData)
     read.data.library_name = library
     return str(read)

@@ -135,7 +135,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
 
 
 def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
-    figure = figure or runs[0].report["main_figure"]
+    figure = str(figure or runs[0].report["main_figure"])
     for run in runs:
         if not isinstance(value := run.scores.get(figure), int | float) or not math.isfinite(value):
             known = [name for name, value in run.scores.items() if isinstance(value, float)]
@@ -168,12 +168,13 @@ def _differences(settings: Sequence[Setting], place: int, figure: str) -> list[d
         return [None]
     runs = [run for setting in settings for run in setting.runs]
     is_paired = figure in PAIRED and all(run.folder.predictions.is_file() for run in runs)
-    answers = dict(zip((run.folder for run in runs), read_answers(runs) if is_paired else runs, strict=True))
+    answers = dict(zip((run.folder for run in runs), read_answers(runs), strict=True)) if is_paired else {}
 
     def difference(setting: Setting) -> Difference:
         sides = (setting, settings[place])
         if is_paired:
-            return paired_difference(*([answers[run.folder] for run in side.runs] for side in sides), figure, BOOTSTRAP_SEED)
+            mine, other = ([answers[run.folder] for run in side.runs] for side in sides)
+            return paired_difference(mine, other, figure, BOOTSTRAP_SEED)
         return difference_over_seeds(*([run.scores[figure] for run in side.runs] for side in sides))
 
     found = {other: asdict(difference(setting)) for other, setting in enumerate(settings) if other != place}

@@ -98,7 +98,7 @@ def _against(comparison: Mapping[str, Any], name: str) -> Figure:
             [x for x, _ in points], [row["value"] for _, row in points], linewidth=1.8, label=_shortened(label), **_look(number)
         )
         seeds = [(x, run["score"]) for x, row in points for run in row["runs"]]
-        mark = {"color": COLORS[number % len(COLORS)], "marker": MARKS[number % len(MARKS)]}
+        mark: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "marker": MARKS[number % len(MARKS)]}
         axes.plot(*zip(*seeds, strict=True), linestyle="none", markersize=5, alpha=0.6, **mark)
     places = [_at(row, name) for row in comparison["settings"]]
     if min(places) > 0 and max(places) / min(places) >= 20:

@@ -28,6 +28,7 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
     `marked_texts`), `label`, `predicted`, `confidence` (the answer's probability), `of_label` (the label's), and `method` (how the
     words' weights were found, "" where they were not). `examples` are the split's, by row.
     """
+    assert scores.probabilities is not None
     wrong = np.flatnonzero(scores.labels != scores.predicted)
     of_label = scores.probabilities[wrong, scores.labels[wrong]]
     confident = wrong[np.argsort(-scores.probabilities[wrong].max(-1), kind="stable")][:MOST_MISTAKES]
@@ -41,6 +42,7 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
 
 
 def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
+    assert scores.probabilities is not None
     label, predicted = scores.labels[place], scores.predicted[place]
     return {
         "row": int(scores.rows[place]),
@@ -59,10 +61,12 @@ def mistaken_sentences(examples: Any, scores: Scores, importance: Importance | N
     Each has `row`, `wrong` (how many words), `of` (how many were asked), `confidence` (of the surest wrong answer), `words` around
     that one, and `method` as for texts: the weights are those of the words for the surest wrong answer.
     """
+    assert scores.confidences is not None
     wrong = [np.flatnonzero(a != b) for a, b in zip(scores.labels, scores.predicted, strict=True)]
     mistaken = [place for place, words in enumerate(wrong) if len(words)]
-    surest = {place: int(wrong[place][scores.confidences[place][wrong[place]].argmax()]) for place in mistaken}
-    confident = sorted(mistaken, key=lambda place: -scores.confidences[place][surest[place]])[:MOST_MISTAKES]
+    confidences = scores.confidences
+    surest = {place: int(wrong[place][confidences[place][wrong[place]].argmax()]) for place in mistaken}
+    confident = sorted(mistaken, key=lambda place: -confidences[place][surest[place]])[:MOST_MISTAKES]
     most = [place for place in sorted(mistaken, key=lambda place: -len(wrong[place]))[:MOST_MISTAKES] if place not in confident]
     chosen = [*confident, *most]
     found = [examples[int(scores.rows[place])] for place in chosen]
@@ -74,6 +78,7 @@ def mistaken_sentences(examples: Any, scores: Scores, importance: Importance | N
 
 
 def _mistaken_sentence(place: int, asked: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
+    assert scores.confidences is not None
     labels, predicted = scores.labels[place], scores.predicted[place]
     return {
         "row": int(scores.rows[place]),

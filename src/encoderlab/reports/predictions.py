@@ -14,8 +14,8 @@ from encoderlab.aside import written_aside
 def write_predictions(
     path: Path,
     texts: Iterable[tuple[str, str | None]],
-    labels: Sequence[int | None] | Sequence[Sequence[int]] | np.ndarray | None,
-    predicted: Sequence[int] | Sequence[Sequence[int]] | np.ndarray,
+    labels: Sequence[int | None] | Sequence[Sequence[int]] | Sequence[np.ndarray] | np.ndarray | None,
+    predicted: Sequence[int] | Sequence[Sequence[int]] | Sequence[np.ndarray] | np.ndarray,
     probabilities: np.ndarray | None,
     label_names: Sequence[str],
 ) -> None:
@@ -42,10 +42,10 @@ def write_predictions(
     _write_whole(path, columns, rows)
 
 
-def _names(ids: int | Sequence[int] | None, label_names: Sequence[str]) -> str:
+def _names(ids: int | Sequence[int] | np.ndarray | None, label_names: Sequence[str]) -> str:
     if ids is None:
         return ""
-    return " ".join(label_names[i] for i in ids) if np.ndim(ids) else label_names[ids]
+    return label_names[int(ids)] if isinstance(ids, int | np.integer) else " ".join(label_names[i] for i in ids)
 
 
 def _write_whole(path: Path, columns: list[str], rows: Iterator[list[str | float]]) -> None:

@@ -91,7 +91,7 @@ def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[li
         return [name, *(forms[column](figures[column]) if column in figures else "" for column in columns)]
 
     guessers = [
-        line(GUESSER_NAMES.get(name, name) + (f" ({shown(found['token'], 40)})" if "token" in found else ""), found)
+        line(GUESSER_NAMES.get(str(name), str(name)) + (f" ({shown(found['token'], 40)})" if "token" in found else ""), found)
         for name, found in report["baselines"].items()
     ]
     return [["on the same rows", *(_called(name, report) for name in columns)], line("this model", scored), *guessers]

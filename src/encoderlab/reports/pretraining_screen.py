@@ -97,7 +97,7 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     add("this model", scores)
     for name, figures in report["baselines"].items():
         token = f" ({figures['token']})" if "token" in figures else ""
-        add(GUESSER_NAMES.get(name, name) + token, figures)
+        add(GUESSER_NAMES.get(str(name), str(name)) + token, figures)
     return table
 
 

@@ -74,15 +74,18 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[s
     """
     scores, held_out = splits[name], splits.get("validation")
     if scores.probabilities is None:
+        assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
         return of_confidences(np.concatenate(scores.confidences), right)
-    found = calibration(scores.probabilities, scores.labels)
+    labels = np.asarray(scores.labels)
+    found = calibration(scores.probabilities, labels)
     if name != scored or scored == "validation" or held_out is None:
         return found
-    temperature = fit_temperature(held_out.probabilities, held_out.labels)
+    assert held_out.probabilities is not None
+    temperature = fit_temperature(held_out.probabilities, np.asarray(held_out.labels))
     if temperature is None:
         return found
-    after = calibration(at_temperature(scores.probabilities, temperature), scores.labels)
+    after = calibration(at_temperature(scores.probabilities, temperature), labels)
     return {**found, "after_temperature": {"temperature": temperature, "fitted_on": "validation", **after}}
 
 
@@ -90,8 +93,9 @@ def _baseline(baseline: Baseline, scores: Scores, seed: int) -> dict[str, Any]:
     """The baseline's figures, and how far the model's main figure is above its own, on the same rows, answer by answer."""
     if baseline.skipped:
         return {"accuracy": None, "skipped": baseline.skipped}
+    assert baseline.predicted is not None
     if isinstance(scores.labels, np.ndarray):
-        other = baseline.predicted[scores.rows]
+        other = np.asarray(baseline.predicted)[scores.rows]
     else:  # words beyond the model's reach were not asked of it, and so are not compared
         other = [baseline.predicted[row][: len(asked)] for row, asked in zip(scores.rows, scores.labels, strict=True)]
     lead, bounds = difference(scores.labels, scores.predicted, other, seed)

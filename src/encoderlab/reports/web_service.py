@@ -11,7 +11,7 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -58,10 +58,11 @@ def web_service(assembly: Assembly, limits: Limits, hosts: list[str]) -> Starlet
         Route("/model", service.model),
         Route("/predict", service.predict, methods=["POST"]),
     ]
+    handlers: dict[Any, Any] = {HTTPException: _refused, UserError: _mistaken, ClientDisconnect: _gone}
     return Starlette(
         routes=routes,
         middleware=[Middleware(_WithHeaders), Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
-        exception_handlers={HTTPException: _refused, UserError: _mistaken, ClientDisconnect: _gone},
+        exception_handlers=handlers,
     )
 
 
@@ -98,12 +99,9 @@ class _Service:
         answers = answers_of(self.assembly, examples)
         if not of_words:
             names = self.assembly.task.labels
-            return [
-                {"predicted": answer.labels[0], "probabilities": dict(zip(names, answer.probabilities, strict=True))}
-                for answer in answers
-            ]
+            return [{"predicted": answer.labels[0], "probabilities": answer.by_label(names)} for answer in answers]
         return [
-            {"words": _words(example.words, answer.labels, answer.word_confidences)}
+            {"words": _words(cast("Any", example).words, answer.labels, answer.word_confidences or ())}
             for example, answer in zip(examples, answers, strict=True)
         ]
 
@@ -123,14 +121,14 @@ def _facts(assembly: Assembly) -> dict[str, Any]:
     return {
         "task": config.task.name,
         "answers_for": "words" if reads_words(assembly) else "texts",
-        "paired": bool(assembly.origin.paired),
+        "paired": bool(assembly.opened.paired),
         "labels": task.labels,
         "parameters": assembly.model.n_parameters,
         "n_layers": config.model.n_layers,
         "d_model": config.model.d_model,
         "max_length": config.model.max_length,
         "vocabulary_size": assembly.tokenizer.vocabulary_size,
-        "checkpoint": assembly.origin.checkpoint,
+        "checkpoint": assembly.opened.checkpoint,
         "device": str(assembly.compute.device),
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 
@@ -19,7 +20,7 @@ from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.device import Compute, choose_compute
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import SplitScores
+from encoderlab.metrics import Scores, SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -31,7 +32,7 @@ from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.initial import Initial, check_same_vocabulary, load_into
 from encoderlab.runs.micro_batches import Parts, StepMemory, choose_parts, step_memory
-from encoderlab.runs.saved_model import Origin, check_shapes, read_model
+from encoderlab.runs.saved_model import Origin, SettledRun, check_shapes, read_model
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
@@ -55,7 +56,7 @@ class Assembly:
     is compiled, and why not, and `parts` in how many parts it computes a batch; see `settled`.
     """
 
-    config: RunConfig
+    config: SettledRun
     compute: Compute
     tokenizer: Tokenizer
     task: Task
@@ -64,6 +65,12 @@ class Assembly:
     compiled: str | None = None
     parts: Parts | None = None
     world: World = ALONE
+
+    @property
+    def opened(self) -> Origin:
+        """`origin` of a run that was opened again."""
+        assert self.origin is not None, "a new run has no origin"
+        return self.origin
 
     @property
     def picked(self) -> str:
@@ -124,6 +131,7 @@ class Assembly:
 def compute_for(config: RunConfig, world: World = ALONE) -> Compute:
     """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
     training = config.training
+    assert isinstance(config.model, ModelConfig)
     return choose_compute(
         training.device,
         training.precision.value,
@@ -151,7 +159,7 @@ def assemble(
     config = run_settings(config, initial)
     tokenizer = _tokenizer(config, corpus, initial, teacher)
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
-    task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
+    task = config.task.build(tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
     if initial is not None:
@@ -163,14 +171,15 @@ def assemble(
     return Assembly(config, compute, tokenizer, task, model, compiled=compiled, world=world)
 
 
-def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
+def run_settings(config: RunConfig, initial: Initial | None) -> SettledRun:
     """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
 
     `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
     run starts from.
     """
-    shared = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
-    return RunConfig(**shared | {"model": config.model.resolve(None if initial is None else initial.settings_for(config.task))})
+    shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
+    model = config.model.resolve(None if initial is None else initial.settings_for(config.task))
+    return cast("SettledRun", RunConfig(**{**shared, "model": model}))
 
 
 def with_length(
@@ -185,7 +194,7 @@ def with_length(
         return model
     if isinstance(corpus, DocumentCorpus):
         return replace(model, max_length=PRETRAINING_LENGTH if initial is None else initial.config.max_length)
-    furthest = FURTHEST if initial is None else initial.config.max_length
+    furthest = FURTHEST if initial is None else initial.config.reach
     length = corpus.needed_length(task.build(tokenizer, corpus.labels, furthest))
     print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
     return replace(model, max_length=length)
@@ -197,17 +206,25 @@ def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", world=world)
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.reach)
     model = build_model(saved.config, saved.tokenizer, task)
     model.load_state_dict(saved.weights)
     return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, world=world)
 
 
+def scores_of(assembly: Assembly, rows: Rows) -> Scores:
+    """The scores of a model that answers with labels, on all of `rows`."""
+    scores = assembly.evaluate(rows)
+    assert isinstance(scores, Scores)
+    return scores
+
+
 def check_paired(assembly: Assembly, paired: bool) -> None:
     """Refuse one text where the model was trained on pairs, and a pair where it was not, if that is known. Raises DataError."""
-    if assembly.origin.paired is not None and paired != assembly.origin.paired:
-        wants, found = ("pairs of texts", "one text") if assembly.origin.paired else ("single texts", "a pair")
-        remedy = "Add text_pair (or its column)" if assembly.origin.paired else "Leave text_pair out"
+    trained_on_pairs = assembly.opened.paired
+    if trained_on_pairs is not None and paired != trained_on_pairs:
+        wants, found = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
+        remedy = "Add text_pair (or its column)" if trained_on_pairs else "Leave text_pair out"
         raise DataError(f"This model was trained on {wants}, and {found} is given", remedy=remedy)
 
 
@@ -254,7 +271,7 @@ def _start_from(initial: Initial, model: EncoderWithHeads, task: Task) -> None:
     print(f"From {initial.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
 
 
-def build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
+def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
     """The model of a run, with weights as drawn. Raises SettingError where it does not fit into memory."""
     try:
         return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)

@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -15,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from encoderlab.data.examples import Split, TextExample, WordsExample
+from encoderlab.metrics.scores import WITHOUT_WARNING
 
 MOST_ROWS = 200_000  # beyond this the linear model would take longer than many a training
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
@@ -57,11 +59,11 @@ def planned(train: Split) -> dict[str, str]:
 
 def _answers(train: Split) -> np.ndarray:
     """The known labels: [labelled rows]."""
-    return np.array([example.label for example in train if example.label is not None])
+    return np.array([example.label for example in train.of_texts() if example.label is not None])
 
 
 def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
-    labels = np.array([-1 if example.label is None else example.label for example in scored])
+    labels = np.array([-1 if example.label is None else example.label for example in scored.of_texts()])
     answers = _answers(train)
 
     def majority() -> np.ndarray:
@@ -70,9 +72,9 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
     model = _linear_model()
 
     def linear() -> np.ndarray:
-        texts = [_joined(example) for example in train if example.label is not None]
+        texts = [_joined(example) for example in train.of_texts() if example.label is not None]
         with threadpool_limits(1):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
-            return model.fit(texts, answers).predict([_joined(example) for example in scored])
+            return model.fit(texts, answers).predict([_joined(example) for example in scored.of_texts()])
 
     reason = _cannot_fit(train, answers)
     return {
@@ -83,12 +85,13 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
 
 def _telling(fitted: Pipeline) -> dict[int, list[str]]:
     """The features with the largest weights for each class of training; of two, what speaks for one speaks against the other."""
-    names, weights = fitted["tfidf"].get_feature_names_out(), fitted["logreg"].coef_
+    features, linear = cast("TfidfVectorizer", fitted["tfidf"]), cast("LogisticRegression", fitted["logreg"])
+    names, weights = np.asarray(features.get_feature_names_out()), np.asarray(linear.coef_)
     by_class = weights if len(weights) > 1 else np.stack([-weights[0], weights[0]])
     best = [np.argsort(-row, kind="stable")[:_TELLING] for row in by_class]
     return {
         int(class_): [str(names[place]) for place in places if row[place] > 0]
-        for class_, row, places in zip(fitted["logreg"].classes_, by_class, best, strict=True)
+        for class_, row, places in zip(linear.classes_, by_class, best, strict=True)
     }
 
 
@@ -109,7 +112,7 @@ def _cannot_fit(train: Split, answers: np.ndarray) -> str:
         return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, and training has {len(answers):,}"
     if len(np.unique(answers)) < 2:
         return "the linear baseline needs two labels to tell apart, and training has one"
-    if not any(_joined(example).strip() for example in train if example.label is not None):
+    if not any(_joined(example).strip() for example in train.of_texts() if example.label is not None):
         return "the linear baseline needs words, and every training text is empty"
     return ""
 
@@ -119,16 +122,18 @@ def _joined(example: TextExample) -> str:
 
 
 def _for_words(train: Split, scored: Split) -> dict[str, Baseline]:
-    labels = [None if example.labels is None else np.array(example.labels, dtype=np.int64) for example in scored]
+    labels = [None if example.labels is None else np.array(example.labels, dtype=np.int64) for example in scored.of_words()]
     overall, by_word = _label_counts(train)
     most_frequent = overall.most_common(1)[0][0]
     best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
 
     def majority() -> list[np.ndarray]:
-        return [np.full(len(example.words), most_frequent) for example in scored]
+        return [np.full(len(example.words), most_frequent) for example in scored.of_words()]
 
     def word_majority() -> list[np.ndarray]:
-        return [np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64) for example in scored]
+        return [
+            np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64) for example in scored.of_words()
+        ]
 
     return {"majority": _timed(majority, labels), "word_majority": _timed(word_majority, labels)}
 
@@ -137,7 +142,7 @@ def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
     """How often each label occurs, and how often on each word."""
     overall: Counter[int] = Counter()
     by_word: dict[str, Counter[int]] = defaultdict(Counter)
-    for example in train:
+    for example in train.of_words():
         if example.labels is not None:
             overall.update(example.labels)
             for word, label in zip(example.words, example.labels, strict=True):
@@ -155,6 +160,7 @@ def _timed(answer: Callable[[], Answers], labels: np.ndarray | list[np.ndarray |
 
 def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers) -> dict[str, float]:
     if isinstance(labels, np.ndarray):
+        assert isinstance(predicted, np.ndarray)
         asked = labels >= 0
         return {"accuracy": float(accuracy_score(labels[asked], predicted[asked])), **_f1(labels[asked], predicted[asked])}
     pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None and len(a)]
@@ -167,4 +173,4 @@ def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers) -
 
 
 def _f1(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    return {"f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=0))}
+    return {"f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=WITHOUT_WARNING))}

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -166,6 +166,6 @@ def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], o
         due = deque(thread.submit(next, items, end) for _ in range(ahead))
         while (item := due.popleft().result()) is not end:
             due.append(thread.submit(next, items, end))
-            yield item
+            yield cast("Item", item)
     finally:
         thread.shutdown(cancel_futures=True)

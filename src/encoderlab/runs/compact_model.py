@@ -54,7 +54,7 @@ def _change(before: SavedModel, after: SavedModel) -> Change:
 
 
 def _built(saved: SavedModel) -> EncoderWithHeads:
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.reach)
     model = build_model(saved.config, saved.tokenizer, task)
     model.load_state_dict(saved.weights)
     return model.eval()
@@ -63,7 +63,7 @@ def _built(saved: SavedModel) -> EncoderWithHeads:
 def _batches(saved: SavedModel) -> Iterator[Batch]:
     """Each sentence as a batch of its own, every token asked."""
     for pieces in saved.tokenizer.encode(SENTENCES):
-        encoded = join(saved.tokenizer, pieces, None, saved.config.model.max_length)
+        encoded = join(saved.tokenizer, pieces, None, saved.config.model.reach)
         ids = torch.tensor([encoded.input_ids])
         places = torch.arange(ids.shape[1])
         yield Batch(ids, torch.zeros_like(ids), None, torch.zeros(1, dtype=torch.int64), places, None, None, ids.shape[1])

@@ -19,8 +19,7 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.pair_facts import pair_facts
 from encoderlab.tasks.config import TaskConfig
-from encoderlab.tasks.pretraining import Pretraining
-from encoderlab.tasks.sentence_rows import SentenceEpoch, SentenceRows
+from encoderlab.tasks.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # of a split, spread evenly, whose tokens are counted: more would not change the figures shown
@@ -56,7 +55,7 @@ def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_
     return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
 
 
-def document_facts(corpus: DocumentCorpus, task: Pretraining, rows: Mapping[str, SentenceRows], examples: int) -> dict[str, Any]:
+def document_facts(corpus: DocumentCorpus, task: DocumentTask, rows: Mapping[str, SentenceRows], examples: int) -> dict[str, Any]:
     """The facts of documents, by split: what `pair_facts` counts, the lengths of an epoch's rows in tokens, and some of these."""
     splits = {}
     for name, part in rows.items():
@@ -79,7 +78,7 @@ def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, 
 def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
     """The training texts; where they are sequences of words, each word, as it is cut for itself."""
     if isinstance(corpus, Corpus) and isinstance(next(iter(corpus.split("train")), None), WordsExample):
-        return (word for example in corpus.split("train") for word in example.words)
+        return (word for example in corpus.split("train").of_words() for word in example.words)
     return corpus.training_texts()
 
 

@@ -11,7 +11,7 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.world import World
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 class Whole:
@@ -167,7 +170,8 @@ class _Answering(nn.Module):
 
 def _whole(tensor: Tensor) -> Tensor:
     """All of a tensor, whether it is cut or not."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    put_together = getattr(tensor, "full_tensor", None)
+    return tensor if put_together is None else put_together()
 
 
 def _like(tensor: Tensor, other: Tensor) -> Tensor:
@@ -176,4 +180,5 @@ def _like(tensor: Tensor, other: Tensor) -> Tensor:
 
     if not hasattr(other, "full_tensor"):
         return tensor
-    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
+    cut = cast("DTensor", other)
+    return distribute_tensor(tensor.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)

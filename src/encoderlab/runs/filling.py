@@ -37,6 +37,7 @@ def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
     shown = (batch.input_ids.flatten()[batch.asked] == assembly.tokenizer.mask_id).nonzero().flatten()
     if not len(shown):
         return None
+    assert batch.token_labels is not None
     assembly.model.eval()
     with torch.inference_mode(), assembly.compute.autocast():
         logits = assembly.model(batch).token_logits[shown[0]]

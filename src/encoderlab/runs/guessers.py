@@ -49,7 +49,8 @@ def pair_guessers(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[s
     majority = np.bincount(train.labels).argmax()
     found = {"majority": majority == scored.labels}
     for name, columns in (("word_overlap", _overlap), ("length", _lengths)):
-        tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAF_SHARE, random_state=0)
+        share: Any = LEAF_SHARE  # scikit-learn has no types, and for its default a type checker takes it for a whole number
+        tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=share, random_state=0)
         found[name] = tree.fit(columns(train), train.labels).predict(columns(scored)) == scored.labels
     return {name: {"nsp_accuracy": float(right.mean())} for name, right in found.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from encoderlab.data.sources.hub_access import hub_answers, quiet
+from encoderlab.data.sources.hub_access import http_error, hub_answers, quiet
 from encoderlab.errors import DataError
 
 WANTED = [
@@ -57,7 +57,7 @@ def _fetched(name: str) -> tuple[Path, bool]:
         ) from None
     except errors.LocalEntryNotFoundError:
         raise _unreachable(name, "lacks it") from None
-    except (OSError, errors.HTTPError) as error:
+    except (OSError, http_error()) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
         raise DataError(f"{name} cannot be fetched from the hub: {reason}", remedy="Try again") from None
 

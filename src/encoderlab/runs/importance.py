@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from encoderlab.batch import Batch, Encoded, Prediction
-from encoderlab.data.examples import Example, WordsExample
+from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.model.token_gradients import predict_from_embeddings
 from encoderlab.runs.assembly import Assembly
@@ -101,7 +101,7 @@ def token_importance(
         explained = METHODS[method](assembly, encoded, chosen)
     asked = words or [0] * len(examples)
     return [
-        _importance(assembly, method, example, question, one, chosen and chosen[row], asked[row])
+        _importance(assembly, method, example, question, one, None if chosen is None else chosen[row], asked[row])
         for row, (example, question, one) in enumerate(zip(examples, encoded, explained, strict=True))
     ]
 
@@ -172,6 +172,7 @@ def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[
 def _logits(prediction: Prediction) -> Float[Tensor, "rows classes"]:
     """One row of logits for each example: of tokens, a single one is asked in each."""
     logits = prediction.token_logits if prediction.sequence_logits is None else prediction.sequence_logits
+    assert logits is not None
     return logits.float()
 
 
@@ -181,11 +182,12 @@ def _questions(assembly: Assembly, examples: Sequence[Example], words: Sequence[
     if assembly.task.heads.token_classes is None:
         return encoded
     asked = words or [0] * len(examples)
+    assert are_words(examples)
     return [_about_word(*each) for each in zip(encoded, examples, asked, strict=True)]
 
 
 def _about_word(encoded: Encoded, example: WordsExample, word: int) -> Encoded:
-    places = list(encoded.token_labels)  # of each word's first piece, in their order
+    places = list(encoded.token_labels or ())  # of each word's first piece, in their order
     if not 0 <= word < len(places):
         cut = f", of which the model reads {len(places)}" if len(places) < len(example.words) else ""
         allowed = f"0 to {len(places) - 1}" if places else "a text with words"

@@ -65,6 +65,8 @@ class LossWatch:
     def _divergence(self, step: int) -> str | None:
         if len(self.recent) < FEWEST:
             return None
+        assert self.first is not None
+        assert self.lowest is not None
         level, error = _level(self.recent)
         bound = self.lowest + max((self.first - self.lowest) / 2, DIVERGED_BY * self.first)
         was, self.lowest = self.lowest, min(self.lowest, level)
@@ -79,6 +81,7 @@ class LossWatch:
     def _flatness(self, step: int, of: int) -> str | None:
         if self.flatness_judged or self.divergence_said or self.lines < 2 * FEWEST or 2 * step < of:
             return None
+        assert self.first is not None
         self.flatness_judged = True
         window = min(WINDOW, self.lines // 2)
         level, error = _level(self.recent[-window:])

@@ -133,11 +133,11 @@ def free_host_memory(root: Path = Path("/")) -> int | None:
     None on systems other than Linux. `root` is where its `proc` and `sys` are mounted.
     """
     try:
-        machine = re.search(r"^MemAvailable:\s+(\d+) kB", (root / "proc/meminfo").read_text(), re.MULTILINE)
+        machine = re.findall(r"^MemAvailable:\s+(\d+) kB", (root / "proc/meminfo").read_text(), re.MULTILINE)[:1]
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    return min([int(machine[1]) * 1024] * bool(machine) + list(_left_in_groups(root / "sys/fs/cgroup", groups)), default=None)
+    return min([int(found) * 1024 for found in machine] + list(_left_in_groups(root / "sys/fs/cgroup", groups)), default=None)
 
 
 def _left_in_groups(mount: Path, groups: list[str]) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,15 +37,13 @@ class Texts:
             end = begin + int(real.sum())
             vectors = x.new_zeros(*real.shape, x.shape[1])
             vectors[real] = x[begin:end]
-            found.append((vectors, Padded(*real.shape, batch.attention_mask)))
+            found.append((vectors, _layout(batch)))
             begin = end
         return found
 
     def embedded(self, encoder: Encoder) -> Tensor:
         """What the lowest layer of `encoder` is given."""
-        layouts = [Padded(*batch.input_ids.shape, batch.attention_mask) for batch in self.batches]
-        pairs = zip(self.batches, layouts, strict=True)
-        return self._flat([encoder.embed(batch.input_ids, batch.token_type_ids, layout) for batch, layout in pairs])
+        return self._flat([encoder.embed(batch.input_ids, batch.token_type_ids, _layout(batch)) for batch in self.batches])
 
     def heads(self, layer: EncoderLayer, x: Tensor) -> Tensor:
         """What the heads of `layer` give of the vectors `x`, side by side, before the map that mixes them."""
@@ -116,6 +115,11 @@ def set_linear(linear: nn.Linear, x: Tensor, wanted: Tensor) -> Tensor:
     return linear(x)
 
 
+def _layout(batch: Batch) -> Padded:
+    n, length = batch.input_ids.shape
+    return Padded(n, length, batch.attention_mask)
+
+
 def _real(batch: Batch) -> Tensor:
     """[batch, length]: True at tokens that are no padding."""
     return torch.ones_like(batch.input_ids, dtype=torch.bool) if batch.attention_mask is None else batch.attention_mask
@@ -164,9 +168,11 @@ def _covariance(x: Tensor) -> Tensor:
 def _prune_embeddings(teacher: Encoder, student: Encoder, basis: Tensor, texts: Texts, wanted: Tensor) -> Tensor:
     """Fit the student's embeddings to `wanted`, the teacher's; what they give."""
     its, mine = teacher.embeddings, student.embeddings
+    assert isinstance(its.norm, nn.LayerNorm)
     for part in ("token", "position", "segment"):
         source, into = (_table(getattr(side, part)) for side in (its, mine))
         if into is not None:
+            assert source is not None
             centred = source - source.mean(1, keepdim=True)  # the norm takes the mean away
             into.copy_((centred * its.norm.weight @ basis)[: len(into)])
     mine.token.weight[mine.token.padding_idx] = 0
@@ -178,12 +184,14 @@ def _prune_embeddings(teacher: Encoder, student: Encoder, basis: Tensor, texts: 
 
 def _table(part: nn.Module | None) -> Tensor | None:
     """The rows of an embedding, or of learned positions."""
-    return None if part is None else getattr(part, "embedding", part).weight
+    table: Any = getattr(part, "embedding", part)
+    return None if table is None else table.weight
 
 
 def _set_norm(norm: nn.Module, x: Tensor, wanted: Tensor) -> Tensor:
     """Fit the scale and shift of a layer norm, feature by feature; what it then gives of `x`."""
-    centred = F.layer_norm(x, x.shape[-1:])
+    assert isinstance(norm, nn.LayerNorm)
+    centred = F.layer_norm(x, list(x.shape[-1:]))
     x_mean, wanted_mean = centred.mean(0), wanted.mean(0)
     scale = ((centred - x_mean) * (wanted - wanted_mean)).mean(0) / (centred - x_mean).square().mean(0).clamp_min(1e-6)
     norm.weight.copy_(scale)
@@ -209,6 +217,7 @@ def _prune_layer(source: EncoderLayer, layer: EncoderLayer, texts: Texts, stream
 
 def _reduced_sum(norm: nn.Module, summed: Tensor, basis: Tensor) -> Tensor:
     """What a teacher's norm reads, in the student's directions, its features scaled as by that norm, relative to their mean."""
+    assert isinstance(norm, nn.LayerNorm)
     relative = norm.weight / norm.weight.abs().mean()
     return (summed - summed.mean(1, keepdim=True)) * relative @ basis
 

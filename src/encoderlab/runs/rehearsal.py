@@ -92,6 +92,7 @@ def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
     horizon = horizon_of(training, len(train))[0] if training.budget is None else FixedSteps(WARM_UP + MEASURED)
     optimizer = build_optimizer(assembly.model, training)
     finite = FiniteSteps(training.skip_nonfinite, waits=True, world=world)
+    assert assembly.parts is not None, "a settled assembly has them"
     within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.parts, training.batch_size)
 
     def loop(batches: Iterator[list[Batch]], after: int) -> Iterator[Step]:

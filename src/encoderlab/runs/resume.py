@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -133,7 +133,7 @@ def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
     yield from sorted(begun, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
 
 
-def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may_change: Collection[str]) -> Config:
+def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
     """The run's settings, with what may change as it was said. Raises SettingError with every other key that differs."""
     recorded = read_settings(folder, type(config))
     before, now = dict(_flat(settings_to_dict(recorded))), dict(_flat(settings_to_dict(config)))

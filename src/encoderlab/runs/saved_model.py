@@ -6,7 +6,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import safetensors.torch
 import torch
@@ -30,7 +30,15 @@ from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
+    from encoderlab.data.sources.dataset import DatasetConfig
     from encoderlab.runs.assembly import Assembly
+
+    class SettledRun(RunConfig):
+        """A run's settings, its model's in full: see `ModelChoice.resolve`. Only type checkers tell it from another `RunConfig`."""
+
+        model: ModelConfig
+else:
+    SettledRun = RunConfig
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -56,7 +64,7 @@ class Origin:
 class SavedModel:
     """What a model folder holds. `config.dataset` is None where no run is known: of an encoder without a head, of Hugging Face."""
 
-    config: RunConfig
+    config: SettledRun
     labels: list[str]
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
@@ -98,7 +106,7 @@ def _config_json(saved: SavedModel) -> dict[str, Any]:
     }
 
 
-def _of_encoder(config: RunConfig) -> dict[str, Any]:
+def _of_encoder(config: SettledRun) -> dict[str, Any]:
     return {"name": config.task.name, "model": settings_to_dict(config.model)}
 
 
@@ -126,7 +134,7 @@ def read_model(folder: Path) -> SavedModel:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         raise _not_ours(folder, error) from None
     tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
-    return SavedModel(settings, labels, tokenizer, weights, origin)
+    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin)
 
 
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
@@ -137,10 +145,12 @@ def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
     return _without_run(folder, EncodingConfig(name=config[ENCODER]["name"]), settings_from_dict(model, ModelConfig))
 
 
-def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> RunConfig:
+def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> SettledRun:
     """The settings of a model that no run of ours is known for."""
     tokenizer = PretrainedConfig(name=str(folder))
-    return RunConfig(cache_dir=REQUIRED, task=task, dataset=None, tokenizer=tokenizer, model=model, training=TrainingConfig())
+    no_dataset = cast("DatasetConfig", None)  # see `SavedModel`
+    settings = RunConfig(REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig())
+    return cast("SettledRun", settings)
 
 
 def _labels(id2label: dict[str, Any]) -> list[str]:
@@ -163,7 +173,7 @@ def check_shapes(saved: SavedModel, named: str) -> None:
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
         raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.reach)
     with torch.device("meta"):  # shapes without memory
         model = saved.config.model.build(saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, task.heads)
     wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}

@@ -53,9 +53,10 @@ def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Initial
     """Prune the teacher into `model`; also fit the head that gives a teacher's vectors, where there is one."""
     _check_prunable(config, teacher.config)
     pad_id = model.encoder.embeddings.token.padding_idx
+    assert pad_id is not None
     whole = teacher.config.build(len(teacher.weights[TOKEN_TABLE]), pad_id, HeadSizes())
     load_into(whole, teacher)
-    reach = min(config.max_length, teacher.config.max_length)
+    reach = min(config.reach, teacher.config.reach)
     texts = Texts(calibration_batches(rows, pad_id, reach))
     model.eval()
     device = next(model.parameters()).device
@@ -93,7 +94,7 @@ def _tables(config: ModelConfig, teacher: Initial, pieces: int) -> dict[str, Ten
     reduced = torch.eye(config.d_model) if token.shape[1] == config.d_model else projection(token, config.d_model)
     rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
     if config.positions is Positions.learned:
-        rows[POSITION_TABLE] = config.max_length
+        rows[POSITION_TABLE] = config.reach
     found = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}
     norm = {f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")} if token.shape[1] == config.d_model else set()
     return found | {name: weight.float() for name, weight in teacher.weights.items() if name in norm}

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ class SweepFolder:
             folder = None if found.folder is None else Path(os.path.relpath(self.root / found.folder))
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{path} cannot be read: {error}", remedy="Delete it: its job is then run again") from None
-        return JobRecord(**asdict(found) | {"folder": folder})
+        return replace(found, folder=folder)
 
 
 @contextmanager

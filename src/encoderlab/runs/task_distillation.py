@@ -36,6 +36,7 @@ class TaskDistillation(Teaching):
     """A teacher, and what its student is to learn from it."""
 
     def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
+        assert config.teacher is not None
         self.config, self.train = config, train
         self.encoder = open_initial(config.teacher, "teacher") if config.init_from is None else None
         self.teacher = TaskTeacher.open(config, corpus.labels, words)

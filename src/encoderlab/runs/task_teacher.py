@@ -73,6 +73,7 @@ class TaskTeacher:
 
         Raises DataError where it is not there, or was not taught these labels.
         """
+        assert config.teacher is not None
         training = config.training
         opened = OpenRunConfig(
             cache_dir=config.cache_dir,

@@ -50,7 +50,7 @@ class VectorTeacher:
                 f"Student and teacher have different tokenizers, and the vectors of tokens need the same one: {difference}",
                 remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task (task=sst2)",
             )
-        reach = self.encoder.config.max_length
+        reach = self.encoder.config.reach
         if max_length > reach:
             raise SettingError(
                 f"model.max_length is {max_length}, and the teacher reads {reach} tokens",

@@ -29,18 +29,24 @@ class Subject:
 
 
 class Tracker(Protocol):
-    """A run as a library keeps it, opened when it is made. `id` is what it is found by again."""
+    """A run as a library keeps it, opened when it is made."""
 
-    id: str | None
+    @property
+    def id(self) -> str | None:
+        """What the run is found by again."""
+        ...
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Keep the figures of a step."""
+        ...
 
     def report(self, step: int, figures: Mapping[str, float]) -> None:
         """Keep the final figures, those of the weights after `step`."""
+        ...
 
     def close(self, finished: bool) -> None:
         """Write what is not yet written, and say whether the run has come to its end."""
+        ...
 
 
 class TensorBoard:
@@ -82,7 +88,7 @@ class WeightsAndBiases:
     """
 
     def __init__(self, subject: Subject, known: str | None) -> None:
-        import wandb
+        import wandb  # pyright: ignore[reportMissingImports]  an extra of its own
 
         mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in_to_wandb() else "offline")
         self._run = wandb.init(
@@ -129,7 +135,7 @@ class MLflow:
     """
 
     def __init__(self, subject: Subject, known: str | None) -> None:
-        from mlflow import MlflowClient
+        from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]  an extra of its own
 
         logging.getLogger("alembic").setLevel(logging.WARNING)  # a new store tells of each table it makes
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")  # seconds; a server that is gone is asked for minutes otherwise
@@ -172,7 +178,7 @@ class Trackio:
     """A run of the project `encoderlab`, kept where Trackio keeps its runs (TRACKIO_DIR): `trackio show` shows it."""
 
     def __init__(self, subject: Subject, known: str | None) -> None:
-        import trackio
+        import trackio  # pyright: ignore[reportMissingImports]  an extra of its own
 
         self.id = known or subject.name
         self._run = trackio.init(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
-from encoderlab.data.examples import Example, TextExample
+from encoderlab.data.examples import Example, are_texts
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import ClassificationMetrics
@@ -22,12 +22,11 @@ class Classification(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        for example in examples:
-            if not isinstance(example, TextExample):
-                raise DataError(
-                    "This dataset holds sequences of labelled words, and a classification task asks for labelled texts",
-                    remedy="Type task=tagging, or choose a dataset of texts",
-                )
+        if not are_texts(examples):
+            raise DataError(
+                "This dataset holds sequences of labelled words, and a classification task asks for labelled texts",
+                remedy="Type task=tagging, or choose a dataset of texts",
+            )
         return sequences_of(self.tokenizer, examples, self.max_length)
 
     def metrics(self) -> ClassificationMetrics:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
-from encoderlab.data.examples import Example, TextExample
+from encoderlab.data.examples import Example, are_texts
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import Metrics
@@ -34,7 +34,7 @@ class Encoding(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        if not all(isinstance(example, TextExample) for example in examples):
+        if not are_texts(examples):
             raise DataError("An encoder without a head reads texts, and these are sequences of words")
         return sequences_of(self.tokenizer, examples, self.max_length)
 

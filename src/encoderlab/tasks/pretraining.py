@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
-from encoderlab.data.examples import Example, TextExample
+from encoderlab.data.examples import Example, are_texts
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics
@@ -37,7 +37,7 @@ class Pretraining(Task):
 
         The rows of the run itself are no examples; see `tasks.sentence_rows`.
         """
-        if not all(isinstance(example, TextExample) for example in examples):
+        if not are_texts(examples):
             raise DataError("A pretrained encoder reads texts, and these are sequences of words")
         return [replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)]
 

@@ -20,13 +20,18 @@ ROWS_AT_A_TIME = 1000
 class Epoch(Protocol):
     """The rows of one epoch: how many tokens each has, and the batch that some of them make."""
 
-    lengths: np.ndarray
+    @property
+    def lengths(self) -> np.ndarray:
+        """[rows]: how many tokens each has."""
+        ...
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """The batch of the given rows. Where all are of one length, there is no padding and no mask."""
+        ...
 
     def prepare(self, batch: Batch) -> Batch:
         """Add to a gathered batch whatever is drawn afresh, on the batch's device."""
+        ...
 
 
 class Rows(Protocol):
@@ -36,9 +41,11 @@ class Rows(Protocol):
 
     def epoch(self, seed: int, epoch: int) -> Epoch:
         """The rows of an epoch, a function of seed and epoch alone."""
+        ...
 
     def truncated_share(self) -> float:
         """Share of the rows that were longer than the model reads."""
+        ...
 
 
 def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_asked: bool) -> TokenStore:

@@ -21,16 +21,27 @@ from encoderlab.tasks.sequences import longest_first_of_many
 class DocumentTask(Protocol):
     """What rows of sentences need to know of the task they are read for."""
 
-    config: DocumentTaskConfig
     tokenizer: Tokenizer
+    labels: list[str]
     max_length: int
-    is_ordinary: np.ndarray
+
+    @property
+    def config(self) -> DocumentTaskConfig:
+        """The settings of the task."""
+        ...
+
+    @property
+    def is_ordinary(self) -> np.ndarray:
+        """By id, whether it is an ordinary piece: [vocabulary]."""
+        ...
 
     def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
         """How many tokens will be asked for in the sequences that lie one after the other in `flat`; None: not known."""
+        ...
 
     def ask(self, batch: Batch, key: int) -> Batch:
         """The batch with what is asked of it; draws are a function of `key`, row and position."""
+        ...
 
 
 class SentenceRows:
@@ -76,9 +87,13 @@ class SentenceEpoch:
         first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
         return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
 
-    @cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """See `Epoch.lengths`."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
         first, second = self.tokens(slice(None))
         return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
-from encoderlab.data.examples import Example, WordsExample
+from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.data.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import TaggingMetrics
@@ -29,12 +29,11 @@ class Tagging(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        for example in examples:
-            if not isinstance(example, WordsExample):
-                raise DataError(
-                    "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words",
-                    remedy="Type task=classification, or choose a dataset of words (dataset.format=conll)",
-                )
+        if not are_words(examples):
+            raise DataError(
+                "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words",
+                remedy="Type task=classification, or choose a dataset of words (dataset.format=conll)",
+            )
         pieces = self.tokenizer.encode_words([example.words for example in examples])
         return [self._encode_one(example, *piece) for example, piece in zip(examples, pieces, strict=True)]
 

@@ -27,6 +27,11 @@ class Answer:
     probabilities: tuple[float, ...] | None = None
     word_confidences: tuple[float, ...] | None = None
 
+    def by_label(self, names: Sequence[str]) -> dict[str, float]:
+        """The probability of each class of an answer that has them; `names` are the classes in the order of their ids."""
+        assert self.probabilities is not None, "only an answer for a whole text has them"
+        return dict(zip(names, self.probabilities, strict=True))
+
 
 class Task(ABC):
     """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids.

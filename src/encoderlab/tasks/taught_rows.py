@@ -17,6 +17,7 @@ class RowLogits(Protocol):
 
     def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """The first `counts` answers of each of `rows`, one row behind another: [answers, classes]."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,6 @@ class TaughtRows:
         if tagging:
             counts = np.bincount((batch.asked // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows))
         logits = torch.from_numpy(self.logits.of(rows, counts)).to(batch.input_ids.device)
-        weights = {"sequence_weight": self.weight, "token_weight": self.weight}
-        answered = {"token_logits": logits} if tagging else {"sequence_logits": logits}
-        return replace(batch, targets=Targets(**answered, **weights, temperature=self.temperature))
+        shared = Targets(temperature=self.temperature, sequence_weight=self.weight, token_weight=self.weight)
+        targets = replace(shared, token_logits=logits) if tagging else replace(shared, sequence_logits=logits)
+        return replace(batch, targets=targets)

@@ -61,8 +61,9 @@ def _until_interrupted(batches: Iterable[Batch], world: World) -> Iterator[Batch
         yield batch
 
 
-def _scores_of(metrics: "Metrics", collected: Sequence[Sequence[Any]]) -> "SplitScores":
-    """The scores of what all processes collected, a batch of each in turn."""
+def _scores_of(metrics: "Metrics", collected: Sequence[Sequence[Any]] | None) -> "SplitScores":
+    """The scores of what all processes collected, a batch of each in turn; called on the first alone, which has it."""
+    assert collected is not None
     in_turn = chain.from_iterable(zip_longest(*collected))
     metrics.replace([batch for batch in in_turn if batch is not None])
     return metrics.scores()

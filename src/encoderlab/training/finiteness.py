@@ -57,7 +57,7 @@ class _Unread:
         """The step as it was in all processes of the `world`, which read it together."""
         mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
         shares = world.gather(mine)
-        named, counts = world.from_first(lambda: tuple(zip(*shares, strict=True)))
+        named, counts = world.from_first(lambda: tuple(zip(*(shares or ()), strict=True)))
         losses = {name: float(loss) for name, loss in self.losses.items()}
         rows = [row for share in named for row in share][:ROWS_NAMED]
         return LeftOut(self.step, losses, float(self.gradient_norm), rows, sum(counts))
@@ -91,7 +91,7 @@ class FiniteSteps:
         flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
         self._unread.append(_Unread(step, flag, losses, gradient_norm, [part.rows for part in parts]))
         if not self.waits:
-            optimizer.found_inf = flag
+            optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW looks for it there
             optimizer.step()
         elif not self.read():
             optimizer.step()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -128,6 +129,10 @@ def _count(parts: Sequence[Batch], world: World, stopping: Callable[[], bool]) -
     return _Counts(examples, tokens, padded, dict(zip(LOSSES, asked, strict=True)), stops > 0)
 
 
+class _Replica(Protocol):
+    def no_sync(self) -> AbstractContextManager[None]: ...
+
+
 def _backward(
     model: nn.Module, parts: Sequence[Batch], compute: Compute, totals: Mapping[str, int], world: World
 ) -> dict[str, Tensor]:
@@ -135,7 +140,7 @@ def _backward(
     sums: dict[str, Tensor] = {}
     for number, part in enumerate(parts, start=1):
         # A model of several processes would meet the others after each part, where once is enough.
-        with nullcontext() if world.size == 1 or number == len(parts) else model.no_sync():
+        with nullcontext() if world.size == 1 or number == len(parts) else cast("_Replica", model).no_sync():
             found = _backward_of_part(model, part, compute, totals, world.size)
         for name, loss in found.items():
             sums[name] = sums.get(name, 0) + loss
@@ -162,7 +167,8 @@ def _backward_of_part(
 def _clip(parameters: Sequence[nn.Parameter], clip_norm: float | None) -> Tensor:
     """Shorten the gradient to `clip_norm`, if it is longer (None: never); its norm before that."""
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-    whole = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of gradients that are cut among processes
+    put_together = getattr(norm, "full_tensor", None)  # of gradients that are cut among processes
+    whole: Tensor = norm if put_together is None else put_together()
     if clip_norm is None:
         return whole
     is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, asking would be waiting

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from torch import nn
 
 from encoderlab.errors import SettingError
 from encoderlab.training.config import TrainingConfig
+
+
+class _Deep(Protocol):
+    def parameters_by_depth(self) -> list[list[nn.Parameter]]: ...
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
@@ -21,6 +25,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
     """
     groups = list(_groups(model, config))
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
+    assert config.learning_rate is not None
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
 
 
@@ -31,7 +36,7 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
     """
     if not config.freeze_layers:
         return
-    embeddings, *layers, _ = model.parameters_by_depth()
+    embeddings, *layers, _ = cast("_Deep", model).parameters_by_depth()
     if config.freeze_layers > len(layers):
         raise SettingError(
             f"training.freeze_layers is {config.freeze_layers}, and the encoder has {len(layers)} layers",
@@ -45,7 +50,7 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
 
 def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]]:
     """For each depth, from the embeddings up to the heads, the matrices and then the vectors that learn."""
-    depths = [list(model.parameters())] if config.layer_decay == 1 else model.parameters_by_depth()
+    depths = [list(model.parameters())] if config.layer_decay == 1 else cast("_Deep", model).parameters_by_depth()
     for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
         scale = config.layer_decay**below_heads
         learning = [parameter for parameter in parameters if parameter.requires_grad]

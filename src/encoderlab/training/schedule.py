@@ -15,15 +15,17 @@ def learning_rate_at(step: int, steps: int, config: TrainingConfig) -> float:
     half a cosine wave to exactly zero after the last step (Loshchilov and Hutter 2017, section 3), `constant` stays, and
     `one_cycle` (Smith and Topin 2018, section 2) rises and falls along cosines, from 1/25 of the peak and down to zero.
     """
+    peak = config.learning_rate
+    assert peak is not None
     rising = math.ceil(config.warmup * steps)
     one_cycle = config.schedule is Schedule.one_cycle
     if step < rising:
         share = (step + 1) / rising
-        return config.learning_rate * (ONE_CYCLE_START + (1 - ONE_CYCLE_START) * _wave(share) if one_cycle else share)
+        return peak * (ONE_CYCLE_START + (1 - ONE_CYCLE_START) * _wave(share) if one_cycle else share)
     remaining = (steps - step) / max(steps - rising, 1)
     if config.schedule is Schedule.constant:
-        return config.learning_rate
-    return config.learning_rate * (remaining if config.schedule is Schedule.linear else _wave(remaining))
+        return peak
+    return peak * (remaining if config.schedule is Schedule.linear else _wave(remaining))
 
 
 def peak_for_width(d_model: int) -> float:

@@ -10,11 +10,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.column_dataset import ColumnDataset
-from encoderlab.data.sources.hub_access import hub_answers, no_requests, quiet
+from encoderlab.data.sources.hub_access import http_error, hub_answers, no_requests, quiet
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import REQUIRED, setting
 
@@ -69,9 +69,9 @@ class HubDataset(ColumnDataset):
         return self.splits(rows, origin, class_names)
 
     def _fetch(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
-        import datasets
+        from datasets import config
 
-        reachable = hub_answers(datasets.config.HF_ENDPOINT)
+        reachable = hub_answers(config.HF_ENDPOINT)
         with self.said_plainly(reachable=reachable), nullcontext() if reachable else no_requests():
             return _patiently(self._load, _PAUSES if reachable else ())
 
@@ -79,22 +79,20 @@ class HubDataset(ColumnDataset):
     def said_plainly(self, *, reachable: bool = True) -> Iterator[None]:
         """Read from the hub in here without noise, what goes wrong raised as a DataError."""
         from datasets.exceptions import DatasetsError
-        from huggingface_hub.errors import HTTPError
 
         try:
             with quiet():
                 yield
-        except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
+        except (DatasetsError, http_error(), OSError, ValueError, RuntimeError) as error:
             raise self._explained(error, reachable) from error
 
     def _explained(self, error: Exception, reachable: bool) -> DataError:
         from datasets import config
         from datasets.exceptions import DatasetNotFoundError
-        from huggingface_hub.errors import HTTPError
 
         if isinstance(error, DatasetNotFoundError):
             return DataError(_first_line(error), remedy=f"Check {self.found_by}; a private or gated one needs hf auth login")
-        if isinstance(error, ConnectionError | HTTPError):
+        if isinstance(error, (ConnectionError, http_error())):
             return self._unreachable(config, error)
         if isinstance(error, _unreadable()):
             return DataError(
@@ -102,7 +100,7 @@ class HubDataset(ColumnDataset):
                 remedy=f"A login page or a proxy may stand in between; try again later, or go on without: {_OFFLINE}",
             )
         if isinstance(error, ValueError):  # whose cause is another's error where a file is fetched anew
-            fetching = isinstance(error.__cause__, OSError | HTTPError)
+            fetching = isinstance(error.__cause__, (OSError, http_error()))
             return self._wrong_configuration(error) if reachable and not fetching else self._unreachable(config, error)
         reason = _first_line(error).rpartition(" Hub either: ")[2]
         remedy = f"Try again later, or go on without: {_OFFLINE}" if isinstance(error, OSError) else ""
@@ -114,7 +112,7 @@ class HubDataset(ColumnDataset):
             builder.download_and_prepare()
         except _unreadable():  # a file in the cache may be what somebody else's page was kept as: nobody has checked it
             builder.download_and_prepare(download_mode="force_redownload")
-        return builder, builder.as_dataset()
+        return builder, cast("datasets.DatasetDict", builder.as_dataset())  # as no split is named
 
     def open_builder(self) -> datasets.DatasetBuilder:
         """What `datasets` reads the rows with, from a hub that can be reached. Raises DataError, SettingError as `load` does."""
@@ -142,13 +140,14 @@ class HubDataset(ColumnDataset):
     def _refuse_another_commit(self, builder: datasets.DatasetBuilder) -> None:
         if not type(builder).__module__.endswith(".cache"):
             return
-        if self.revision is not None and not builder.hash.startswith(self.revision):
+        commit = builder.hash or ""
+        if self.revision is not None and not commit.startswith(self.revision):
             raise DataError(
                 f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
-                allowed=f"the cached commit {builder.hash}",
-                remedy=f"Type dataset.revision={builder.hash[:12]} to use it, or leave dataset.revision out",
+                allowed=f"the cached commit {commit}",
+                remedy=f"Type dataset.revision={commit[:12]} to use it, or leave dataset.revision out",
             )
-        cached = f"the rows of {self.path} in its cache, commit {builder.hash[:12]}"
+        cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
         logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
 
     def _unreachable(self, config: Any, error: Exception) -> DataError:
@@ -188,7 +187,7 @@ class HubDataset(ColumnDataset):
         from encoderlab.data.sources.columns import no_such_column
 
         if name not in whole:
-            raise self._no_split(name, list(whole))
+            raise self._no_split(name, [str(split) for split in whole])
         table = whole[name]
         for setting_name, column in self.wanted().settings().items():
             if column not in table.column_names:
@@ -218,11 +217,9 @@ class HubDataset(ColumnDataset):
 
 def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
     """What `action` gives, tried again after each of `pauses` (seconds) where the hub breaks off."""
-    from huggingface_hub.errors import HTTPError
-
     try:
         return action()
-    except (ConnectionError, HTTPError) as error:
+    except (ConnectionError, http_error()) as error:
         if not pauses or not _worth_another_try(error):
             raise
         time.sleep(pauses[0])

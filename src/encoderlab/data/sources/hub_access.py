@@ -26,9 +26,16 @@ def hub_answers(endpoint: str) -> bool:
     return answered.is_set()
 
 
+def http_error() -> type[Exception]:
+    """What the hub's client raises where a request fails; some of its errors are of this class alone."""
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]  of the client it is built on
+
+    return HTTPError
+
+
 def _ask(endpoint: str, seconds: float, answered: threading.Event) -> None:
     from huggingface_hub import get_session
-    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import OfflineModeIsEnabled
 
     for pause in (1.0, 0.0):
         try:
@@ -37,7 +44,7 @@ def _ask(endpoint: str, seconds: float, answered: threading.Event) -> None:
                 return
         except OfflineModeIsEnabled:
             return
-        except (HTTPError, OSError):
+        except (http_error(), OSError):
             pass
         time.sleep(pause)
 

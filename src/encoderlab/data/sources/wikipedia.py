@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint, paragraphs, refuse_lone_document
 from encoderlab.data.examples import Splits
@@ -156,8 +156,9 @@ class _Stream:
     def __call__(self) -> Iterator[list[str]]:
         """Raises DataError where the hub breaks off."""
         with self.articles.said_plainly(), few_retries():
-            stream = self.builder.as_streaming_dataset(split="train").select_columns(["text"]).skip(self.skipped).take(self.count)
-            batches = stream.iter(_ARTICLES_AT_A_TIME)
+            stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
+            wanted = stream.select_columns(["text"]).skip(self.skipped).take(self.count)
+            batches = wanted.iter(_ARTICLES_AT_A_TIME)
         read = 0
         while True:
             with self.articles.said_plainly(), few_retries():
