@@ -99,7 +99,8 @@ class Assembly:
         Done once, and recorded with the run, so that a continuation has the same settings.
         """
         parts = self._parts(train)
-        training = replace(fixed_by_rows(self.config.training, len(train)), accumulate=parts.number)
+        tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
+        training = replace(fixed_by_rows(self.config.training, len(train), tokens), accumulate=parts.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))

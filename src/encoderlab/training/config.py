@@ -73,6 +73,9 @@ class TrainingConfig:
         1000, "With epochs=auto: as many whole epochs as make about this many steps, one at least, max_epochs at most.", least=1
     )
     max_epochs: int = setting(20, "With epochs=auto: epochs at most, however few rows there are.", least=1)
+    max_tokens: int | None = setting(
+        None, "With epochs=auto: fewer epochs where rows are long, so that about this many tokens are read; 3 at least.", least=1
+    )
     steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
