@@ -132,7 +132,7 @@ def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(co
 
 @pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
 def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run, tmp_path, typed, patience):
-    rate = ("training.learning_rate=1e-9", "training.warmup=0")  # nothing gets better
+    rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run")
     stopped = [note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")]
     assert len(stopped) == (not typed)
