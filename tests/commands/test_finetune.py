@@ -254,6 +254,8 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
     run = adapted("run_dir=run")
     said = capsys.readouterr().err
     assert "Adapting the encoder to the training texts for 1m first (adapt=null skips this)" in said
+    assert said.count("\nNext\n") == 1 and f"={run / 'adapted'}" not in said
+    assert json.loads((run / "adapted" / "environment.json").read_text())["overrides"] is None
     settings = yaml.safe_load((run / "adapted" / "config.yaml").read_text())
     assert (settings["task"]["second_sentence"], settings["init_from"]) == ("none", str(pairs_run))
     documents = json.loads((run / "adapted" / "environment.json").read_text())["dataset"]["splits"]

@@ -181,6 +181,8 @@ def _paths(folder: RunFolder) -> dict[str, str]:
 
 
 def _next_commands(folder: RunFolder, scored: str, paired: bool) -> list[str]:
+    if folder.is_nested:
+        return []
     run = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if paired else "text='...'"
     return [

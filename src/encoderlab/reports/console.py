@@ -46,8 +46,10 @@ def table_of(first: str, *others: str) -> Table:
 
 
 def listing(console: Console, title: str, lines: Iterable[str]) -> None:
-    """A title, and lines under it that are never broken, so that they can be copied."""
-    console.print(Text(title, style="bold"))
+    """A title, and lines under it that are never broken, so that they can be copied; nothing where there are no lines."""
+    lines = list(lines)
+    if lines:
+        console.print(Text(title, style="bold"))
     for one in lines:
         console.print(Text(f"  {one}"), soft_wrap=True)
 

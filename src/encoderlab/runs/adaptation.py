@@ -48,7 +48,7 @@ class Adaptation(Teaching):
 
     def train_before(self, folder: RunFolder) -> None:
         """See `Teaching.train_before`: what was interrupted is resumed, what is finished is not done again."""
-        adapted = RunFolder(folder.root / "adapted")
+        adapted = RunFolder(folder.adapted)
         if not adapted.finished:
             print(
                 f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)", file=sys.stderr

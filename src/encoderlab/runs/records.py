@@ -24,6 +24,8 @@ def record_start(
     Of a run that is continued, environment.json keeps what it was started with, and says under `continued` what it goes on with.
     """
     found = environment(command, compute, corpus)
+    if folder.is_nested:  # what was typed is a line for the run around it
+        found["overrides"] = None
     if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))
         found = started | {"continued": [*started.get("continued", []), {key: found[key] for key in CONTINUED}]}

@@ -65,7 +65,7 @@ class TaskDistillation(Teaching):
 
     def train_before(self, folder: RunFolder) -> None:
         """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
-        control = _control(folder)
+        control = RunFolder(folder.without_teacher)
         if self._controlled and not control.finished:
             self._train_control(control)
         torch.manual_seed(self.config.seed)  # the student's dropout does not depend on whether the control came first
@@ -110,7 +110,7 @@ class TaskDistillation(Teaching):
             },
         }
         if self._controlled:
-            control = read_run(_control(folder))
+            control = read_run(RunFolder(folder.without_teacher))
             beside = _beside(scores, _answers_of(control, scores), self.config.seed)
             found["without_teacher"] = beside | _size(control.report["model"]["parameters"], None)
         return {"distillation": found}
@@ -138,11 +138,6 @@ def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     task = assembly.task
     encoded = task.encode(examples)
     return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
-
-
-def _control(folder: RunFolder) -> RunFolder:
-    """Where the same student is trained without its teacher."""
-    return RunFolder(folder.root / "without_teacher")
 
 
 def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:
