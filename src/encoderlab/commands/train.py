@@ -31,6 +31,7 @@ from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import continued_run, read_record, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.teaching import UNTAUGHT, Teaching
+from encoderlab.runs.time_estimate import with_time_before
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import Rows
@@ -81,7 +82,7 @@ def train_and_report(
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
-        return _try_out(assembly, corpus, rows, command)
+        return _try_out(assembly, corpus, rows, command, teaching)
     config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
@@ -95,9 +96,10 @@ def train_and_report(
     return folder
 
 
-def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str) -> None:
+def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str, teaching: Teaching) -> None:
     """Print, on standard output, what the run would be like."""
     facts = rehearse(assembly, rows)
+    facts["time"] = with_time_before(facts["time"], teaching.seconds_before(facts["time"]["total"]))
     beside = planned(corpus.split("train")) if assembly.config.baselines else {}
     titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
     show_rehearsal(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)

@@ -90,6 +90,10 @@ class TaskDistillation(Teaching):
     def _controlled(self) -> bool:
         return self.config.compare and self.config.teacher_weight > 0
 
+    def seconds_before(self, own: float) -> dict[str, float]:
+        """See `Teaching.seconds_before`: where `unlabelled` texts are added, the control takes less."""
+        return {"the student without its teacher": own} if self._controlled else {}
+
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
         """See `Teaching.compared`: teacher, student, and the student without its teacher, on the rows of `split`.
 
