@@ -104,7 +104,7 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
-def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch):
+def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = (
         "distill",
         f"teacher={teacher}",
@@ -116,6 +116,7 @@ def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, docume
         "start=embeddings",
     )
     command(*line, "run_dir=whole")
+    assert ", 12 steps of 16 rows; evaluated every " in capsys.readouterr().err
     from encoderlab.runs.journal import Journal
 
     step = Journal.step
@@ -128,6 +129,9 @@ def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, docume
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         patched.setattr(Journal, "step", stopped)
         command(*line, "run_dir=stopped")
+    capsys.readouterr()
+    command("verify", "run=stopped")
+    assert capsys.readouterr().out.count("hashes, numbers and shapes are good") == 2  # checkpoints
     command("distill", "resume=stopped")
     whole, stopped_and_resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)

@@ -37,6 +37,7 @@ from encoderlab.runs.teacher import VectorTeacher
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
@@ -91,10 +92,12 @@ def _on_documents(config: DistillConfig, said: Collection[str] | None, world: Wo
     if config.dry_run:
         return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints())) as folder:
         if world.is_first:
             record_start(folder, "distill", config, assembly.compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         with tracked(config, "distill", folder, world) as trackers:
             _fit_and_report(config, assembly, corpus, rows, folder, facts, trackers)
     return folder

@@ -85,10 +85,11 @@ def _data(folder: RunFolder, corpus: Corpus | DocumentCorpus) -> Finding:
 
 def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None:
     """The shapes of the weights of a run that has written no model yet; None where what it started from is gone."""
-    init_from = getattr(config, "init_from", None)
+    init_from, taught_by = (getattr(config, name, None) for name in ("init_from", "teacher"))
     try:
         initial = None if init_from is None else open_initial(init_from)
-        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, initial)
+        teacher = None if taught_by is None or initial is not None else open_initial(taught_by, "teacher")
+        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, initial, teacher=teacher)
     except UserError:
         return None
     return _shapes(assembly.model.state_dict())
