@@ -45,6 +45,20 @@ def test_a_run_is_finetuned_and_every_file_says_from_what(command, brackets_run,
     assert settings["model"] == pretrained | {"max_length": 32, "dropout": 0.1}  # as its rows need; finetuning's own
 
 
+def test_a_run_on_texts_that_is_not_above_its_baseline_names_the_command_that_may_be(command, brackets_run, tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{('dull', 'fine')[n % 2]} {n},{n % 2}\n" for n in range(80)))
+    own, still = (
+        ("task=classification", "dataset=files", "dataset.path=rows.csv"),
+        ("training.steps=1", "training.learning_rate=1e-30"),
+    )
+    command("train", *own, *still, "model=tiny", "training.threads=1", "run_dir=run")
+    line = f"encoderlab finetune {' '.join(own)}"
+    assert report_of(tmp_path / "run")["stronger_command"] == line
+    assert f'<pre class="again">{line}</pre>' in (tmp_path / "run" / "report.html").read_text()
+    assert f"Next\n  {line}\n" in capsys.readouterr().err
+    assert report_of(brackets_run)["stronger_command"] is None  # symbols are no words
+
+
 def test_a_run_from_scratch_says_so(brackets_run):
     assert report_of(brackets_run)["init_from"] is None
     assert "trained from scratch by `encoderlab train`" in (brackets_run / "model" / "README.md").read_text()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from encoderlab.command_settings import RunConfig
+from encoderlab.config import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
 from encoderlab.reports.dry_run_screen import show_rehearsal
@@ -132,12 +133,13 @@ def _fit_and_report(
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
     report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
     report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])
+    report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
     trackers.report(report)
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
-    stronger = stronger_command(report, read_record(folder))
-    show_report(report, _paths(folder), [*filter(None, [stronger]), *_next_commands(folder, scored[-1], corpus.paired)])
+    following = [report["stronger_command"], *_next_commands(folder, scored[-1], corpus.paired)]
+    show_report(report, _paths(folder), [*filter(None, following)])
 
 
 def _report(
