@@ -70,6 +70,12 @@ def test_a_student_comes_near_its_teachers_vectors(student, teacher):
     low, high = scores["sequence_cosine_ci95"]
     assert low < scores["sequence_cosine"] < high
     assert scores["loss"] == pytest.approx(2 - scores["sequence_cosine"] - scores["token_cosine"])
+    models = report["distillation"]
+    assert models["student"]["parameters"] == report["model"]["parameters"] < models["teacher"]["parameters"]
+    assert models["teacher"]["megabytes"] == round(models["teacher"]["parameters"] * 4e-6, 1)
+    assert min(model["texts_per_second"] for model in models.values()) > 0 and models["teacher"]["name"] == str(teacher)
+    assert "<th>texts/s</th>" in (student / "report.html").read_text()
+    assert "| teacher | " in (student / "model" / "README.md").read_text()
     assert str(teacher) in (student / "report.html").read_text() and str(teacher) in (student / "model" / "README.md").read_text()
 
 

@@ -31,6 +31,7 @@ from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import AUTO, continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.side_by_side import encoders_side_by_side
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_distillation import TaskDistillation
 from encoderlab.runs.teacher import VectorTeacher
@@ -136,7 +137,10 @@ def _fit_and_report(
     assembly.world.leave()
     if not assembly.world.is_first:
         return
-    report = _report(config, assembly, fitted, scores, facts)
+    teacher, scored = assembly.task.teacher, list(scores)[-1]
+    assert isinstance(teacher, VectorTeacher)
+    models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
+    report = _report(config, assembly, fitted, scores, facts, models)
     origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
     save_model(assembly, folder.model, origin, teacher_vectors_card(report, run_facts(folder, "distill")))
     trackers.report(report)
@@ -151,7 +155,12 @@ def _fit_and_report(
 
 
 def _report(
-    config: DistillConfig, assembly: Assembly, fitted: Fitted, scores: dict[str, Any], facts: dict[str, Any]
+    config: DistillConfig,
+    assembly: Assembly,
+    fitted: Fitted,
+    scores: dict[str, Any],
+    facts: dict[str, Any],
+    models: dict[str, Any],
 ) -> dict[str, Any]:
     return build_teacher_vectors_report(
         task=config.task.name,
@@ -164,4 +173,5 @@ def _report(
         checkpoint=fitted.checkpoint,
         notes=fitted.notes,
         texts=facts,
+        models=models,
     )

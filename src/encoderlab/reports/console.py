@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich import box
@@ -42,6 +42,15 @@ def table_of(first: str, *others: str) -> Table:
     table.add_column(first, overflow="fold")
     for name in others:
         table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def table_of_rows(rows: Iterable[Sequence[str]]) -> Table:
+    """A table whose first row is its heading."""
+    heading, *others = rows
+    table = table_of(*heading)
+    for row in others:
+        table.add_row(*row)
     return table
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +22,12 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.initial import open_initial, vocabulary_difference
+from encoderlab.runs.side_by_side import size_and_speed, timed
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_teacher import TaskTeacher, TeacherLogits
 from encoderlab.runs.teaching import Teaching
 from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
 from encoderlab.tasks.taught_rows import TaughtRows
-
-Answered = TypeVar("Answered")
 
 
 class TaskDistillation(Teaching):
@@ -106,17 +104,17 @@ class TaskDistillation(Teaching):
         answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
         _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
         found = {
-            "student": {scores.main: scores.figures[scores.main], **_size(assembly.model.n_parameters, speed)},
+            "student": {scores.main: scores.figures[scores.main], **size_and_speed(assembly.model.n_parameters, speed)},
             "teacher": {
                 "name": self.config.teacher,
                 **_beside(scores, answers.predicted(scores), self.config.seed),
-                **_size(self.teacher.assembly.model.n_parameters, teacher_speed),
+                **size_and_speed(self.teacher.assembly.model.n_parameters, teacher_speed),
             },
         }
         if self._controlled:
             control = read_run(RunFolder(folder.without_teacher))
             beside = _beside(scores, _answers_of(control, scores), self.config.seed)
-            found["without_teacher"] = beside | _size(control.report["model"]["parameters"], None)
+            found["without_teacher"] = beside | size_and_speed(control.report["model"]["parameters"], None)
         return {"distillation": found}
 
     def _unlabelled(self, assembly: Assembly, corpus: Corpus) -> list[Example]:
@@ -130,12 +128,6 @@ class TaskDistillation(Teaching):
         if not texts:
             raise DataError(f"unlabelled={path} has no texts", remedy="Name a file that has some, or leave it out")
         return texts
-
-
-def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:
-    """What `work` gives, and how many of `n` texts it did a second, tokenising among it."""
-    started = time.perf_counter()
-    return work(), n / max(time.perf_counter() - started, 1e-9)
 
 
 def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
@@ -156,10 +148,6 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
             answers += [answers[-1]] * (len(example.words) - len(answers))  # words beyond the teacher's reach
             found.append(WordsExample(example.words, tuple(answers)))
     return found
-
-
-def _size(parameters: int, speed: float | None) -> dict[str, Any]:
-    return {"parameters": parameters, "megabytes": round(parameters * 4 / 1e6, 1), "texts_per_second": speed and round(speed, 1)}
 
 
 def _beside(scores: Scores, other: Any, seed: int) -> dict[str, Any]:
