@@ -1,11 +1,12 @@
 """encoderlab distill: a student learns its teacher's vectors on documents, or its probabilities on a task; and what it refuses."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.interruption import Interrupted
@@ -137,10 +138,37 @@ def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command,
         command(*line, "run_dir=stopped")
     capsys.readouterr()
     command("verify", "run=stopped")
-    assert capsys.readouterr().out.count("hashes, numbers and shapes are good") == 2  # checkpoints
+    found = capsys.readouterr().out
+    assert found.count("hashes, numbers and shapes are good") == 2  # checkpoints
+    assert "the files the run was started with: teacher\n" in found
     command("distill", "resume=stopped")
     whole, stopped_and_resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
+
+
+def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
+    weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
+    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
+    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
+    stop_after(2)
+    with pytest.raises(Interrupted):
+        command("distill", "teacher=mine", *line, "unlabelled=more.txt", "run_dir=run")
+    stop_after(-1)
+    (tmp_path / "more.txt").write_text("( )\n( (\n) )\n")
+    with pytest.raises(
+        DataError, match=r"^unlabelled=more\.txt has other texts than when the run in run was started\. Put them back"
+    ):
+        command("distill", "resume=run")
+    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
+    before = weights.read_bytes()
+    save_file({name: weight * 1.01 for name, weight in load_file(weights).items()}, weights, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"^teacher=mine has other weights than when the run in run was started\. Put them back"):
+        command("distill", "resume=run")
+    with pytest.raises(DataError, match="not as they should be: teacher"):
+        command("verify", "run=run")
+    weights.write_bytes(before)
+    command("distill", "resume=run")
+    assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
 
 
 def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):

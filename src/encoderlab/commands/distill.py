@@ -35,6 +35,7 @@ from encoderlab.runs.side_by_side import encoders_side_by_side
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_distillation import TaskDistillation
 from encoderlab.runs.teacher import VectorTeacher
+from encoderlab.runs.teacher_files import teacher_fingerprints
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
@@ -94,9 +95,10 @@ def _on_documents(config: DistillConfig, said: Collection[str] | None, world: Wo
         return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints())) as folder:
+    beside = teacher_fingerprints(config)
+    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints(), beside)) as folder:
         if world.is_first:
-            record_start(folder, "distill", config, assembly.compute, corpus)
+            record_start(folder, "distill", config, assembly.compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
         with tracked(config, "distill", folder, world) as trackers:

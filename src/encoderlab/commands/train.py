@@ -86,9 +86,10 @@ def train_and_report(
         return _try_out(assembly, corpus, rows, command, teaching)
     config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
+    beside = teaching.fingerprints()
+    with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
         if world.is_first:
-            record_start(folder, command, config, compute, corpus)
+            record_start(folder, command, config, compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
         teaching.train_before(folder)

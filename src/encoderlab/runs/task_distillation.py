@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from encoderlab.runs.initial import open_initial, vocabulary_difference
 from encoderlab.runs.side_by_side import size_and_speed, timed
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_teacher import TaskTeacher, TeacherLogits
+from encoderlab.runs.teacher_files import teacher_fingerprints, unlabelled_file
 from encoderlab.runs.teaching import Teaching
 from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
 from encoderlab.tasks.taught_rows import TaughtRows
@@ -60,6 +60,10 @@ class TaskDistillation(Teaching):
             found = self.teacher.logits(more)
             rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
         return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
+
+    def fingerprints(self) -> dict[str, str]:
+        """See `Teaching.fingerprints`."""
+        return teacher_fingerprints(self.config)
 
     def train_before(self, folder: RunFolder) -> None:
         """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
@@ -119,9 +123,7 @@ class TaskDistillation(Teaching):
 
     def _unlabelled(self, assembly: Assembly, corpus: Corpus) -> list[Example]:
         dataset, words = self.config.dataset, assembly.task.heads.token_classes is not None
-        path = Path(self.config.unlabelled or "").expanduser()
-        if not path.is_file():
-            raise DataError(f"unlabelled={path} is not there", allowed="a csv, tsv, jsonl, parquet or txt file")
+        path = unlabelled_file(self.config.unlabelled or "")
         pair = getattr(dataset, "text_pair", None) if corpus.paired else None
         found = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
         texts = [one for one in found if (one.words if isinstance(one, WordsExample) else one.text.strip())]

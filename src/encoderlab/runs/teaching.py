@@ -24,6 +24,10 @@ class Teaching:
         """The training rows with the teacher's answers, the student being given the weights it starts from."""
         return rows
 
+    def fingerprints(self) -> dict[str, str]:
+        """Fingerprints of the files it reads beside the dataset, by the setting that names them: a resumed run needs the same."""
+        return {}
+
     def train_before(self, folder: RunFolder) -> None:
         """Train whatever has to be trained before this run, inside its `folder`."""
 
