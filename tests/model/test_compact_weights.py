@@ -31,6 +31,14 @@ def test_a_row_of_zeros_stays_one():
     assert not expanded(compacted(before))[TABLE][3].any()
 
 
+def test_a_weight_beyond_the_range_of_half_precision_stays_as_it_was():
+    before = weights()
+    before["encoder.norm.weight"][2] = -70_000.0
+    stored = compacted(before)
+    assert stored["encoder.norm.weight"].dtype == torch.float32
+    torch.testing.assert_close(expanded(stored)["encoder.norm.weight"], before["encoder.norm.weight"], rtol=0, atol=0)
+
+
 def test_a_file_is_read_as_float32_and_storing_it_again_changes_nothing(tmp_path):
     stored = compacted(weights())
     assert (stored[TABLE].dtype, stored["encoder.norm.weight"].dtype) == (torch.int8, torch.float16)

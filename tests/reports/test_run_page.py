@@ -59,7 +59,8 @@ def page_of(folder, scores, examples, *, importance=None, others=None, **changes
         "checkpoint": {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"},
         "notes": ["a note"],
     }
-    report = build_report(**(given | changes))
+    more = {name: changes.pop(name) for name in ("stronger_command",) if name in changes}
+    report = build_report(**(given | changes)) | more
     write_run_page(folder, report, examples, scores, importance)
     text = folder.page.read_text(encoding="utf-8")
     read = Read(text)
@@ -89,6 +90,13 @@ def test_the_headline_stands_with_its_interval_its_baselines_and_the_verdict(fol
     assert "TF-IDF + logistic regression - skipped" in found.said
     assert found.report["verdict"]["sentence"] in found.said
     assert "a note" in found.said
+
+
+def test_the_command_most_likely_to_do_better_can_be_copied(folder, scores_of):
+    line = f"encoderlab finetune task=sst2 'dataset.path={'long name ' * 90}.csv'"
+    found = page_of(folder, scores_of([0, 1], [1, 1]), texts(2), stronger_command=line)
+    assert f"Most likely to do better: {line}" in found.said
+    assert "Most likely to do better" not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).said
 
 
 def test_records_say_how_to_repeat_the_run_what_was_chosen_and_on_what_data(folder, scores_of):

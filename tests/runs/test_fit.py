@@ -9,13 +9,27 @@ from encoderlab.runs.progress import Best
 from encoderlab.training.config import TrainingConfig
 
 
-@given(scores=st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30))
-def test_the_best_is_the_first_of_the_highest_and_counts_what_came_since(scores):
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30))
+def test_the_best_is_the_first_of_the_highest_with_the_lowest_loss_and_counts_what_came_since(evaluations):
     best = Best()
-    for step, score in enumerate(scores, start=1):
-        best.offer(step, score)
-    first = scores.index(max(scores))
-    assert (best.score, best.step, best.since) == (max(scores), first + 1, len(scores) - 1 - first)
+    for step, (score, loss) in enumerate(evaluations, start=1):
+        best.offer(step, score, loss)
+    ranks = [(score, -loss) for score, loss in evaluations]
+    first = ranks.index(max(ranks))
+    assert ((best.score, -best.loss), best.step, best.since) == (max(ranks), first + 1, len(ranks) - 1 - first)
+
+
+def test_a_tie_with_a_lower_loss_does_not_count_against_patience():
+    best = Best()
+    for step, loss in enumerate([0.5, 0.4, 0.45, 0.4], start=1):
+        best.offer(step, 0.9, loss)
+    assert (best.step, best.since) == (2, 2)
+
+
+def test_a_best_that_was_recorded_without_its_loss_gives_way_to_an_equal_score():
+    best = Best(score=0.9, step=3, since=1)
+    best.offer(4, 0.9, 0.3)
+    assert (best.step, best.since) == (4, 0)
 
 
 @pytest.mark.parametrize(

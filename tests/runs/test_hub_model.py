@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from encoderlab.model.huggingface import read_huggingface
-from encoderlab.runs.hub_model import fetch_model_folder
+from encoderlab.runs.hub_model import at_hand, fetch_model_folder
 
 FETCH = """
 import sys
@@ -24,14 +24,19 @@ try:
 except DataError as error:
     sys.exit(f"REFUSED {error}")
 """
+AT_HAND = """
+import sys
+from encoderlab.runs.hub_model import at_hand
+print(*map(at_hand, sys.argv[1].split(",")))
+"""
 COMMIT = "0" * 39 + "1"
 NOWHERE = "http://127.0.0.1:9"
 
 
-def fetched(name, endpoint, home, **more):
+def fetched(name, endpoint, home, script=FETCH, **more):
     """The folder, or the refusal; in a process of its own, since huggingface_hub reads its environment once."""
     environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_ETAG_TIMEOUT": "2", **more}
-    done = subprocess.run([sys.executable, "-c", FETCH, name], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script, name], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or "REFUSED" in done.stderr, done.stderr
     return done.stdout.strip() if done.returncode == 0 else done.stderr.partition("REFUSED ")[2].strip()
 
@@ -105,7 +110,11 @@ def test_a_folder_is_taken_as_it_is(tmp_path):
 
 def test_a_model_is_fetched_without_pickles_and_code_and_found_again_without_the_hub(serve, files, tmp_path):
     endpoint, asked = serve(files)
+    names, home = "someone/model,nobody/nothing", tmp_path / "home"
+    assert fetched(names, endpoint, home, AT_HAND) == "True False"
+    assert not asked & set(files)
     folder = fetched("someone/model", endpoint, tmp_path / "home")
+    assert fetched(names, NOWHERE, home, AT_HAND) == "True False"
     assert {path.name for path in (tmp_path / folder).iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -116,6 +125,12 @@ def test_a_model_is_fetched_without_pickles_and_code_and_found_again_without_the
     assert read_huggingface(tmp_path / folder).config.d_model == 8
     assert fetched("someone/model", NOWHERE, tmp_path / "home") == folder
     assert fetched("someone/model", endpoint, tmp_path / "home", HF_HUB_OFFLINE="1") == folder
+
+
+def test_a_shipped_encoder_is_at_hand_unless_it_is_damaged(shipped, no_network):
+    assert at_hand("mini-en")
+    (shipped / "config.json").write_text("{}")
+    assert not at_hand("mini-en")
 
 
 def test_a_model_with_pickles_only_is_refused(serve, files, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.runs.time_estimate import LEAST_SPREAD, StepTime, run_time, step_time
+from encoderlab.runs.time_estimate import LEAST_SPREAD, StepTime, run_time, step_time, with_time_before
 
 lengths = st.lists(st.integers(10, 5000), min_size=5, max_size=30)
 
@@ -60,3 +60,10 @@ def test_a_budget_ends_a_run_whatever_a_step_takes():
     assert slow["total"] == quick["total"] == 605
     assert slow["steps"] == 240 and quick["steps"] == 600
     assert run_time(StepTime(99, 0), {}, steps=None, budget=1, per_evaluation=1)["steps"] == 1
+
+
+def test_what_comes_before_a_run_is_counted():
+    alone = run_time(StepTime(0.5, 0.01), {"validation": 2.0}, steps=100, budget=None, per_evaluation=50)
+    found = with_time_before(alone, {"adapting": 300.0})
+    assert [found[name] - alone[name] for name in ("total", "low", "high")] == pytest.approx([300, 300, 300])
+    assert found["before"] == {"adapting": 300.0} and found["training"] == alone["training"]

@@ -31,12 +31,15 @@ from encoderlab.runs.records import record_start
 from encoderlab.runs.rehearsal import rehearse
 from encoderlab.runs.resume import AUTO, continued_run, run_folder
 from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.side_by_side import encoders_side_by_side
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_distillation import TaskDistillation
 from encoderlab.runs.teacher import VectorTeacher
+from encoderlab.runs.teacher_files import teacher_fingerprints
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.training.horizon import length_in_words
 from encoderlab.world import ALONE, World
 
 
@@ -91,10 +94,13 @@ def _on_documents(config: DistillConfig, said: Collection[str] | None, world: Wo
     if config.dry_run:
         return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
-    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints())) as folder:
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
+    beside = teacher_fingerprints(config)
+    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints(), beside)) as folder:
         if world.is_first:
-            record_start(folder, "distill", config, assembly.compute, corpus)
+            record_start(folder, "distill", config, assembly.compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         with tracked(config, "distill", folder, world) as trackers:
             _fit_and_report(config, assembly, corpus, rows, folder, facts, trackers)
     return folder
@@ -133,7 +139,10 @@ def _fit_and_report(
     assembly.world.leave()
     if not assembly.world.is_first:
         return
-    report = _report(config, assembly, fitted, scores, facts)
+    teacher, scored = assembly.task.teacher, list(scores)[-1]
+    assert isinstance(teacher, VectorTeacher)
+    models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
+    report = _report(config, assembly, fitted, scores, facts, models)
     origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
     save_model(assembly, folder.model, origin, teacher_vectors_card(report, run_facts(folder, "distill")))
     trackers.report(report)
@@ -148,7 +157,12 @@ def _fit_and_report(
 
 
 def _report(
-    config: DistillConfig, assembly: Assembly, fitted: Fitted, scores: dict[str, Any], facts: dict[str, Any]
+    config: DistillConfig,
+    assembly: Assembly,
+    fitted: Fitted,
+    scores: dict[str, Any],
+    facts: dict[str, Any],
+    models: dict[str, Any],
 ) -> dict[str, Any]:
     return build_teacher_vectors_report(
         task=config.task.name,
@@ -161,4 +175,5 @@ def _report(
         checkpoint=fitted.checkpoint,
         notes=fitted.notes,
         texts=facts,
+        models=models,
     )

@@ -199,7 +199,7 @@ def _fit_and_report(
         f"encoderlab finetune task=docs init_from={root}",
         f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
     ]
-    show_pretraining_report(report, paths, following)
+    show_pretraining_report(report, paths, [] if folder.is_nested else following)
 
 
 def _report(

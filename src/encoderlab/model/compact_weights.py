@@ -1,4 +1,4 @@
-"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, all else as 16-bit floats."""
+"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, all else as floats of 16 bits."""
 
 from collections.abc import Mapping
 
@@ -15,8 +15,9 @@ def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights as they are stored: the token embeddings [pieces, d_model] as int8 and a float32 scale [pieces], others float16.
 
     Each row is divided by its largest absolute value / 127 and rounded, so that no number is off by more than 1/254 of that value.
+    A weight with a value beyond the range of float16 (65,504) is stored as float32.
     """
-    stored = {name: weight.half() if weight.is_floating_point() else weight for name, weight in weights.items()}
+    stored = {name: _shortened(weight) if weight.is_floating_point() else weight for name, weight in weights.items()}
     if TABLE in weights:
         table = weights[TABLE].float()
         scale = table.abs().amax(dim=1) / MOST
@@ -30,6 +31,12 @@ def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The float32 weights that `compacted` stored. Raises KeyError where a scale is missing, ValueError where it does not fit."""
     scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
     return {name: _float32(name, stored) for name in stored if name not in scales}
+
+
+def _shortened(weight: Tensor) -> Tensor:
+    """The weight as float16; as float32 where that would make a number infinite."""
+    short = weight.half()
+    return short if short.isfinite().all() else weight.float()
 
 
 def _float32(name: str, stored: Mapping[str, Tensor]) -> Tensor:

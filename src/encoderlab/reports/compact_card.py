@@ -23,6 +23,7 @@ def compact_card(before: int, after: int, change: Change, hashes: Mapping[str, s
     rows = "".join(f"| {name} | `{sha256}` |\n" for name, sha256 in hashes.items())
     return (
         "## Storage\n\nThe token embeddings are stored as 8-bit integers with a scale for each row, all other weights as 16-bit "
-        f"floats: {megabytes(after)} instead of {megabytes(before)}. encoderlab opens them as 32-bit floats. "
+        "floats, or as 32-bit floats where a value is beyond 65,504: "
+        f"{megabytes(after)} instead of {megabytes(before)}. encoderlab opens them as 32-bit floats. "
         f"Compared with the original weights, {change_in_words(change)}.\n\n| file | SHA-256 |\n|---|---|\n{rows}"
     )

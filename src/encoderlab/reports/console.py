@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich import box
@@ -45,9 +45,20 @@ def table_of(first: str, *others: str) -> Table:
     return table
 
 
+def table_of_rows(rows: Iterable[Sequence[str]]) -> Table:
+    """A table whose first row is its heading."""
+    heading, *others = rows
+    table = table_of(*heading)
+    for row in others:
+        table.add_row(*row)
+    return table
+
+
 def listing(console: Console, title: str, lines: Iterable[str]) -> None:
-    """A title, and lines under it that are never broken, so that they can be copied."""
-    console.print(Text(title, style="bold"))
+    """A title, and lines under it that are never broken, so that they can be copied; nothing where there are no lines."""
+    lines = list(lines)
+    if lines:
+        console.print(Text(title, style="bold"))
     for one in lines:
         console.print(Text(f"  {one}"), soft_wrap=True)
 

@@ -11,12 +11,16 @@ NAMES = {"student": "student (this model)", "teacher": "teacher", "without_teach
 
 
 def distillation_table(report: Mapping[str, Any]) -> list[list[str]]:
-    """A line of headings, then a line for each model; empty where the run had no teacher."""
+    """A line of headings, then a line for each model; empty where the run had no teacher.
+
+    A teacher of vectors has no score: the student's is how near it comes to them.
+    """
     found = report.get("distillation")
     if not found:
         return []
     main = report["main_figure"]
-    heading = ["on the same rows", words_of(main), "student ahead by (95% interval)", "parameters", "MB in fp32", "texts/s"]
+    scored = [words_of(main), "student ahead by (95% interval)"] if main in found["teacher"] else []
+    heading = ["on the same rows", *scored, "parameters", "MB in fp32", "texts/s"]
     return [heading, *(_line(NAMES[name], found[name], main) for name in NAMES if name in found)]
 
 
@@ -25,8 +29,9 @@ def _line(name: str, model: Mapping[str, Any], main: str) -> list[str]:
     if "student_leads_by" in model:
         low, high = model["student_leads_by_ci95"]
         lead = f"{model['student_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
+    scored = [figure(model[main]), lead] if main in model else []
     speed = "" if model["texts_per_second"] is None else f"{model['texts_per_second']:,.0f}"
-    return [name, figure(model[main]), lead, number(model["parameters"]), number(model["megabytes"]), speed]
+    return [name, *scored, number(model["parameters"]), number(model["megabytes"]), speed]
 
 
 def distillation_markdown(report: Mapping[str, Any]) -> str:

@@ -9,7 +9,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoderlab.reports.console import chosen, console_on, figure, line, listing, number, speed, table_of, with_interval, words_of
+from encoderlab.reports.console import (
+    chosen,
+    console_on,
+    figure,
+    line,
+    listing,
+    number,
+    speed,
+    table_of,
+    table_of_rows,
+    with_interval,
+    words_of,
+)
 from encoderlab.reports.distillation import distillation_table
 from encoderlab.reports.report import BASELINE_NAMES
 
@@ -32,7 +44,7 @@ def show_report(
     if report["verdict"]:
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     if rows := distillation_table(report):
-        console.print("", _table(rows), sep="\n")
+        console.print("", table_of_rows(rows), sep="\n")
     if len(scores["per_class"]) <= MOST_CLASSES:
         console.print("", _per_class(scores["per_class"]), sep="\n")
     console.print()
@@ -105,15 +117,6 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
         low, high = baseline["model_leads_by_ci95"]
         lead = f"{baseline['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
         table.add_row(title, figure(baseline[main]), figure(baseline["f1_macro"]), lead, number(baseline["seconds"]))
-    return table
-
-
-def _table(rows: Iterable[Sequence[str]]) -> Table:
-    """A table whose first row is its heading."""
-    heading, *others = rows
-    table = table_of(*heading)
-    for row in others:
-        table.add_row(*row)
     return table
 
 

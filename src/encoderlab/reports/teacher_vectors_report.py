@@ -10,7 +10,19 @@ from rich.text import Text
 
 from encoderlab.aside import write_text_aside
 from encoderlab.reports.card_metadata import front_matter, how_it_was_made
-from encoderlab.reports.console import chosen, console_on, figure, line, listing, number, speed, with_interval, words_of
+from encoderlab.reports.console import (
+    chosen,
+    console_on,
+    figure,
+    line,
+    listing,
+    number,
+    speed,
+    table_of_rows,
+    with_interval,
+    words_of,
+)
+from encoderlab.reports.distillation import distillation_markdown, distillation_table
 from encoderlab.reports.report import caveats, json_safe
 from encoderlab.reports.run_facts import run_facts
 from encoderlab.reports.shown_texts import shown
@@ -34,8 +46,12 @@ def build_teacher_vectors_report(
     checkpoint: Mapping[str, Any],
     notes: Sequence[str],
     texts: Mapping[str, Any],
+    models: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What report.json holds: JSON-safe. `texts` are the facts that `runs.pair_facts.pair_facts` counts."""
+    """What report.json holds: JSON-safe. `texts` are the facts that `runs.pair_facts.pair_facts` counts.
+
+    `models` are those of student and teacher, as `runs.side_by_side` measures them.
+    """
     scored = next(name for name in ("test", "validation", *splits) if name in splits)
     report = {
         "command": "distill",
@@ -55,6 +71,7 @@ def build_teacher_vectors_report(
         "throughput": throughput,
         "checkpoint": checkpoint,
         "pairs": texts,
+        "distillation": models,
         "notes": [*notes, *caveats(splits[scored], scored, checkpoint)],
     }
     return json_safe(report)
@@ -79,6 +96,7 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
         curves=drawn,
         figures=_figures(report),
         pairs=report["pairs"],
+        distillation=distillation_table(report),
         words_of=words_of,
         number=number,
         score=figure,
@@ -133,6 +151,7 @@ def show_teacher_vectors_report(
     line(console, "Checkpoint", chosen(report["checkpoint"]))
     line(console, "Parameters", f"{report['model']['parameters']:,}")
     line(console, "Speed", speed(report["throughput"]))
+    console.print("", table_of_rows(distillation_table(report)), "", sep="\n")
     for note in report["notes"]:
         line(console, "Note", note)
     listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
@@ -156,5 +175,6 @@ def teacher_vectors_card(report: Mapping[str, Any], facts: Mapping[str, Any]) ->
         f"with seed {report['seed']}.\n\n"
         + "".join(f"- {one}.\n" for one in lines)
         + "\nTeach it a task with `encoderlab finetune task=... init_from=<this folder>`; "
-        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n\n" + how_it_was_made(facts)
+        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n"
+        f"{distillation_markdown(report)}\n{how_it_was_made(facts)}"
     )

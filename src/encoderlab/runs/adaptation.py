@@ -24,7 +24,7 @@ from encoderlab.runs.initial import load_into, open_initial
 from encoderlab.runs.teaching import Teaching
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.rows import Rows
-from encoderlab.training.config import Keep, TrainingConfig
+from encoderlab.training.config import Keep, TrainingConfig, seconds_of
 
 BATCH_SIZE, LEARNING_RATE, WARMUP = 64, 5e-4, 0.05
 HELD_OUT = 0.05  # of the training texts, to say what was learnt of them
@@ -48,7 +48,7 @@ class Adaptation(Teaching):
 
     def train_before(self, folder: RunFolder) -> None:
         """See `Teaching.train_before`: what was interrupted is resumed, what is finished is not done again."""
-        adapted = RunFolder(folder.root / "adapted")
+        adapted = RunFolder(folder.adapted)
         if not adapted.finished:
             print(
                 f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)", file=sys.stderr
@@ -56,6 +56,10 @@ class Adaptation(Teaching):
             self.pretrain(self._settings(adapted), self._documents())
         load_into(self.assembly.model, open_initial(str(adapted.root)))
         torch.manual_seed(self.config.seed)  # what the task draws is the same, wherever the adaptation was interrupted
+
+    def seconds_before(self, own: float) -> dict[str, float]:
+        """See `Teaching.seconds_before`."""
+        return {"adapting": seconds_of(self.config.adapt, "adapt")}
 
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
         """See `Teaching.compared`: for how long the encoder was adapted."""

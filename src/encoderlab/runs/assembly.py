@@ -177,7 +177,7 @@ def run_settings(config: RunConfig, initial: Initial | None) -> RunConfig:
 def with_length(
     model: ModelConfig, task: TaskConfig, tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus, initial: Initial | None = None
 ) -> ModelConfig:
-    """The settings with a number as `max_length`: where it is open, what the training rows need, said in a line.
+    """The settings with a number as `max_length`: where it is open, what the training rows need. It is printed.
 
     It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
     own, or PRETRAINING_LENGTH.
@@ -185,7 +185,10 @@ def with_length(
     if model.max_length is not None:
         return model
     if isinstance(corpus, DocumentCorpus):
-        return replace(model, max_length=PRETRAINING_LENGTH if initial is None else initial.config.max_length)
+        length = PRETRAINING_LENGTH if initial is None else initial.config.max_length
+        why = "the default for documents" if initial is None else "as far as the pretrained encoder reads"
+        print(f"model.max_length={length}, {why}", file=sys.stderr)
+        return replace(model, max_length=length)
     furthest = FURTHEST if initial is None else initial.config.max_length
     length = corpus.needed_length(task.build(tokenizer, corpus.labels, furthest))
     print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)

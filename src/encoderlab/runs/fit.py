@@ -183,7 +183,7 @@ class _Fitting:
         self.journal.pause()
         if evaluate and self.validation is not None:
             scores = self.assembly.evaluate(self.validation)
-            self.progress.best.offer(self.progress.step, scores.figures[self.assembly.task.score])
+            self.progress.best.offer(self.progress.step, scores.figures[self.assembly.task.score], scores.figures["loss"])
             self.journal.evaluation("validation", scores, self.assembly.task.score)
         if evaluate:
             self.progress.judged = self.progress.step

@@ -86,6 +86,22 @@ class RunFolder:
         return self.root / "trackers.json"
 
     @property
+    def adapted(self) -> Path:
+        """The run that adapts the encoder of this one to its texts first."""
+        return self.root / "adapted"
+
+    @property
+    def without_teacher(self) -> Path:
+        """The run that trains the student of this one without its teacher first."""
+        return self.root / "without_teacher"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether this is a part of the run in whose folder it lies: nobody resumes it or uses it by itself."""
+        outer = RunFolder(self.root.parent)
+        return self.root in (outer.adapted, outer.without_teacher) and outer.config.is_file()
+
+    @property
     def lock(self) -> Path:
         return self.root / ".lock"
 
@@ -193,7 +209,7 @@ class RunFolder:
             raise
 
     def _say_how_to_go_on(self, command: str) -> None:
-        if self.worth_continuing and not self.finished:
+        if self.worth_continuing and not self.finished and not self.is_nested:
             resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
             print(f"What was done so far is kept; go on with: {resume}", file=sys.stderr)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from encoderlab.data.sources.hub_access import hub_answers, quiet
+from encoderlab.encoders.catalogue import shipped_folder
 from encoderlab.errors import DataError
 
 WANTED = [
@@ -18,6 +19,35 @@ WANTED = [
     "vocab.txt",
     "1_Pooling/config.json",
 ]
+
+
+def at_hand(name: str) -> bool:
+    """Whether a run can start from this name now: a shipped encoder that is whole, or a model in the hub's cache or on a hub."""
+    try:
+        return shipped_folder(name) is not None or _is_kept(name) or _is_on_the_hub(name)
+    except DataError:  # a shipped encoder that is damaged
+        return False
+
+
+def _is_kept(name: str) -> bool:
+    from huggingface_hub import errors, snapshot_download
+
+    try:
+        return any(Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True)).glob("model*.safetensors"))
+    except (OSError, ValueError, errors.HTTPError):  # LocalEntryNotFoundError, HFValidationError
+        return False
+
+
+def _is_on_the_hub(name: str) -> bool:
+    from huggingface_hub import HfApi, constants, errors
+
+    if constants.HF_HUB_OFFLINE or not hub_answers(constants.ENDPOINT):
+        return False
+    try:
+        HfApi().model_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except (OSError, ValueError, errors.HTTPError):
+        return False
+    return True
 
 
 def fetch_model_folder(name_or_path: str) -> Path:

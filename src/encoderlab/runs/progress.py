@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,16 +11,17 @@ from encoderlab.runs.loss_watch import LossWatch
 
 @dataclass(slots=True)
 class Best:
-    """The best evaluation so far: `score` at `step`, and how many evaluations have come since."""
+    """The best evaluation so far: `score` and `loss` at `step`, and how many evaluations have come since."""
 
     score: float = -1.0
     step: int = 0
     since: int = 0
+    loss: float = math.inf
 
-    def offer(self, step: int, score: float) -> None:
-        """Take in the evaluation after `step`; of equal scores the earlier stays."""
-        if score > self.score:
-            self.score, self.step, self.since = score, step, 0
+    def offer(self, step: int, score: float, loss: float) -> None:
+        """Take in the evaluation after `step`. Of equal scores the lower loss is better; of equal losses too, the earlier stays."""
+        if (score, -loss) > (self.score, -self.loss):
+            self.score, self.loss, self.step, self.since = score, loss, step, 0
         else:
             self.since += 1
 

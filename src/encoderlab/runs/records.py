@@ -1,6 +1,7 @@
 """What a run writes down before it starts: its settings and its environment."""
 
 import json
+from collections.abc import Mapping
 
 import yaml
 
@@ -17,13 +18,22 @@ CONTINUED = ("argv", "versions", "hardware", "git_commit")
 
 
 def record_start(
-    folder: RunFolder, command: str, config: CommandConfig, compute: Compute, corpus: Corpus | DocumentCorpus | None = None
+    folder: RunFolder,
+    command: str,
+    config: CommandConfig,
+    compute: Compute,
+    corpus: Corpus | DocumentCorpus | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> None:
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
+    `beside` are the fingerprints of files it reads beside the corpus, by the setting that names them.
     Of a run that is continued, environment.json keeps what it was started with, and says under `continued` what it goes on with.
     """
     found = environment(command, compute, corpus)
+    found |= {"files": dict(beside)} if beside else {}
+    if folder.is_nested:  # what was typed is a line for the run around it
+        found["overrides"] = None
     if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))
         found = started | {"continued": [*started.get("continued", []), {key: found[key] for key in CONTINUED}]}

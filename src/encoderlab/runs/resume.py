@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ DECIDED = {  # where they are left open
     "training.learning_rate",
     "task.teacher_width",
 }
+FILES = {"teacher": "weights", "unlabelled": "texts"}  # what a run reads beside its dataset, by the setting that names it
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which are some thousand long
 AUTO = "auto"
@@ -76,11 +77,16 @@ def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:
 
 @contextmanager
 def run_folder(
-    run: tuple[RunConfig, RunFolder] | None, config: RunConfig, command: str, fingerprints: dict[str, str]
+    run: tuple[RunConfig, RunFolder] | None,
+    config: RunConfig,
+    command: str,
+    fingerprints: dict[str, str],
+    beside: Mapping[str, str] | None = None,
 ) -> Iterator[RunFolder]:
     """The folder to be filled: that of the continued `run`, or a new one where that is None.
 
-    Raises what `RunFolder.new` and `RunFolder.continued` raise, and DataError where the rows are not those of the run.
+    `fingerprints` are those of the rows, by split, `beside` those of other files, by setting. Raises what `RunFolder.new` and
+    `RunFolder.continued` raise, and DataError where the rows or the files are not those of the run.
     """
     if run is None:
         with RunFolder.new(config.run_dir, command, config.task.name) as folder:
@@ -93,6 +99,11 @@ def run_folder(
             f"The rows of {' and '.join(changed)} are not those that the run in {folder.root} was started with",
             remedy="Put the data back as it was, or start a new run: leave resume out",
         )
+    for name in changed_files(folder, beside or {}):
+        raise DataError(
+            f"{name}={getattr(config, name)} has other {FILES[name]} than when the run in {folder.root} was started",
+            remedy="Put them back as they were, or start a new run: leave resume out",
+        )
     with folder.continued(command):
         yield folder
 
@@ -102,6 +113,12 @@ def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
     recorded = (read_record(folder).get("dataset") or {}).get("splits", {})
     before = {name: split.get("fingerprint") for name, split in recorded.items()}
     return sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+
+
+def changed_files(folder: RunFolder, beside: Mapping[str, str]) -> list[str]:
+    """The settings whose files are not those that the run in `folder` was started with; of runs that recorded none, none."""
+    before = read_record(folder).get("files") or {}
+    return [name for name, fingerprint in beside.items() if before.get(name, fingerprint) != fingerprint]
 
 
 def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:

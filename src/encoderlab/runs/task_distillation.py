@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +21,13 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.initial import open_initial, vocabulary_difference
+from encoderlab.runs.side_by_side import size_and_speed, timed
 from encoderlab.runs.student import start_student
 from encoderlab.runs.task_teacher import TaskTeacher, TeacherLogits
+from encoderlab.runs.teacher_files import teacher_fingerprints, unlabelled_file
 from encoderlab.runs.teaching import Teaching
 from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
 from encoderlab.tasks.taught_rows import TaughtRows
-
-Answered = TypeVar("Answered")
 
 
 class TaskDistillation(Teaching):
@@ -63,9 +61,13 @@ class TaskDistillation(Teaching):
             rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
         return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
 
+    def fingerprints(self) -> dict[str, str]:
+        """See `Teaching.fingerprints`."""
+        return teacher_fingerprints(self.config)
+
     def train_before(self, folder: RunFolder) -> None:
         """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
-        control = _control(folder)
+        control = RunFolder(folder.without_teacher)
         if self._controlled and not control.finished:
             self._train_control(control)
         torch.manual_seed(self.config.seed)  # the student's dropout does not depend on whether the control came first
@@ -90,6 +92,10 @@ class TaskDistillation(Teaching):
     def _controlled(self) -> bool:
         return self.config.compare and self.config.teacher_weight > 0
 
+    def seconds_before(self, own: float) -> dict[str, float]:
+        """See `Teaching.seconds_before`: where `unlabelled` texts are added, the control takes less."""
+        return {"the student without its teacher": own} if self._controlled else {}
+
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
         """See `Teaching.compared`: teacher, student, and the student without its teacher, on the rows of `split`.
 
@@ -102,24 +108,22 @@ class TaskDistillation(Teaching):
         answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
         _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
         found = {
-            "student": {scores.main: scores.figures[scores.main], **_size(assembly.model.n_parameters, speed)},
+            "student": {scores.main: scores.figures[scores.main], **size_and_speed(assembly.model.n_parameters, speed)},
             "teacher": {
                 "name": self.config.teacher,
                 **_beside(scores, answers.predicted(scores), self.config.seed),
-                **_size(self.teacher.assembly.model.n_parameters, teacher_speed),
+                **size_and_speed(self.teacher.assembly.model.n_parameters, teacher_speed),
             },
         }
         if self._controlled:
-            control = read_run(_control(folder))
+            control = read_run(RunFolder(folder.without_teacher))
             beside = _beside(scores, _answers_of(control, scores), self.config.seed)
-            found["without_teacher"] = beside | _size(control.report["model"]["parameters"], None)
+            found["without_teacher"] = beside | size_and_speed(control.report["model"]["parameters"], None)
         return {"distillation": found}
 
     def _unlabelled(self, assembly: Assembly, corpus: Corpus) -> list[Example]:
         dataset, words = self.config.dataset, assembly.task.heads.token_classes is not None
-        path = Path(self.config.unlabelled or "").expanduser()
-        if not path.is_file():
-            raise DataError(f"unlabelled={path} is not there", allowed="a csv, tsv, jsonl, parquet or txt file")
+        path = unlabelled_file(self.config.unlabelled or "")
         pair = getattr(dataset, "text_pair", None) if corpus.paired else None
         found = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
         texts = [one for one in found if (one.words if isinstance(one, WordsExample) else one.text.strip())]
@@ -128,21 +132,10 @@ class TaskDistillation(Teaching):
         return texts
 
 
-def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:
-    """What `work` gives, and how many of `n` texts it did a second, tokenising among it."""
-    started = time.perf_counter()
-    return work(), n / max(time.perf_counter() - started, 1e-9)
-
-
 def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     task = assembly.task
     encoded = task.encode(examples)
     return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
-
-
-def _control(folder: RunFolder) -> RunFolder:
-    """Where the same student is trained without its teacher."""
-    return RunFolder(folder.root / "without_teacher")
 
 
 def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:
@@ -157,10 +150,6 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
             answers += [answers[-1]] * (len(example.words) - len(answers))  # words beyond the teacher's reach
             found.append(WordsExample(example.words, tuple(answers)))
     return found
-
-
-def _size(parameters: int, speed: float | None) -> dict[str, Any]:
-    return {"parameters": parameters, "megabytes": round(parameters * 4 / 1e6, 1), "texts_per_second": speed and round(speed, 1)}
 
 
 def _beside(scores: Scores, other: Any, seed: int) -> dict[str, Any]:

@@ -24,8 +24,16 @@ class Teaching:
         """The training rows with the teacher's answers, the student being given the weights it starts from."""
         return rows
 
+    def fingerprints(self) -> dict[str, str]:
+        """Fingerprints of the files it reads beside the dataset, by the setting that names them: a resumed run needs the same."""
+        return {}
+
     def train_before(self, folder: RunFolder) -> None:
         """Train whatever has to be trained before this run, inside its `folder`."""
+
+    def seconds_before(self, own: float) -> dict[str, float]:
+        """About how long `train_before` takes, by what it does, where the run itself takes `own` seconds."""
+        return {}
 
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
         """What report.json holds beside the student's `scores` of `split`."""

@@ -38,6 +38,12 @@ def step_time(seconds: Sequence[float], tokens: Sequence[int], mean_tokens: floa
     return StepTime(max(estimate, float(times.min()) / 2), error)  # a line may run below zero far from its points
 
 
+def with_time_before(time: Mapping[str, Any], before: Mapping[str, float]) -> dict[str, Any]:
+    """What `run_time` gives, with the seconds of what comes `before` the run, by what it does, in the total and its range."""
+    more = sum(before.values())
+    return {**time, "before": dict(before), **{name: time[name] + more for name in ("total", "low", "high")}}
+
+
 def run_time(
     step: StepTime, evaluations: Mapping[str, float], *, steps: int | None, budget: float | None, per_evaluation: int
 ) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from encoderlab.command_settings import DistillConfig
 from encoderlab.config import COMMAND_CONFIGS
 from encoderlab.device import choose_compute
 from encoderlab.errors import DataError, UserError
@@ -19,8 +20,9 @@ from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.initial import open_initial
-from encoderlab.runs.resume import changed_rows, read_record, read_settings
+from encoderlab.runs.resume import changed_files, changed_rows, read_record, read_settings
 from encoderlab.runs.saved_model import HASHED, check_shapes, read_model
+from encoderlab.runs.teacher_files import teacher_fingerprints
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.training.checkpoint import checkpoints, read_state, read_weights
 
@@ -53,6 +55,8 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
         yield _data(folder, corpus)
     except UserError as error:
         yield Finding("data", str(error), good=False)
+    if isinstance(config, DistillConfig) and not folder.finished:
+        yield _teacher(folder, config)
     shapes: Shapes | None = None
     if folder.finished or folder.model.is_dir():
         shapes, finding = _model(folder.model)
@@ -83,12 +87,24 @@ def _data(folder: RunFolder, corpus: Corpus | DocumentCorpus) -> Finding:
     return Finding("data", f"the rows the run was started with: {', '.join(corpus.fingerprints())}")
 
 
+def _teacher(folder: RunFolder, config: DistillConfig) -> Finding:
+    """Whether a run that is to be resumed finds what it was taught by."""
+    try:
+        found = teacher_fingerprints(config)
+    except UserError as error:
+        return Finding("teacher", str(error), good=False)
+    if changed := changed_files(folder, found):
+        return Finding("teacher", f"other files than those the run was started with: {', '.join(changed)}", good=False)
+    return Finding("teacher", f"the files the run was started with: {', '.join(found)}")
+
+
 def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None:
     """The shapes of the weights of a run that has written no model yet; None where what it started from is gone."""
-    init_from = getattr(config, "init_from", None)
+    init_from, taught_by = (getattr(config, name, None) for name in ("init_from", "teacher"))
     try:
         initial = None if init_from is None else open_initial(init_from)
-        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, initial)
+        teacher = None if taught_by is None or initial is not None else open_initial(taught_by, "teacher")
+        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, initial, teacher=teacher)
     except UserError:
         return None
     return _shapes(assembly.model.state_dict())

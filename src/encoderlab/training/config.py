@@ -122,8 +122,12 @@ class TrainingConfig:
         None, "With evaluate_every=null: evaluations of a run, evenly spread; null, or with a budget: one an epoch.", least=1
     )
     checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
-    patience: int | None = setting(None, "Stop after this many evaluations without a better score; null: never.", least=1)
-    keep: Keep = setting(Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation) or last.")
+    patience: int | None = setting(
+        None, "Stop after this many evaluations without a better score (of equal ones, the lower loss); null: never.", least=1
+    )
+    keep: Keep = setting(
+        Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last."
+    )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
 
     def __post_init__(self) -> None:
