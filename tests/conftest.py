@@ -66,7 +66,7 @@ def signals_as_a_shell_gives_them():
 @pytest.fixture(scope="session", autouse=True)
 def garbage_as_the_program_searches_for_it():
     """Most tests call what is below `main`, which sets this: with Python's own, one second in fifteen was that search."""
-    from encoderlab.cli import GARBAGE_EVERY
+    from encoderlab.cli.main import GARBAGE_EVERY
 
     gc.set_threshold(GARBAGE_EVERY)
 
@@ -171,12 +171,12 @@ def stand_in_encoders(tmp_path_factory):
     """A folder of encoders with a tiny mini-en of drawn weights in it, written as the real one is."""
     import torch
 
-    from encoderlab.command_settings import RunConfig
+    from encoderlab.config.command_settings import RunConfig
     from encoderlab.data.sources.generated import BracketsDataset
-    from encoderlab.data.tokenizer_config import WordPieceConfig
-    from encoderlab.model.compact_weights import COMPACT, compacted
+    from encoderlab.data.tokenizers.config import WordPieceConfig
+    from encoderlab.exchange.compact_weights import COMPACT, compacted
     from encoderlab.model.config import ModelConfig
-    from encoderlab.runs.saved_model import Origin, SavedModel, encoder_alone, write_model
+    from encoderlab.runs.models.saved_model import Origin, SavedModel, encoder_alone, write_model
     from encoderlab.tasks.config import ClassificationConfig
     from encoderlab.training.checkpoint import weights_of
     from encoderlab.training.config import TrainingConfig

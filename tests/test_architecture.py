@@ -231,7 +231,7 @@ def test_help_and_completion_load_nothing_heavy():
     import sys
 
     code = (
-        "import sys, encoderlab.cli, encoderlab.command_help, encoderlab.config_errors, encoderlab.overrides;"
+        "import sys, encoderlab.cli.main, encoderlab.cli.help, encoderlab.config.hydra_errors, encoderlab.config.overrides;"
         "print([name for name in ('torch', 'datasets', 'transformers', 'sklearn', 'pandas', 'matplotlib') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.device import Compute
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
-from encoderlab.runs.compilation import compile_encoder
+from encoderlab.runs.engine.compilation import compile_encoder
+from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize

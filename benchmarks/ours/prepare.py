@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from encoderlab.data.sources.wikipedia import WikipediaDataset
-from encoderlab.data.tokenizer_config import PretrainedConfig
-from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.data.tokenizers.config import PretrainedConfig
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.tasks.config import PretrainingConfig
 
 LENGTH = 128

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.interruption import Interrupted
+from encoderlab.system.signals import Interrupted
 
 SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
 TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
@@ -132,7 +132,7 @@ def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command,
     )
     command(*line, "run_dir=whole")
     assert ", 12 steps of 16 rows; evaluated every " in capsys.readouterr().err
-    from encoderlab.runs.journal import Journal
+    from encoderlab.runs.fitting.journal import Journal
 
     step = Journal.step
 
@@ -181,7 +181,7 @@ def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(comman
 
 def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
-    from encoderlab.runs.journal import Journal
+    from encoderlab.runs.fitting.journal import Journal
 
     def stopped(self, taken):
         raise Interrupted(15)

@@ -10,15 +10,15 @@ import torch
 import transformers
 from torch.testing import assert_close
 
-from encoderlab.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config.command_settings import OpenRunConfig, RunConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
-from encoderlab.device import Compute
+from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import Precision, TrainingConfig

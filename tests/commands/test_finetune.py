@@ -8,12 +8,12 @@ import safetensors.torch
 import torch
 import yaml
 
-from encoderlab.command_settings import RunConfig
-from encoderlab.config import settings_from_dict
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import DataError, SettingError
-from encoderlab.interruption import Interrupted
-from encoderlab.runs import adaptation
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.fitting import adaptation
+from encoderlab.runs.models.saved_model import read_model
+from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import read_weights
 from encoderlab.training.config import TrainingConfig
 

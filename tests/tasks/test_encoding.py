@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizer_config import SymbolsConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.encoding import EncodingConfig

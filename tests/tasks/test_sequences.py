@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizer_config import SymbolsConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.sequences import join, longest_first

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.device import Compute
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition
+from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize

@@ -6,14 +6,14 @@ import json
 import sys
 from typing import Any
 
+from encoderlab.config.preparation_settings import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
-from encoderlab.preparation_settings import DataConfig, TableFormat
-from encoderlab.reports.data_screen import show_documents, show_rows
-from encoderlab.reports.report import json_safe
-from encoderlab.runs.assembly import cache_folder, with_length
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.data_facts import document_facts, example_facts
-from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.reports.screens.data import show_documents, show_rows
+from encoderlab.reports.training.report import json_safe
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.inspection.data_facts import document_facts, example_facts
+from encoderlab.runs.models.assembly import cache_folder, with_length
 from encoderlab.tasks.config import DocumentTaskConfig
 
 

@@ -8,39 +8,39 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from encoderlab.command_settings import DistillConfig
 from encoderlab.commands.train import train_and_report
-from encoderlab.config import required_setting
+from encoderlab.config.command_settings import DistillConfig
+from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
-from encoderlab.reports.dry_run_screen import show_rehearsal
-from encoderlab.reports.run_facts import run_facts
-from encoderlab.reports.teacher_vectors_report import (
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.pretraining.teacher_vectors import (
     build_teacher_vectors_report,
     show_teacher_vectors_report,
     teacher_vectors_card,
     write_teacher_vectors_report,
 )
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.fit import Fitted, fit
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.initial import open_initial
-from encoderlab.runs.pair_facts import pair_facts
-from encoderlab.runs.records import record_start
-from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import AUTO, continued_run, run_folder
-from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.side_by_side import encoders_side_by_side
-from encoderlab.runs.student import start_student
-from encoderlab.runs.task_distillation import TaskDistillation
-from encoderlab.runs.teacher import VectorTeacher
-from encoderlab.runs.teacher_files import teacher_fingerprints
-from encoderlab.runs.trackers import Trackers, check_trackers, tracked
+from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.distillation.side_by_side import encoders_side_by_side
+from encoderlab.runs.distillation.student import start_student
+from encoderlab.runs.distillation.task_distillation import TaskDistillation
+from encoderlab.runs.distillation.teacher import VectorTeacher
+from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
+from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
+from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
-from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.training.horizon import length_in_words
-from encoderlab.world import ALONE, World
 
 
 def distill(config: DistillConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:

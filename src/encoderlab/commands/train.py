@@ -9,42 +9,42 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from encoderlab.command_settings import RunConfig
-from encoderlab.config import settings_to_dict
+from encoderlab.baselines.supervised import Baseline, baselines, planned
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
-from encoderlab.reports.dry_run_screen import show_rehearsal
-from encoderlab.reports.model_card import model_card
-from encoderlab.reports.report import BASELINE_NAMES, build_report
-from encoderlab.reports.run_facts import run_facts
-from encoderlab.reports.screen import show_report, show_survey
-from encoderlab.reports.stronger_command import stronger_command
-from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
-from encoderlab.runs.baselines import Baseline, baselines, planned
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.fit import Fitted, fit
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.importance import token_importance
-from encoderlab.runs.initial import open_initial
-from encoderlab.runs.records import record_start
-from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import continued_run, read_record, run_folder
-from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.teaching import UNTAUGHT, Teaching
-from encoderlab.runs.time_estimate import with_time_before
-from encoderlab.runs.trackers import Trackers, check_trackers, tracked
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.reports.training.model_card import model_card
+from encoderlab.reports.training.report import BASELINE_NAMES, build_report
+from encoderlab.reports.training.screen import show_report, show_survey
+from encoderlab.reports.training.stronger_command import stronger_command
+from encoderlab.reports.training.written import write_report
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.dry_run.time_estimate import with_time_before
+from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import continued_run, read_record, run_folder
+from encoderlab.runs.inference.importance import token_importance
+from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.horizon import length_in_words
-from encoderlab.world import ALONE, World
 
 
 def train(config: RunConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
     With `config.dry_run` there is no folder: what the run would be like is printed.
-    `said` matters where a run is continued; see `runs.resume.continued_run`. The processes of a `world` share the work.
+    `said` matters where a run is continued; see `runs.folders.resume.continued_run`. The processes of a `world` share the work.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
     return train_and_report(config, "train", said, world)
@@ -59,7 +59,7 @@ def train_and_report(
 ) -> RunFolder | None:
     """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`.
 
-    `taught_by` opens the teacher, given the run's settings and rows; see `runs.teaching`.
+    `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
     run = world.from_first(lambda: continued_run(config, said, command))
     if run is None:

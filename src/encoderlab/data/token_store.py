@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from encoderlab.aside import written_aside
 from encoderlab.errors import DataError
+from encoderlab.system.atomic_files import written_aside
 
 SHAPE = "store.json"
 ROWS_AT_A_TIME = 10_000

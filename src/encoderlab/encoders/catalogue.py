@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import DataError, closest
-from encoderlab.manifest import differing_files
+from encoderlab.system.manifest import differing_files
 
 SHIPPED = "mini-en"  # what finetune and embed start from where nothing else is named
 FOLDER = Path(__file__).parent

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, TextExample
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.tasks.sequences import sequences_of

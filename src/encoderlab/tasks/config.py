@@ -12,7 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
 
 if TYPE_CHECKING:
-    from encoderlab.data.tokenizer import Tokenizer
+    from encoderlab.data.tokenizers.tokenizer import Tokenizer
     from encoderlab.tasks.task import Task
 
 
@@ -176,6 +176,6 @@ class PretrainingConfig(DocumentTaskConfig):
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
         """See `TaskConfig.build`; `labels` are the task's own."""
-        from encoderlab.tasks.pretraining import Pretraining
+        from encoderlab.tasks.pretraining.pretraining import Pretraining
 
         return Pretraining(self, tokenizer, max_length)

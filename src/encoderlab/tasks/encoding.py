@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, TextExample
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import Metrics
 from encoderlab.tasks.config import TaskConfig
@@ -17,7 +17,7 @@ from encoderlab.tasks.task import Answer, Task
 
 @dataclass
 class EncodingConfig(TaskConfig):
-    """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.saved_model`."""
+    """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.models.saved_model`."""
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
         """See `TaskConfig.build`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import TaggingMetrics
 from encoderlab.tasks.task import Answer, Task

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ class Precision(Enum):
 
 
 class Compile(Enum):
-    """Whether PyTorch's compiler makes one kernel of many; see `runs.compilation`."""
+    """Whether PyTorch's compiler makes one kernel of many; see `runs.engine.compilation`."""
 
     auto = "auto"
     always = "always"
@@ -45,7 +45,7 @@ class Compile(Enum):
 
 
 class Sharding(Enum):
-    """Whether several processes hold all weights each, or cut them among themselves; see `runs.distribution`."""
+    """Whether several processes hold all weights each, or cut them among themselves; see `runs.engine.distribution`."""
 
     none = "none"
     full = "full"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
-from encoderlab.world import ALONE, World
+from encoderlab.system.distributed import ALONE, World
 
 ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
 
