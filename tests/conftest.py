@@ -176,6 +176,7 @@ def stand_in_encoders(tmp_path_factory):
     from encoderlab.data.tokenizers.config import WordPieceConfig
     from encoderlab.exchange.compact_weights import COMPACT, compacted
     from encoderlab.model.config import ModelConfig
+    from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.runs.models.saved_model import Origin, SavedModel, encoder_alone, write_model
     from encoderlab.tasks.config import ClassificationConfig
     from encoderlab.training.checkpoint import weights_of
@@ -188,7 +189,7 @@ def stand_in_encoders(tmp_path_factory):
     tokenizer = wordpiece.build(lambda: texts, tmp_path_factory.mktemp("tokenizer"))
     model, task = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32), ClassificationConfig(name="films")
     torch.manual_seed(0)
-    built = model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.build(tokenizer, ["a", "b"], 32).heads)
+    built = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, task.build(tokenizer, ["a", "b"], 32).heads)
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
     origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
     encoder = encoder_alone(SavedModel(config, ["a", "b"], tokenizer, weights_of(built), origin), "mini-en")

@@ -16,6 +16,7 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.system.device import Compute
@@ -59,7 +60,7 @@ def finished(tmp_path):
         built = tokenizer.build(lambda: TEXTS * 3, tmp_path / "cache")
         asked = task.build(built, labels, model.max_length)
         torch.manual_seed(0)
-        weights = model.build(built.vocabulary_size, built.pad_id, asked.heads).eval()
+        weights = EncoderWithHeads(model, built.vocabulary_size, built.pad_id, asked.heads).eval()
         with torch.no_grad():
             for parameter in weights.parameters():
                 parameter.normal_(std=0.3)

@@ -16,6 +16,7 @@ from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.heads import EncoderWithHeads
 
 VOCABULARY = 13
 ARCHITECTURES = [
@@ -76,7 +77,7 @@ def saved(model, folder, **options):
 
 def ours_of(found):
     """The model of what was read; a pooler that it does not take is left out."""
-    model = found.config.build(found.vocabulary_size, found.pad_id, found.heads).eval()
+    model = EncoderWithHeads(found.config, found.vocabulary_size, found.pad_id, found.heads).eval()
     taken = model.state_dict().keys()
     model.load_state_dict({name: weight for name, weight in found.weights.items() if name in taken})
     return model
@@ -86,7 +87,7 @@ def drawn(heads, seed=0, **settings):
     """A model of ours, every weight drawn."""
     config = ModelConfig(**{"d_model": 8, "d_ff": 12, "max_length": 12, "dropout": 0.0, "pooling": Pooling.pooler, **settings})
     torch.manual_seed(seed)
-    model = config.build(VOCABULARY, 0, heads).eval()
+    model = EncoderWithHeads(config, VOCABULARY, 0, heads).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.3)

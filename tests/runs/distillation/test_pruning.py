@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.distillation.pruning import Texts, least_squares, prune, source_layers
 
 PIECES, D_TEACHER = 60, 32
@@ -13,7 +14,7 @@ PIECES, D_TEACHER = 60, 32
 
 def built(**changes):
     settings = {"n_layers": 4, "d_model": D_TEACHER, "n_heads": 4, "d_head": 8, "d_ff": 64, "max_length": 12} | changes
-    return ModelConfig(**settings).build(PIECES, 0, HeadSizes()).eval().encoder
+    return EncoderWithHeads(ModelConfig(**settings), PIECES, 0, HeadSizes()).eval().encoder
 
 
 def texts_of(n, seed):

@@ -8,6 +8,7 @@ from encoderlab.batch import Batch, HeadSizes
 from encoderlab.config.command_settings import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.distillation.student import projection, start_student
 from encoderlab.runs.models.pretrained import TOKEN_TABLE, Initial
 
@@ -17,7 +18,7 @@ def config_of(**changes):
 
 
 def built(config):
-    return config.build(30, 0, HeadSizes())
+    return EncoderWithHeads(config, 30, 0, HeadSizes())
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, NormPosition
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.engine.micro_batches import StepMemory, choose_parts, free_host_memory, free_memory, parts_for, step_memory
 from encoderlab.system.device import Compute
 from encoderlab.system.distributed import World
@@ -29,7 +30,7 @@ def test_there_are_as_few_parts_as_fit_and_one_for_each_row_at_most(batch_size, 
 
 def kept_bytes(config, compute, heads, n, length, vocabulary):
     """What autograd keeps between the forward and the backward pass, parameters and their rounded copies not counted."""
-    model = config.build(vocabulary, 0, heads).train()
+    model = EncoderWithHeads(config, vocabulary, 0, heads).train()
     ids = torch.randint(1, vocabulary, (n, length))
     asked = torch.randperm(n * length)[: round(0.15 * n * length)].sort().values if heads.vocabulary else torch.empty(0).long()
     batch = Batch(

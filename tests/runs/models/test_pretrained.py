@@ -14,6 +14,7 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import Assembly, assemble, run_settings
 from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into, open_initial
@@ -39,7 +40,7 @@ def one_thread():
 def drawn(heads, seed=0, rows=TOKENIZER.vocabulary_size, **settings):
     """A model with every weight drawn, so that nothing is equal by being zero."""
     torch.manual_seed(seed)
-    model = ModelConfig(**SIZES | settings).build(rows, TOKENIZER.pad_id, heads)
+    model = EncoderWithHeads(ModelConfig(**SIZES | settings), rows, TOKENIZER.pad_id, heads)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
@@ -369,7 +370,9 @@ def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
 def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
     transformers_folder(tmp_path, "BertForPreTraining")
     initial = open_initial(str(tmp_path))
-    model = AsPretrained(max_length=16).resolve(initial.config).build(TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING)
+    model = EncoderWithHeads(
+        AsPretrained(max_length=16).resolve(initial.config), TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING
+    )
     assert load_into(model, initial, ["follows", "random"]) == []
     assert load_into(model, initial, ["in_order", "swapped"]) == ["sequence_head"]  # another question
 

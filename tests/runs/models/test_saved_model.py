@@ -11,6 +11,7 @@ from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, ModelConfig, Positions
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.saved_model import Origin, read_model, save_model
 from encoderlab.system.device import Compute
@@ -37,7 +38,7 @@ def assembly(tmp_path):
     tokenizer = config.tokenizer.build(lambda: [], tmp_path)
     task = config.task.build(tokenizer, LABELS, config.model.max_length)
     torch.manual_seed(0)
-    model = config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()
+    model = EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()
     return Assembly(config, CPU, tokenizer, task, model)
 
 

@@ -53,7 +53,7 @@ def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Initial
     """Prune the teacher into `model`; also fit the head that gives a teacher's vectors, where there is one."""
     _check_prunable(config, teacher.config)
     pad_id = model.encoder.embeddings.token.padding_idx
-    whole = teacher.config.build(len(teacher.weights[TOKEN_TABLE]), pad_id, HeadSizes())
+    whole = EncoderWithHeads(teacher.config, len(teacher.weights[TOKEN_TABLE]), pad_id, HeadSizes())
     load_into(whole, teacher)
     reach = min(config.max_length, teacher.config.max_length)
     texts = Texts(calibration_batches(rows, pad_id, reach))

@@ -30,7 +30,7 @@ class VectorTeacher:
         """The encoder of a run, a folder or the hub, on the device of `compute`. Raises DataError as `open_initial` does."""
         encoder = open_initial(name, "teacher")
         tokenizer = encoder.tokenizer
-        model = encoder.config.build(tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
+        model = EncoderWithHeads(encoder.config, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
         load_into(model, encoder)
         return cls(encoder, model.to(compute.device).eval().requires_grad_(False), compute)
 

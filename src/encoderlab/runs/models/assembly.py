@@ -261,7 +261,7 @@ def _start_from(initial: Initial, model: EncoderWithHeads, task: Task) -> None:
 def build_model(config: RunConfig, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
     """The model of a run, with weights as drawn. Raises SettingError where it does not fit into memory."""
     try:
-        return config.model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+        return EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     except RuntimeError as error:
         if "allocate" not in str(error):
             raise

@@ -20,6 +20,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import written_aside
@@ -165,7 +166,7 @@ def check_shapes(saved: SavedModel, named: str) -> None:
         raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
     task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     with torch.device("meta"):  # shapes without memory
-        model = saved.config.model.build(saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, task.heads)
+        model = EncoderWithHeads(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, task.heads)
     wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}
     found = {name: list(weight.shape) for name, weight in saved.weights.items()}
     differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
