@@ -171,6 +171,7 @@ def stand_in_encoders(tmp_path_factory):
     """A folder of encoders with a tiny mini-en of drawn weights in it, written as the real one is."""
     import torch
 
+    from encoderlab.batch import HeadSizes
     from encoderlab.config.command_settings import RunConfig
     from encoderlab.data.sources.generated import BracketsDataset
     from encoderlab.data.tokenizers.config import WordPieceConfig
@@ -189,7 +190,7 @@ def stand_in_encoders(tmp_path_factory):
     tokenizer = wordpiece.build(lambda: texts, tmp_path_factory.mktemp("tokenizer"))
     model, task = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32), ClassificationConfig(name="films")
     torch.manual_seed(0)
-    built = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, task.build(tokenizer, ["a", "b"], 32).heads)
+    built = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(sequence_classes=2))
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
     origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
     encoder = encoder_alone(SavedModel(config, ["a", "b"], tokenizer, weights_of(built), origin), "mini-en")

@@ -14,6 +14,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.data_facts import document_facts, example_facts
 from encoderlab.runs.models.assembly import cache_folder, with_length
+from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import DocumentTaskConfig
 
 
@@ -39,6 +40,6 @@ def _of_documents(config: DataConfig, task_config: DocumentTaskConfig, model: Mo
     corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     model = with_length(model, task_config, tokenizer, corpus)
-    task = task_config.build(tokenizer, corpus.labels, model.max_length)
+    task = build_task(task_config, tokenizer, corpus.labels, model.max_length)
     rows = {name: corpus.rows(name, task) for name in corpus.fingerprints()}
     return document_facts(corpus, task, rows, config.examples)

@@ -144,7 +144,7 @@ def _fit_and_report(
     models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
     report = _report(config, assembly, fitted, scores, facts, models)
     origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
-    save_model(assembly, folder.model, origin, teacher_vectors_card(report, run_facts(folder, "distill")))
+    save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
     trackers.report(report)
     write_teacher_vectors_report(folder, report)
     root = shlex.quote(str(folder.root))

@@ -158,7 +158,7 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
             "The model was trained with task.special_tokens=false, and tokenizers of transformers put [CLS] and [SEP] around words",
             remedy="To export, train with task.special_tokens=true",
         )
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.task()
     return to_huggingface(
         saved.config.model,
         task.heads,

@@ -190,7 +190,7 @@ def _fit_and_report(
         return
     report = _report(assembly, rows, scores, facts, fitted)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
-    save_model(assembly, folder.model, origin, pretraining_card(report, run_facts(folder, facts.command)))
+    save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, facts.command)))
     trackers.report(report)
     write_pretraining_report(folder, report)
     paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}

@@ -136,7 +136,7 @@ def _fit_and_report(
     report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])
     report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
-    save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
+    save_model(assembly.saved(origin), folder.model, model_card(report, assembly.task.labels, run_facts(folder, command)))
     trackers.report(report)
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
     following = [report["stronger_command"], *_next_commands(folder, scored[-1], corpus.paired)]

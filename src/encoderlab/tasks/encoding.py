@@ -19,17 +19,13 @@ from encoderlab.tasks.task import Answer, Task
 class EncodingConfig(TaskConfig):
     """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.models.saved_model`."""
 
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """See `TaskConfig.build`."""
-        return Encoding(self.name, tokenizer, max_length)
-
 
 class Encoding(Task):
-    """Reads texts and pairs; whoever wants an answer is refused."""
+    """Reads texts and pairs; whoever wants an answer is refused. It has no labels, whatever the examples have."""
 
-    def __init__(self, name: str, tokenizer: Tokenizer, max_length: int) -> None:
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, "", shortest=5)  # [CLS] a [SEP] b [SEP]
-        self.name = name
+        self.name = config.name
         self.heads = HeadSizes()
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:

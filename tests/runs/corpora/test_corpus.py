@@ -10,7 +10,9 @@ from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
+from encoderlab.tasks.tagging import Tagging
 
 
 def texts(*labels, pairs=False):
@@ -52,7 +54,7 @@ class Counting:
 
 def task_of(max_length=16, symbols="0123456789()[]"):
     tokenizer = SymbolsConfig(symbols=symbols).build(lambda: [], None)
-    return Counting(ClassificationConfig(name="test").build(tokenizer, ["no", "yes"], max_length))
+    return Counting(Classification(ClassificationConfig(name="test"), tokenizer, ["no", "yes"], max_length))
 
 
 def rows_of(rows, column):
@@ -126,17 +128,17 @@ def test_pairs_are_told_from_single_texts_and_from_words(corpus_of):
 )
 def test_the_length_that_is_needed_is_that_of_nearly_all_training_rows(corpus_of, lengths, most, needed):
     rows = {"text": ["1" * length for length in lengths], "label": [row % 2 for row in range(len(lengths))]}
-    task = ClassificationConfig(name="digits").build(SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
+    task = Classification(ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
     assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed
 
 
 def test_both_texts_of_a_pair_and_all_words_count_for_the_length_that_is_needed(corpus_of):
     tokenizer = SymbolsConfig(symbols="01").build(list, None)
     pairs = {"text": ["1" * 30] * 9, "text_pair": ["0" * 20] * 9, "label": [0, 1, 0] * 3}
-    of_pairs = ClassificationConfig(name="digits").build(tokenizer, ["a", "b"], 512)
+    of_pairs = Classification(ClassificationConfig(name="digits"), tokenizer, ["a", "b"], 512)
     assert corpus_of(train=pairs).needed_length(of_pairs) == 53
     sentences = {"words": [["1"] * 60] * 9, "labels": [[0, 1] * 30] * 9}
-    of_words = TaggingConfig(name="digits").build(tokenizer, ["a", "b"], 512)
+    of_words = Tagging(TaggingConfig(name="digits"), tokenizer, ["a", "b"], 512)
     assert corpus_of(train=sentences).needed_length(of_words) == 62
 
 
@@ -193,7 +195,7 @@ def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, cap
 
 def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
     corpus = corpus_of(train=words([0, 1], [1]))
-    task = TaggingConfig(name="test").build(SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
+    task = Tagging(TaggingConfig(name="test"), SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
     store = corpus.rows("train", task)
     assert rows_of(store, "asked") == [[1, 2], [1]]
     assert rows_of(store, "token_labels") == [[0, 1], [1]]

@@ -19,6 +19,7 @@ from encoderlab.errors import DataError
 from encoderlab.runs.corpora import document_corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 
 
@@ -52,7 +53,7 @@ def corpus_of(tmp_path):
 
 def task_of(corpus, max_length=32):
     tokenizer = WordPieceConfig(vocabulary_size=200, min_frequency=1).build(corpus.training_texts, corpus.cache)
-    return corpus.task.build(tokenizer, [], max_length)
+    return build_task(corpus.task, tokenizer, [], max_length)
 
 
 def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_document_and_paragraph(corpus_of):
@@ -203,6 +204,6 @@ def test_the_most_frequent_token_is_counted_in_training_and_named(corpus_of):
 
 def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):
     corpus = corpus_of()
-    task = corpus.task.build(SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
+    task = build_task(corpus.task, SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
     with pytest.raises(DataError, match="knows no word of the train documents.*Type tokenizer=wordpiece"):
         corpus.rows("train", task)

@@ -18,6 +18,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
 from encoderlab.runs.inference.importance import log_odds, occluded, token_importance
 from encoderlab.runs.models.assembly import Assembly, build_model
+from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.tasks.encoding import EncodingConfig
@@ -49,7 +50,7 @@ def assembly_of(task=None, labels=LABELS, seed=0, **shape):
     task = task or ClassificationConfig(name="digits")
     model = ModelConfig(**SIZES | shape)
     config = RunConfig("cache", task, None, SymbolsConfig(), model, TrainingConfig())
-    built = task.build(TOKENIZER, labels, model.max_length)
+    built = build_task(task, TOKENIZER, labels, model.max_length)
     torch.manual_seed(seed)
     encoder = build_model(config, TOKENIZER, built)
     with torch.no_grad():

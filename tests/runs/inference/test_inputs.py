@@ -13,6 +13,7 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.inference import inputs
+from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig
 
 
@@ -87,7 +88,7 @@ def test_a_chunk_is_handed_out_before_more_is_read_than_it_holds(monkeypatch):
 
 def test_examples_are_encoded_part_by_part_and_keep_their_order(monkeypatch):
     monkeypatch.setattr(inputs, "ENCODED_AT_A_TIME", 3)
-    task = ClassificationConfig(name="test").build(SymbolsConfig().build(lambda: [], Path()), ["a", "b"], 16)
+    task = Classification(ClassificationConfig(name="test"), SymbolsConfig().build(lambda: [], Path()), ["a", "b"], 16)
     examples = [TextExample(str(row), "1" * (row % 4) if row % 2 else None) for row in range(8)]
     rows = inputs.encoded_rows(SimpleNamespace(task=task), examples)
     assert rows.lengths.tolist() == [len(one.input_ids) for one in task.encode(examples)]

@@ -19,6 +19,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import Assembly, assemble, run_settings
 from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into, open_initial
 from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
@@ -61,9 +62,9 @@ def saved(folder, *, tagging=False, **settings):
         model=ModelConfig(**SIZES | settings),
         training=TrainingConfig(),
     )
-    task = config.task.build(TOKENIZER, ["a", "b", "c"], config.model.max_length)
+    task = build_task(config.task, TOKENIZER, ["a", "b", "c"], config.model.max_length)
     assembly = Assembly(config, CPU, TOKENIZER, task, drawn(task.heads, **settings))
-    save_model(assembly, folder / "model", Origin({"step": 1}, False, {}), "# card\n")
+    save_model(assembly.saved(Origin({"step": 1}, False, {})), folder / "model", "# card\n")
     return assembly
 
 

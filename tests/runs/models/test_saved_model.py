@@ -14,6 +14,7 @@ from encoderlab.model.config import Activation, ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.saved_model import Origin, read_model, save_model
+from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import TaggingConfig, TaggingScore
 from encoderlab.training.config import Precision, TrainingConfig
@@ -36,7 +37,7 @@ def assembly(tmp_path):
         seed=3,
     )
     tokenizer = config.tokenizer.build(lambda: [], tmp_path)
-    task = config.task.build(tokenizer, LABELS, config.model.max_length)
+    task = build_task(config.task, tokenizer, LABELS, config.model.max_length)
     torch.manual_seed(0)
     model = EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()
     return Assembly(config, CPU, tokenizer, task, model)
@@ -44,7 +45,7 @@ def assembly(tmp_path):
 
 @pytest.fixture
 def folder(assembly, tmp_path):
-    save_model(assembly, tmp_path / "model", ORIGIN, "# a cärd\n")
+    save_model(assembly.saved(ORIGIN), tmp_path / "model", "# a cärd\n")
     return tmp_path / "model"
 
 
@@ -92,7 +93,7 @@ def test_the_folder_holds_what_others_look_for(assembly, folder):
 
 def test_a_save_that_fails_leaves_nothing(assembly, tmp_path):
     with pytest.raises(UnicodeEncodeError):
-        save_model(assembly, tmp_path / "runs" / "model", ORIGIN, "half a character: \ud83d")
+        save_model(assembly.saved(ORIGIN), tmp_path / "runs" / "model", "half a character: \ud83d")
     assert list((tmp_path / "runs").iterdir()) == []
 
 

@@ -28,7 +28,7 @@ def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
         for i in range(200)
     ]
     store = memory_store(COLUMNS, [sentence | {"paragraph": (i // 3,)} for i, sentence in enumerate(sentences)])
-    return SentenceRows(store, Pretraining(PretrainingConfig(name="test", **task), tokenizer, max_length), pack)
+    return SentenceRows(store, Pretraining(PretrainingConfig(name="test", **task), tokenizer, [], max_length), pack)
 
 
 @given(

@@ -18,6 +18,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.pretraining.sentence_rows import SentenceEpoch, SentenceRows
@@ -40,8 +41,8 @@ def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_
     Of each split: what `Survey.as_dict()` counts; `tokens` as `_lengths` says; `odd_rows`, a count and the first places of each
     kind; `examples`. Raises DataError where the rows are not of the task's kind, SettingError where `max_length` holds no token.
     """
-    task = config.build(tokenizer, corpus.labels, max_length)
-    whole = config.build(tokenizer, corpus.labels, WHOLE)
+    task = build_task(config, tokenizer, corpus.labels, max_length)
+    whole = build_task(config, tokenizer, corpus.labels, WHOLE)
     by_name, odd = corpus.splits.by_name, odd_rows(corpus.splits.by_name)
     splits = {
         name: {

@@ -117,7 +117,7 @@ def _model(folder: Path) -> tuple[Shapes | None, Finding]:
     try:
         saved = read_model(folder)
         check_shapes(saved, str(folder))
-        task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+        task = saved.task()
         shapes = _shapes(build_model(saved.config, saved.tokenizer, task).state_dict())
     except UserError as error:
         return None, Finding("model", str(error), good=False)

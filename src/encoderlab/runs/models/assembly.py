@@ -30,12 +30,14 @@ from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, dist
 from encoderlab.runs.engine.micro_batches import Parts, StepMemory, choose_parts, step_memory
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into
-from encoderlab.runs.models.saved_model import Origin, check_shapes, read_model
+from encoderlab.runs.models.saved_model import Origin, SavedModel, check_shapes, read_model
+from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
+from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
@@ -92,6 +94,10 @@ class Assembly:
     def distribute(self) -> Whole | Sharded:
         """The model as the processes of the run train it; see `runs.engine.distribution`."""
         return distribute(self.model, self.config.training, self.world)
+
+    def saved(self, origin: Origin) -> SavedModel:
+        """What a model folder will hold of it; `origin` says where its weights come from."""
+        return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
     def settled(self, train: Rows) -> Assembly:
         """The same, with what `training` leaves open decided: by the number of rows, the encoder's width, and the free memory.
@@ -152,7 +158,7 @@ def assemble(
     config = run_settings(config, initial)
     tokenizer = _tokenizer(config, corpus, initial, teacher)
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
-    task = config.task.build(tokenizer, corpus.labels, config.model.max_length)
+    task = build_task(config.task, tokenizer, corpus.labels, config.model.max_length)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
     if initial is not None:
@@ -190,7 +196,7 @@ def with_length(
         print(f"model.max_length={length}, {why}", file=sys.stderr)
         return replace(model, max_length=length)
     furthest = FURTHEST if initial is None else initial.config.max_length
-    length = corpus.needed_length(task.build(tokenizer, corpus.labels, furthest))
+    length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
     print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
     return replace(model, max_length=length)
 
@@ -201,7 +207,7 @@ def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", world=world)
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.task()
     model = build_model(saved.config, saved.tokenizer, task)
     model.load_state_dict(saved.weights)
     return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, world=world)

@@ -54,7 +54,7 @@ def _change(before: SavedModel, after: SavedModel) -> Change:
 
 
 def _built(saved: SavedModel) -> EncoderWithHeads:
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
+    task = saved.task()
     model = build_model(saved.config, saved.tokenizer, task)
     model.load_state_dict(saved.weights)
     return model.eval()

@@ -6,7 +6,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -22,16 +22,14 @@ from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
+from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import written_aside
 from encoderlab.system.manifest import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
 from encoderlab.tasks.encoding import EncodingConfig
-from encoderlab.training.checkpoint import weights_of
+from encoderlab.tasks.task import Task
 from encoderlab.training.config import TrainingConfig
-
-if TYPE_CHECKING:
-    from encoderlab.runs.models.assembly import Assembly
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -63,13 +61,16 @@ class SavedModel:
     weights: dict[str, Tensor]
     origin: Origin
 
+    def task(self) -> Task:
+        """What the model answers. Raises SettingError where its sequences hold no example."""
+        return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.max_length)
 
-def save_model(assembly: Assembly, folder: Path, origin: Origin, card: str) -> None:
-    """Write the model to `folder`, with `card` as its README.md and a manifest of hashes; it appears whole or not at all.
+
+def save_model(saved: SavedModel, folder: Path, card: str) -> None:
+    """Write a model to `folder`, with `card` as its README.md and a manifest of hashes; it appears whole or not at all.
 
     One that a run wrote before it was continued is replaced.
     """
-    saved = SavedModel(assembly.config, assembly.task.labels, assembly.tokenizer, weights_of(assembly.model), origin)
     with written_aside(folder) as aside:
         aside.mkdir(parents=True)
         write_model(aside, saved, {"format": "pt"})
@@ -164,9 +165,8 @@ def check_shapes(saved: SavedModel, named: str) -> None:
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
         raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.max_length)
     with torch.device("meta"):  # shapes without memory
-        model = EncoderWithHeads(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, task.heads)
+        model = EncoderWithHeads(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, saved.task().heads)
     wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}
     found = {name: list(weight.shape) for name, weight in saved.weights.items()}
     differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))

@@ -23,10 +23,10 @@ PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swappe
 class Pretraining(Task):
     """Asks what the hidden tokens were and, of a pair, whether the second text follows the first.
 
-    The labels are in the order of BERT's own code: 0 follows. Raises DataError where the tokenizer has no mask token.
+    The labels are the task's own, in the order of BERT's code: 0 follows. Raises DataError where the tokenizer has no mask token.
     """
 
-    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, max_length: int) -> None:
+    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, PAIR_LABELS[config.second_sentence], max_length, config.score.value, shortest=5)
         self.config = config
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
