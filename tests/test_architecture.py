@@ -109,6 +109,12 @@ def test_no_module_imports_itself_in_a_circle():
         pytest.fail(" <- ".join(error.args[1]))
 
 
+def test_the_page_shows_the_layers():
+    tables = re.findall(r"^\| \| \|\n\|---\|---\|\n(.*?)^$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE | re.DOTALL)
+    shown = [[set(re.findall(r"`(\w+)/?`", row.split("|")[1])) for row in table.splitlines()] for table in tables]
+    assert shown == [LAYERS[-2::-1], WITHIN["runs"][::-1]]
+
+
 def test_every_folder_has_its_layer():
     parts = {name for layer in LAYERS for name in layer}
     assert {name.split(".")[0] for name in MODULES} == parts

@@ -1,4 +1,4 @@
-"""encoderlab check: whether this installation trains, goes on, reloads, scores, predicts and exports, tried on generated rows."""
+"""encoderlab check: the other commands themselves, tried on generated rows: training, resuming, scoring, predicting, exporting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The model settings of a run that takes its encoder, size and shape and all, from a pretrained one."""
+"""The model settings of a run that takes its encoder, size and shape and all, from a pretrained one.
+
+`model=as_pretrained` and `tokenizer=as_pretrained` are ordinary members of their groups that take their values from `init_from`.
+"""
 
 from dataclasses import dataclass, fields, replace
 

@@ -1,4 +1,8 @@
-"""What is checked while Hydra reads a command line: its flags, the number of runs, and that no config names code to be run."""
+"""What is checked while Hydra reads a command line: its flags, the number of runs, and that no config names code to be run.
+
+No config can have Hydra or logging call anything, and YAML is counted as a stream of events before anything is built from it
+(`bounded_yaml`).
+"""
 
 from __future__ import annotations
 

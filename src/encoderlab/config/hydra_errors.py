@@ -1,4 +1,8 @@
-"""Turns what Hydra and OmegaConf say of a bad command line into one line that says what to type."""
+"""Turns what Hydra and OmegaConf say of a bad command line into one line that says what to type.
+
+`HYDRA_FULL_ERROR=1` makes Hydra raise instead of printing its own account. Hydra accepts `+model.n_layer=2`, so every key is
+compared with the schema after composing, and an unknown one is refused with the closest real name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Makes the arguments of the command line fit for Hydra: a text or a path is taken as it was typed."""
+"""Makes the arguments of the command line fit for Hydra: a text or a path is taken as it was typed.
+
+Free text is quoted for Hydra's grammar: `text="Dull, dull, dull."` is a sentence and not a list of three values.
+"""
 
 import re
 from collections.abc import Collection

@@ -2,6 +2,8 @@
 
 A ragged column keeps all rows' numbers in one flat file and, in a second one, the place where each row begins. Nothing is read
 until a batch asks for it, and memory does not grow with the corpus.
+
+The store knows nothing of examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The encoders that come with encoderlab: their names, what is known of each, and whether its files are what was shipped."""
+"""The encoders that come with encoderlab: their names, what is known of each, and whether its files are what was shipped.
+
+A shipped encoder is a name. It becomes a folder where `run=` and `init_from=` do, and nowhere else, and wins over a folder with
+that name. Its files are hashed each time it is opened. It is a model folder of ours that states an encoder instead of a run's
+settings, in compact storage (`exchange.compact_weights`).
+"""
 
 from __future__ import annotations
 

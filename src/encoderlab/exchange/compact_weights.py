@@ -1,4 +1,7 @@
-"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, all else as floats of 16 bits."""
+"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, all else as floats of 16 bits.
+
+Whoever reads such weights gets 32-bit floats.
+"""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,7 @@
-"""The files of a Hugging Face folder, read with suspicion: config.json, and safetensors in one piece or in shards."""
+"""The files of a Hugging Face folder, read with suspicion: config.json, and safetensors in one piece or in shards.
+
+Weights are read from safetensors only, and no code of a checkpoint is ever run.
+"""
 
 import json
 from collections.abc import Iterator

@@ -3,6 +3,8 @@
 What comes in is bounded before it is looked at. A page of another site can neither read an answer (nothing is said of CORS) nor ask
 for one, as a request has to be called JSON; under a name that it points here itself it is refused by `hosts`. The model answers in
 one thread of its own, one request at a time, so that whoever asks for anything else never waits for it.
+
+The service listens to this machine only, and a signal ends it as it ends a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Sweeps: what each job does around its command, and what is said and written when all have run."""
+"""Sweeps: what each job does around its command, and what is said and written when all have run.
+
+A signal to jobs that run side by side is passed on to their processes, which ignore it from their birth until they can handle it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Where and how precisely to compute: picks the device, the precision and the threads, and says what was picked."""
+"""Where and how precisely to compute: picks the device, the precision and the threads, and says what was picked.
+
+Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; what was picked is printed
+before the first step. Freed memory is kept: where a page is expensive to get, as on virtual machines, that was
+worth more than any change to the matrix products.
+"""
 
 from __future__ import annotations
 

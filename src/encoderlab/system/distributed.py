@@ -2,6 +2,12 @@
 
 They talk through PyTorch's own process group, and say what went wrong through its store, which outlives any of them. Alone, all of
 this is free, and nothing of it is loaded. `torchrun.py` says how they come together.
+
+The processes of a run are one value, handed down from the command line like device and seed. It adds up, collects, lets the main
+process go first, and says when a process is lost. Losses are divided by the number of targets in all processes, counted on the host
+in the one small message of a step, which also carries the wish to stop. The main process scores an evaluation from what all have
+collected, in the order that one process would have used. A run of several processes ends without Python's own shutdown, during
+which a thread of PyTorch's process group can abort it (`World.end`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where nothing is lost; a second one ends it at once."""
+"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where nothing is lost; a second one ends it at once.
+
+A signal sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other work ends at
+once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that arrives during an import waits
+for its end: C++ code that calls Python as it loads aborts on an exception.
+"""
 
 from __future__ import annotations
 

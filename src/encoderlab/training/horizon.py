@@ -1,4 +1,7 @@
-"""How long a run goes on: a number of steps, or as many as a time allows; and what the number of rows decides of it."""
+"""How long a run goes on: a number of steps, or as many as a time allows; and what the number of rows decides of it.
+
+With a time budget the number of steps is estimated anew after each step, so that every schedule comes down to zero just in time.
+"""
 
 import math
 import time

@@ -1,4 +1,7 @@
-"""Rows of csv and tsv files: every row as it stands, or refused with its line, never dropped, merged or shifted."""
+"""Rows of csv and tsv files: every row as it stands, or refused with its line, never dropped, merged or shifted.
+
+Where the rows of a file could be counted in two ways, `auto` refuses the file and says which setting decides.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tokenising by distinct words: each is encoded once and looked up ever after, for tokenizers that look at a word at a time."""
+"""Tokenising by distinct words: each is encoded once and looked up ever after, for tokenizers that look at a word at a time.
+
+The library still encodes each word; tests hold the ids equal to those of whole texts.
+"""
 
 from __future__ import annotations
 

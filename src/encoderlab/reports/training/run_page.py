@@ -2,6 +2,10 @@
 
 The page does not grow with the run: its plots have at most 500 points a line, its tables at most 60 rows, it shows at most 20 texts
 of 600 characters each, and a confusion matrix up to 20 classes, beyond which the most frequent confusions stand for it.
+
+It is a function of the report, the records and the scored rows; only the marks on the words of mistakes ask the model. It loads
+nothing (a Content-Security-Policy says so), everything that comes from data is escaped, made printable and cut, and it needs no
+script: only the attention page and `serve` bring one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A teacher of a task: a finished run whose probabilities a student learns beside the labels (Hinton et al. 2015)."""
+"""A teacher of a task: a finished run whose probabilities a student learns beside the labels (Hinton et al. 2015).
+
+On a task the rows stay the same, so the teacher's logits are computed once.
+"""
 
 from __future__ import annotations
 

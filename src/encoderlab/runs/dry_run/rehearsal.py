@@ -1,4 +1,7 @@
-"""A rehearsal: some real steps and evaluation batches of a run that is not started, and what they say of all of it."""
+"""A rehearsal: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
+
+The assembly and the steps are those of a real run; the weights are thrown away.
+"""
 
 from __future__ import annotations
 

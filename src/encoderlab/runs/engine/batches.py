@@ -1,4 +1,10 @@
-"""Batches: which rows make up which step, a function of the seed, the epoch and the place in the epoch, and of nothing else."""
+"""Batches: which rows make up which step, a function of the seed, the epoch and the place in the epoch, and of nothing else.
+
+Rows of one length share a batch where `training.batching=length`: such a batch has no padding and no mask. The rows of a step are
+drawn first and then shared out among the processes, so no step depends on how many there are. A process without a row computes a
+batch `without_answers`, since all processes meet after each micro-batch. A thread prepares the next batches on the loop's own
+stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Micro-batches: in how many parts a batch is computed, so that a training step fits into the memory there is."""
+"""Micro-batches: in how many parts a batch is computed, so that a training step fits into the memory there is.
+
+A batch is what one optimizer step sees, and `training.batch_size` counts its rows. `training.accumulate` says in how many
+micro-batches it is computed, which changes only the order in which dropout draws: summed losses are divided by the number of
+targets in the whole batch. Without a number, or with `auto`, there are as few micro-batches as fit into the free memory, by an
+estimate of what a step keeps. `training.batch_size=auto` means the same.
+"""
 
 from __future__ import annotations
 

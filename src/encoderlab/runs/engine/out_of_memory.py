@@ -1,4 +1,8 @@
-"""Training steps that are taken again in smaller parts where memory runs out, from weights that no such step has touched."""
+"""Training steps that are taken again in smaller parts where memory runs out, from weights that no such step has touched.
+
+A step that runs out of memory is taken again in twice as many micro-batches, made as a run with that `accumulate` would have made
+them. Evaluation, `predict` and `embed` halve their batches instead, which changes no answer (`training.memory`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Adapting a pretrained encoder to a task's own training texts, by masked tokens alone, before it learns the task."""
+"""Adapting a pretrained encoder to a task's own training texts, by masked tokens alone, before it learns the task.
+
+It is a pretraining inside the run's folder: the same command, with the task's training rows as documents. It is finished before the
+first step of the task, so every checkpoint of the task already holds it.
+"""
 
 from __future__ import annotations
 

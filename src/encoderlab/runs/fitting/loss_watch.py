@@ -1,4 +1,7 @@
-"""Watches the logged losses of a run for two signs that it learns nothing: a loss that rises again, and one that never falls."""
+"""Watches the logged losses of a run for two signs that it learns nothing: a loss that rises again, and one that never falls.
+
+Either is warned about once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a teacher, or texts to adapt to, add to a training run; without one, nothing."""
+"""What a teacher, or texts to adapt to, add to a training run; without one, nothing.
+
+These are the points of a run where a teacher, or texts to adapt to, come in.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The run folder: every path of a run is named here and nowhere else."""
+"""The run folder: every path of a run is named here and nowhere else.
+
+One process holds a run folder, by a lock that ends with the process. The report is the last file a run writes: a folder with a
+report is finished.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Going on with a run that did not end: which one is meant, and whether what is typed fits to what it was started with."""
+"""Going on with a run that did not end: which one is meant, and whether what is typed fits to what it was started with.
+
+A run is resumed by being started again: the same command, with the run's own settings, the newest good checkpoint loaded and the
+batches drawn from the step after it. The explicit overrides are compared with those settings, and not the composed config, so
+`resume=FOLDER` alone is enough and a command line may be repeated as it was. A checkpoint holds what the next step depends on and
+nothing that can be computed again: batches and masks are functions of seed and position.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The folder of a sweep: a record of each job, whichever process it ran in, so that what is finished is never done twice."""
+"""The folder of a sweep: a record of each job, whichever process it ran in, so that what is finished is never done twice.
+
+A job is known by the hash of its settings and not by its number: a sweep that is started again skips what is finished and may have
+more values. A failure is a record like a report. `sweep_dir` and `trials` belong to the sweep and to no run.
+"""
 
 from __future__ import annotations
 

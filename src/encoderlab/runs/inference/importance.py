@@ -1,4 +1,7 @@
-"""Token importance: how much each token of a text speaks for the class that a model gives it, or against."""
+"""Token importance: how much each token of a text speaks for the class that a model gives it, or against.
+
+It is given in log-odds. Which characters a token stands for is asked of the tokenizer (`token_spans`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A way into the model above its table of token embeddings, for gradients with respect to single tokens of a text."""
+"""A way into the model above its table of token embeddings, for gradients with respect to single tokens of a text.
+
+No hook is needed: a table with a row for each position stands in for the embeddings, and its gradient is theirs.
+"""
 
 from dataclasses import replace
 

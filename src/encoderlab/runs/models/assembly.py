@@ -1,4 +1,9 @@
-"""The hall where the rooms meet: builds everything a run needs from its config, or opens it again from its folder."""
+"""Puts tokenizer, task and model of a run together, from its config or, once it is finished, from its folder.
+
+What the settings leave open is decided once and recorded in config.yaml: `max_length` by the training rows before the model is
+built (`with_length`), epochs and evaluations by the number of rows and `accumulate` by the memory after it (`Assembly.settled`). A
+resumed run reads these decisions and makes none again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The model folder: weights, config, tokenizer; all that eval, predict and attention need, in formats that run no code."""
+"""The model folder: weights, config, tokenizer; all that eval, predict and attention need, in formats that run no code.
+
+Only known schemas are built from a saved config. Weights are compared with the shapes that the config calls for before a model of
+its size is made (`check_shapes`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a run writes down before it starts: its settings and its environment."""
+"""What a run writes down before it starts: its settings and its environment.
+
+A run begins with its config.yaml, which is the last of its records: a folder without one is free.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,9 @@
-"""Masking: which tokens a pretraining run asks for, and what the encoder sees in their place (Devlin et al. 2019, 3.1, task 1)."""
+"""Masking: which tokens a pretraining run asks for, and what the encoder sees in their place (Devlin et al. 2019, 3.1, task 1).
+
+A mask is a hash of seed, epoch, row and position, and not what a generator gives next: the same row is masked alike in any batch,
+in any number of micro-batches, on any device. Evaluations use one fixed seed. Whole-word masking alone waits for the device, in the
+thread that prepares batches.
+"""
 
 from __future__ import annotations
 

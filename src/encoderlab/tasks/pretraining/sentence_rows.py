@@ -1,4 +1,8 @@
-"""The rows of a pretraining run: pairs of sentences put together from the store of sentences, and masked."""
+"""The rows of a pretraining run: pairs of sentences put together from the store of sentences, and masked.
+
+Rows are drawn every epoch: a window of neighbouring sentences is cut in two, and half of the pairs get a second text that starts
+where the second text of another document does.
+"""
 
 from __future__ import annotations
 
