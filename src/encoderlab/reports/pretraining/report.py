@@ -39,7 +39,7 @@ def build_pretraining_report(
 
     `parameters` counts the model's, by part and as `total`. Of `splits`, `scored_split` names the one the verdict is about: test,
     else validation. `baselines` are the guessers' figures on that split, by the names of GUESSER_NAMES. `pairs` are the facts that
-    `pretraining_screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
+    `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
     that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
     """
     scored = next(name for name in ("test", "validation", *splits) if name in splits)

@@ -22,7 +22,7 @@ from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
 
-ASIDE = ".tmp-????????-*"  # what a kill leaves of a file that was not yet whole; see `aside`
+ASIDE = ".tmp-????????-*"  # what a kill leaves of a file that was not yet whole; see `system.atomic_files`
 MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
