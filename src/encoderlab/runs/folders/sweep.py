@@ -108,9 +108,12 @@ class SweepFolder:
         return any(_RECORD.fullmatch(name) or _LOCK.fullmatch(name) for name in names)
 
     def records(self) -> list[JobRecord]:
-        """The records of all jobs, by number. Raises DataError where one cannot be read."""
+        """The records of all jobs, by number and, where several command lines share one, by overrides.
+
+        Raises DataError where one cannot be read.
+        """
         found = [self._parsed(path) for path in self.jobs.glob("*.json") if _RECORD.fullmatch(path.name)]
-        return sorted(found, key=lambda record: (record.number, record.key))
+        return sorted(found, key=lambda record: (record.number, record.overrides, record.key))
 
     def read(self, key: str) -> JobRecord | None:
         """The record of a job; None where it never began."""
