@@ -158,7 +158,7 @@ ALL = (
     _of_tests(
         "any_rows",
         "Whatever rows are written to a file, they are read back equal, or the file is refused.",
-        "tests/data/sources/test_rows_come_back.py",
+        "tests/data/files/test_rows_come_back.py",
     ),
     _of_tests(
         "any_override",

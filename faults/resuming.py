@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, newest_verified, read_state, read_weights, save_checkpoint, step_of
 from faults.promise import Conditions, Trial
 from faults.running import HOURS, SMALL, Bed
@@ -49,7 +49,7 @@ GRID: dict[str, tuple[str, ...]] = {
 NOT_ASKED = {("optimizer", "param_groups"), ("parts",), ("left_out",), ("accumulate",), ("tokenizer",), ("computed_on",)}
 NOTICING = ("dropout", EARLY, "patience")  # the cases that are asked whether they miss a piece
 CLOCK = ("progress", "counted", "seconds")
-WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/test_loss_watch.py) takes it apart
+WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) takes it apart
 BUDGET = ("budget_spent",)
 ANY = "*"  # in place of the number of a weight: pieces of an optimizer are left out for all weights together
 Keys = tuple[str, ...]

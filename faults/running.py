@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.folders.folder import RunFolder
 from faults.host import Ended, Host, Job, Sent
 from faults.shim import Fault, calls_in
 
@@ -27,7 +27,7 @@ SETTINGS = (
     *("train", "task=reverse", *SMALL, "training.steps=60", "training.checkpoint_every=3", "training.evaluate_every=15"),
     *("training.log_every=5", "training.learning_rate=0.01", "seed=1"),
 )
-COMMANDS = ("encoderlab.cli", "encoderlab.commands.train", "encoderlab.commands.pretrain", "faults.running", "faults.racing")
+COMMANDS = ("encoderlab.cli.main", "encoderlab.commands.train", "encoderlab.commands.pretrain", "faults.running", "faults.racing")
 LATE = ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "hydra.main", "antlr4")
 MODULES = (*COMMANDS, *LATE, "hydra.core.hydra_config", "pandas", "sklearn.metrics", "scipy.stats")  # all that a run loads
 OF_THE_CLOCK = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
@@ -36,7 +36,7 @@ HOURS = 1000.0  # seconds that no run here takes
 
 def type_command(arguments: list[str], folder: str) -> None:
     """What a child does: run `encoderlab` with these arguments from `folder`. Raises SystemExit as the program does."""
-    from encoderlab.cli import main
+    from encoderlab.cli.main import main
 
     os.chdir(folder)
     sys.argv = ["encoderlab", *arguments]

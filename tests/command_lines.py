@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 
 def outcome(arguments: list[str]) -> str | None:
     """Run a command; what it fails with, None where it does not."""
-    from encoderlab import cli
+    from encoderlab.cli import main as cli
 
     try:
         with redirect_stdout(sys.stderr):

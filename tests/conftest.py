@@ -66,7 +66,7 @@ def signals_as_a_shell_gives_them():
 @pytest.fixture(scope="session", autouse=True)
 def garbage_as_the_program_searches_for_it():
     """Most tests call what is below `main`, which sets this: with Python's own, one second in fifteen was that search."""
-    from encoderlab.cli import GARBAGE_EVERY
+    from encoderlab.cli.main import GARBAGE_EVERY
 
     gc.set_threshold(GARBAGE_EVERY)
 
@@ -171,12 +171,14 @@ def stand_in_encoders(tmp_path_factory):
     """A folder of encoders with a tiny mini-en of drawn weights in it, written as the real one is."""
     import torch
 
-    from encoderlab.command_settings import RunConfig
+    from encoderlab.batch import HeadSizes
+    from encoderlab.config.command_settings import RunConfig
     from encoderlab.data.sources.generated import BracketsDataset
-    from encoderlab.data.tokenizer_config import WordPieceConfig
-    from encoderlab.model.compact_weights import COMPACT, compacted
+    from encoderlab.data.tokenizers.config import WordPieceConfig
+    from encoderlab.exchange.compact_weights import COMPACT, compacted
     from encoderlab.model.config import ModelConfig
-    from encoderlab.runs.saved_model import Origin, SavedModel, encoder_alone, write_model
+    from encoderlab.model.heads import EncoderWithHeads
+    from encoderlab.runs.models.saved_model import Origin, SavedModel, encoder_alone, write_model
     from encoderlab.tasks.config import ClassificationConfig
     from encoderlab.training.checkpoint import weights_of
     from encoderlab.training.config import TrainingConfig
@@ -188,7 +190,7 @@ def stand_in_encoders(tmp_path_factory):
     tokenizer = wordpiece.build(lambda: texts, tmp_path_factory.mktemp("tokenizer"))
     model, task = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32), ClassificationConfig(name="films")
     torch.manual_seed(0)
-    built = model.build(tokenizer.vocabulary_size, tokenizer.pad_id, task.build(tokenizer, ["a", "b"], 32).heads)
+    built = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(sequence_classes=2))
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
     origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
     encoder = encoder_alone(SavedModel(config, ["a", "b"], tokenizer, weights_of(built), origin), "mini-en")

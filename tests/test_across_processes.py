@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoderlab import cli
+from encoderlab.cli import main as cli
 from encoderlab.training.checkpoint import checkpoints, read_state, verified
 
 from .torchrun import command_of, environment, ours, torchrun

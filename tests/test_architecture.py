@@ -1,177 +1,132 @@
-"""The house keeps its plan: rooms import downward only, and files, functions and nesting stay within their budgets."""
+"""The plan of the source holds: imports point downward only and never in a circle; folders, files, functions and nesting stay small."""
 
 import ast
+import re
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "encoderlab"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "encoderlab"
 
-GROUND = {"errors", "settings"}
-SHIPPED = {"encoders", "manifest"}
-MAY_IMPORT = {  # the table of ARCHITECTURE.md
-    "__main__": {"cli"},
-    "from_python": {
-        "cli",
-        "commands",
-        "runs",
-        "config",
-        "command_settings",
-        "config_errors",
-        "composing",
-        "overrides",
-        "data",
-        "errors",
-    },
-    "cli": {
-        "commands",
-        "command_help",
-        "command_settings",
-        "config",
-        "config_errors",
-        "composing",
-        "overrides",
-        "interruption",
-        "errors",
-        "runs",
-        "searching",
-        "sweeping",
-        "torchrun",
-        "world",
-    },
-    "searching": {"sweeping", "reports", "runs", "aside", "errors"},
-    "sweeping": {"reports", "runs", "config", "config_errors", "command_settings", "device", "interruption", "errors"},
-    "command_help": {"commands", "command_settings", "config", *GROUND},
-    "commands": {
-        "aside",
-        *SHIPPED,
-        "interruption",
-        "reports",
-        "runs",
-        "config",
-        "command_settings",
-        "preparation_settings",
-        "tasks",
-        "training",
-        "model",
-        "data",
-        "metrics",
-        "batch",
-        "device",
-        "world",
-        *GROUND,
-    },
-    "reports": {"aside", "encoders", "runs", "metrics", "batch", "errors"},
-    "runs": {
-        "aside",
-        *SHIPPED,
-        "bounded_yaml",
-        "interruption",
-        "config",
-        "command_settings",
-        "tasks",
-        "training",
-        "model",
-        "data",
-        "metrics",
-        "batch",
-        "device",
-        "world",
-        *GROUND,
-    },
-    "config_errors": {"config", *GROUND},
-    "composing": {"bounded_yaml", "errors"},
-    "bounded_yaml": set(),
-    "overrides": set(),
-    "config": {"overrides", "command_settings", "preparation_settings", "data", "model", "tasks", "training", *GROUND},
-    "preparation_settings": {"command_settings", "data", "model", "tasks", *GROUND},
-    "command_settings": {"encoders", "data", "model", "tasks", "training", *GROUND},
-    "tasks": {"data", "metrics", "batch", *GROUND},
-    "training": {"aside", "manifest", "interruption", "metrics", "batch", "device", "world", *GROUND},
-    "model": {"batch", *GROUND},
-    "metrics": {"batch", "errors"},
-    "data": {"aside", *GROUND},
-    "settings": {"errors"},
-    "device": {"errors", "world"},
-    "world": {"errors"},
-    "torchrun": {"errors", "world"},
-    "encoders": {"manifest", "errors"},
-    "manifest": {"aside"},
-    "batch": set(),
-    "errors": set(),
-    "aside": set(),
-    "interruption": {"errors", "world"},
-    "__init__": {"from_python"},
+LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those below it, and neighbours in a layer do not see each other
+    {"errors", "batch"},
+    {"settings", "system"},
+    {"metrics", "encoders"},
+    {"data", "model", "training"},
+    {"tasks", "exchange"},
+    {"baselines", "config"},
+    {"runs"},
+    {"reports"},
+    {"serving"},
+    {"commands", "sweeps"},
+    {"cli"},
+    {"api", "__main__"},
+    {""},  # encoderlab/__init__.py
+]
+WITHIN = {  # the same for the folders of a package; "" stands for its own modules
+    "data": [{""}, {"sources", "tokenizers"}, {"files", "sentences", "inspection"}],
+    "tasks": [{""}, {"pretraining"}],
+    "runs": [
+        {"folders", "engine"},
+        {"corpora"},
+        {"models"},
+        {"records", "inference", "dry_run"},
+        {"fitting"},
+        {"distillation"},
+        {"inspection"},
+    ],
+    "reports": [
+        {"parts"},
+        {"outputs", "cards"},
+        {"training"},
+        {"pretraining", "interpretation", "comparison", "screens"},
+    ],
 }
-FILES = sorted(SOURCE.rglob("*.py"))
-BUDGETED = [*FILES, *(path for beside in ("benchmarks", "faults") for path in sorted((SOURCE.parents[1] / beside).rglob("*.py")))]
+MODULES = {  # by dotted name below encoderlab, a package's __init__ by the name of the package
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
+    for path in sorted(SOURCE.rglob("*.py"))
+}
+FOLDERS = {".".join(path.parent.relative_to(SOURCE).parts): path.parent for path in MODULES.values() if path.name == "__init__.py"}
+BUDGETED = [*MODULES.values(), *(path for beside in ("benchmarks", "faults") for path in sorted((ROOT / beside).rglob("*.py")))]
 
 
-def room_of(path):
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names_imported(path):
+    """Every dotted name that an import of the file names: at the top, inside functions, for types only, or as a string."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: say the whole name in an import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
+            yield re.sub(r"\.?\{.*", "", ast.unparse(node.args[0]).strip("f\"'"))
 
 
 def modules_imported(path):
-    """Every module of ours that the file names in an import, those under TYPE_CHECKING and inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: say the whole name in an import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
-            names = [ast.unparse(node.args[0]).strip("f\"'")]
-        yield from (name for name in names if name.split(".")[0] == "encoderlab" and "." in name)
+    """The modules of ours that the file imports."""
+    for name in names_imported(path):
+        if name == "encoderlab" or name.startswith("encoderlab."):
+            below = name.removeprefix("encoderlab").removeprefix(".")
+            yield below if below in MODULES else below.rpartition(".")[0]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_rooms_import_downward_only(path):
-    room = room_of(path)
-    for name in modules_imported(path):
-        other = name.split(".")[1]
-        assert other == room or other in MAY_IMPORT[room], f"{room} may not import {name}"
+def layer_of(part, layers):
+    (layer,) = (number for number, parts in enumerate(layers) if part in parts)
+    return layer
 
 
-def test_no_file_imports_itself_in_a_circle():
-    stems = {".".join(("encoderlab", *path.relative_to(SOURCE).with_suffix("").parts)): path for path in FILES}
-    stems |= {name.removesuffix(".__init__"): path for name, path in list(stems.items())}
-
-    def targets(path):
-        for name in modules_imported(path):
-            target = stems.get(name) or stems.get(name.rpartition(".")[0])
-            if target is not None and target != path:
-                yield target
-
-    top_level = {path: set() for path in FILES}
-    for path in FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        loaded = {node.lineno for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)}
-        only_top = ast.Module([node for node in tree.body if node.lineno in loaded], [])
-        scratch = {
-            f"{node.module}.{alias.name}" for node in ast.walk(only_top) if isinstance(node, ast.ImportFrom) for alias in node.names
-        }
-        top_level[path] = {target for target in targets(path) if any(_same(target, name, stems) for name in scratch)}
-    finished, open_ = set(), []
-
-    def visit(path):
-        assert path not in open_, " -> ".join(str(p.relative_to(SOURCE)) for p in [*open_, path])
-        if path in finished:
-            return
-        open_.append(path)
-        for target in top_level[path]:
-            visit(target)
-        finished.add(open_.pop())
-
-    for path in FILES:
-        visit(path)
+def points_downward(importing, imported):
+    """Whether one module may import another, both as dotted names below encoderlab: from its own folder, or from a lower one."""
+    mine, other = (name.partition(".") for name in (importing, imported))
+    if mine[0] != other[0]:
+        return layer_of(other[0], LAYERS) < layer_of(mine[0], LAYERS)
+    folders = [folder_of(name).partition(".")[2] for name in (importing, imported)]
+    return folders[0] == folders[1] or layer_of(folders[1], WITHIN[mine[0]]) < layer_of(folders[0], WITHIN[mine[0]])
 
 
-def _same(target, name, stems):
-    return target in (stems.get(name), stems.get(name.rpartition(".")[0]))
+def folder_of(module):
+    return module if module in FOLDERS else module.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_downward_only(module):
+    upward = [name for name in modules_imported(MODULES[module]) if not points_downward(module, name)]
+    assert upward == [], f"{module or 'encoderlab'} may not import {', '.join(upward)}"
+
+
+def test_no_module_imports_itself_in_a_circle():
+    try:
+        TopologicalSorter({name: set(modules_imported(path)) for name, path in MODULES.items()}).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+def test_the_page_shows_the_layers():
+    tables = re.findall(r"^\| \| \|\n\|---\|---\|\n(.*?)^$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE | re.DOTALL)
+    shown = [[set(re.findall(r"`(\w+)/?`", row.split("|")[1])) for row in table.splitlines()] for table in tables]
+    assert shown == [LAYERS[-2::-1], WITHIN["runs"][::-1]]
+
+
+def test_every_folder_has_its_layer():
+    parts = {name for layer in LAYERS for name in layer}
+    assert {name.split(".")[0] for name in MODULES} == parts
+    for package, layers in WITHIN.items():
+        inside = {name.partition(".")[2] for name in FOLDERS if name.startswith(f"{package}.")}
+        assert inside == {name for layer in layers for name in layer} - {""}
+    assert {name.split(".")[0] for name in FOLDERS if "." in name} == WITHIN.keys()
 
 
 def functions():
     for path in BUDGETED:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path, node
 
@@ -211,17 +166,30 @@ def test_nothing_nests_deeper_than_three_blocks():
 
 
 def test_every_module_opens_with_a_sentence_that_says_what_it_is():
-    empty = [path for path in FILES if path.read_text(encoding="utf-8").strip() == ""]
-    assert [str(path.relative_to(SOURCE)) for path in empty if path.name != "__init__.py"] == []
-    assert [
-        str(path.relative_to(SOURCE)) for path in FILES if path not in empty and not ast.get_docstring(ast.parse(path.read_text()))
-    ] == []
+    assert [name for name, path in MODULES.items() if not ast.get_docstring(parsed(path))] == []
+
+
+@pytest.mark.parametrize("package", [name for name in FOLDERS if name])
+def test_a_package_is_one_sentence(package):
+    sentence = ast.get_docstring(parsed(MODULES[package]))
+    assert sentence.endswith(".") and "\n" not in sentence and not re.search(r"\.\s", sentence), sentence
+
+
+def test_a_folder_holds_at_most_twelve_modules_and_the_top_six():
+    sizes = {name: len(list(folder.glob("*.py"))) - (name != "") for name, folder in FOLDERS.items() if name != "commands"}
+    assert {name: size for name, size in sizes.items() if size > (12 if name else 6)} == {}
+
+
+def test_the_tests_mirror_the_tree():
+    tests = ROOT / "tests"
+    folders = {".".join(path.parent.relative_to(tests).parts) for path in tests.rglob("test_*.py")}
+    assert {name for name in folders - FOLDERS.keys() if name.split(".")[0] not in ("benchmarks", "faults")} == set()
 
 
 def test_no_attic_names_and_no_catch_all():
-    assert [path for path in FILES if path.stem in {"utils", "util", "helpers", "common", "misc"}] == []
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    assert [path for path in MODULES.values() if path.stem in {"utils", "util", "helpers", "common", "misc"}] == []
+    for path in MODULES.values():
+        for node in ast.walk(parsed(path)):
             assert not (isinstance(node, ast.ExceptHandler) and node.type is None), path
 
 
@@ -231,7 +199,7 @@ def test_help_and_completion_load_nothing_heavy():
     import sys
 
     code = (
-        "import sys, encoderlab.cli, encoderlab.command_help, encoderlab.config_errors, encoderlab.overrides;"
+        "import sys, encoderlab.cli.main, encoderlab.cli.help, encoderlab.config.hydra_errors, encoderlab.config.overrides;"
         "print([name for name in ('torch', 'datasets', 'transformers', 'sklearn', 'pandas', 'matplotlib') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

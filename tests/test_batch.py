@@ -1,4 +1,4 @@
-"""What travels between the rooms goes whole, to any device."""
+"""What travels between packages goes whole, to any device."""
 
 import torch
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from encoderlab.cli import config_folder
-from encoderlab.command_settings import RunConfig
+from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
-from encoderlab.config import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict, typed
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.errors import SettingError
 
 OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]

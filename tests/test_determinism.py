@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from encoderlab.device import choose_compute
+from encoderlab.system.device import choose_compute
 from tests.golden.runs import CASES, depends_on, known
 
 RUNS = Path(__file__).parent / "golden" / "runs.py"

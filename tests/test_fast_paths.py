@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.device import Compute
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
-from encoderlab.runs.compilation import compile_encoder
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.engine.compilation import compile_encoder
+from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
@@ -65,7 +66,7 @@ def in_parts(batch, size):
 def built(shape):
     torch.manual_seed(0)
     config = ModelConfig(n_layers=2, d_model=16, n_heads=2, max_length=LENGTH, dropout=0.0, **shape)
-    return config.build(VOCABULARY, 0, HeadSizes(sequence_classes=2, vocabulary=True))
+    return EncoderWithHeads(config, VOCABULARY, 0, HeadSizes(sequence_classes=2, vocabulary=True))
 
 
 def curve(model, parts_of=lambda batch: [batch], *, fused=True):

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.command_settings import RunConfig
+from encoderlab.config.command_settings import RunConfig
 from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.survey import survey
-from encoderlab.data.tokenizer_config import SymbolsConfig
-from encoderlab.device import choose_compute
+from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
-from encoderlab.runs.assembly import assemble
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.models.assembly import assemble
+from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate

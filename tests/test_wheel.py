@@ -35,7 +35,7 @@ def test_a_wheel_installed_elsewhere_runs_a_smoke_training(tmp_path, wheel):
     subprocess.run([*PIP, "install", "--no-deps", "--target", str(tmp_path / "site"), str(wheel)], check=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ENCODERLAB_CACHE": str(tmp_path / "cache")}
     (tmp_path / "work").mkdir()
-    where = "import encoderlab.cli; print(encoderlab.cli.config_folder())"
+    where = "import encoderlab.cli.main; print(encoderlab.cli.main.config_folder())"
     found = subprocess.run([sys.executable, "-c", where], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == str(tmp_path / "site" / "encoderlab" / "configs")
     smoke = ["train", "task=reverse", "training=smoke", "dataset.limit=100", "run_dir=run"]

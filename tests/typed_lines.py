@@ -90,7 +90,7 @@ def make_files() -> None:
 
 def outcome(page: Path) -> str | None:
     """Run the lines of a page; what a line fails with, None where none does."""
-    from encoderlab import cli
+    from encoderlab.cli import main as cli
 
     make_files()
     for line in typed_lines(page):

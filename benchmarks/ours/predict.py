@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.texts import first_lines
-from encoderlab.command_settings import PredictConfig
 from encoderlab.commands.predict import predict
-from encoderlab.runs.assembly import reopen
+from encoderlab.config.command_settings import PredictConfig
+from encoderlab.runs.models.assembly import reopen
 
 
 def main() -> None:

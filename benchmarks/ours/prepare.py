@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from encoderlab.data.sources.wikipedia import WikipediaDataset
-from encoderlab.data.tokenizer_config import PretrainedConfig
-from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.data.tokenizers.config import PretrainedConfig
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import PretrainingConfig
 
 LENGTH = 128
@@ -27,7 +28,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     tokenizer = PretrainedConfig(name="google-bert/bert-base-uncased").build(lambda: [], options.cache)
     config = PretrainingConfig(name="wikipedia")
-    task = config.build(tokenizer, [], LENGTH)
+    task = build_task(config, tokenizer, [], LENGTH)
     dataset = WikipediaDataset(limit=options.limit, validation_fraction=0.0)
     started = time.perf_counter()
     corpus = DocumentCorpus.load(dataset, config, options.cache)

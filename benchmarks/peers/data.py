@@ -50,7 +50,7 @@ def training_data(options: argparse.Namespace) -> TrainingData:
 def _docs(limit: int | None) -> TrainingData:
     """The built-in task, with the tokenizer that ours trains on it."""
     from encoderlab.data.sources.docstrings import DocsDataset
-    from encoderlab.data.tokenizer_config import WordPieceConfig
+    from encoderlab.data.tokenizers.config import WordPieceConfig
 
     cache = Path(os.environ.get("ENCODERLAB_CACHE", "~/.cache/encoderlab")).expanduser()
     splits = DocsDataset(limit=limit).load(cache)

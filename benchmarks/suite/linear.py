@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from encoderlab import compose
-from encoderlab.command_settings import CACHE
+from encoderlab.baselines.supervised import Answers, baselines
+from encoderlab.config.command_settings import CACHE
 from encoderlab.data.examples import Split, WordsExample
-from encoderlab.reports.baseline_report import build_baseline_report
-from encoderlab.reports.predictions import write_predictions
-from encoderlab.runs.baselines import Answers, baselines
-from encoderlab.runs.corpus import Corpus
+from encoderlab.reports.outputs.predictions import write_predictions
+from encoderlab.reports.screens.baseline import build_baseline_report
+from encoderlab.runs.corpora.corpus import Corpus
 
 BEST = ("tfidf_logreg", "word_majority")  # of texts, and of words
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from encoderlab.from_python import Run, compose, distill, finetune, load, pretrain, train
+    from encoderlab.api import Run, compose, distill, finetune, load, pretrain, train
 
 __all__ = ["Run", "compose", "distill", "finetune", "load", "pretrain", "train"]
 
@@ -22,4 +22,4 @@ def __getattr__(name: str) -> Any:
     """PyTorch is loaded when one of the names is first asked for: the command line's --help needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("encoderlab.from_python"), name)
+    return getattr(import_module("encoderlab.api"), name)

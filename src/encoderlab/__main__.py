@@ -1,5 +1,5 @@
 """Lets `python -m encoderlab` and torchrun start the command line."""
 
-from encoderlab.cli import main
+from encoderlab.cli.main import main
 
 main()

@@ -1,4 +1,4 @@
-"""What travels between the rooms: an encoded example, a batch of them, and what the model predicts for a batch."""
+"""What travels between packages that do not import each other: an encoded example, a batch of them, and the model's prediction."""
 
 from __future__ import annotations
 

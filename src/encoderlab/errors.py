@@ -1,4 +1,7 @@
-"""Mistakes a user can mend: one clear line each, and the exit code the command line ends with."""
+"""Mistakes a user can mend: one clear line each, and the exit code the command line ends with.
+
+What a message quotes from a file is made printable in `UserError`.
+"""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,8 @@
-"""Settings: dataclass fields that carry their line of help and their range, both used by `--help` and by the checks."""
+"""Settings: dataclass fields that carry their line of help and their range, both used by `--help` and by the checks.
+
+`setting(default, "help", least=..., above=...)` is read three times: by the checks, by `--help` and by the error messages.
+`__post_init__` of a settings class refuses what the range of a single setting cannot say.
+"""
 
 import copy
 import math

@@ -5,6 +5,7 @@ import pytest
 from benchmarks.shapes import SHAPES, Product, Shape
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
 
 
 def test_the_share_of_the_roof_by_hand():
@@ -26,7 +27,7 @@ def test_the_matrices_are_those_of_the_model_itself(name, heads):
     config = ModelConfig(
         n_layers=shape.n_layers, d_model=shape.d_model, n_heads=heads, d_head=shape.width // heads, d_ff=shape.d_ff
     )
-    model = config.build(50, 0, HeadSizes(sequence_classes=2, token_classes=None))
+    model = EncoderWithHeads(config, 50, 0, HeadSizes(sequence_classes=2, token_classes=None))
     matrices = [weight for name, weight in model.encoder.layers.named_parameters() if weight.ndim == 2]
     assert shape.non_embedding == sum(matrix.numel() for matrix in matrices)
     found = sorted((product.inputs, product.outputs) for product in shape.products(64) for _ in range(product.count))

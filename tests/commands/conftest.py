@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from encoderlab import cli, interruption
-from encoderlab.interruption import Interrupted
-from encoderlab.runs.journal import Journal
+from encoderlab.cli import main as cli
+from encoderlab.runs.fitting.journal import Journal
+from encoderlab.system import signals as interruption
+from encoderlab.system.signals import Interrupted
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from encoderlab import cli
+from encoderlab.cli import main as cli
 from encoderlab.commands import check as checking
 from encoderlab.errors import DataError, SettingError, TrainingError
-from encoderlab.runs import installation
+from encoderlab.runs.records import installation
 
 STEPS = ["train", "resume", "verify", "eval", "predict", "export", "pretrain", "finetune"]
 

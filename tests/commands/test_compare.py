@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.sweep import FAILED, FINISHED, JobRecord, SweepFolder
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.sweep import FAILED, FINISHED, JobRecord, SweepFolder
 
 NAMES = ["bad", "good"]
 N = 200

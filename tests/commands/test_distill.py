@@ -1,14 +1,15 @@
 """encoderlab distill: a student learns its teacher's vectors on documents, or its probabilities on a task; and what it refuses."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.interruption import Interrupted
+from encoderlab.system.signals import Interrupted
 
 SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
 TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
@@ -70,6 +71,12 @@ def test_a_student_comes_near_its_teachers_vectors(student, teacher):
     low, high = scores["sequence_cosine_ci95"]
     assert low < scores["sequence_cosine"] < high
     assert scores["loss"] == pytest.approx(2 - scores["sequence_cosine"] - scores["token_cosine"])
+    models = report["distillation"]
+    assert models["student"]["parameters"] == report["model"]["parameters"] < models["teacher"]["parameters"]
+    assert models["teacher"]["megabytes"] == round(models["teacher"]["parameters"] * 4e-6, 1)
+    assert min(model["texts_per_second"] for model in models.values()) > 0 and models["teacher"]["name"] == str(teacher)
+    assert "<th>texts/s</th>" in (student / "report.html").read_text()
+    assert "| teacher | " in (student / "model" / "README.md").read_text()
     assert str(teacher) in (student / "report.html").read_text() and str(teacher) in (student / "model" / "README.md").read_text()
 
 
@@ -112,7 +119,7 @@ def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher
     assert pruned > 0.5 > embeddings
 
 
-def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch):
+def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = (
         "distill",
         f"teacher={teacher}",
@@ -124,7 +131,8 @@ def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, docume
         "start=embeddings",
     )
     command(*line, "run_dir=whole")
-    from encoderlab.runs.journal import Journal
+    assert ", 12 steps of 16 rows; evaluated every " in capsys.readouterr().err
+    from encoderlab.runs.fitting.journal import Journal
 
     step = Journal.step
 
@@ -136,14 +144,44 @@ def test_a_student_that_was_stopped_resumes_bit_for_bit(command, teacher, docume
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         patched.setattr(Journal, "step", stopped)
         command(*line, "run_dir=stopped")
+    capsys.readouterr()
+    command("verify", "run=stopped")
+    found = capsys.readouterr().out
+    assert found.count("hashes, numbers and shapes are good") == 2  # checkpoints
+    assert "the files the run was started with: teacher\n" in found
     command("distill", "resume=stopped")
     whole, stopped_and_resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
 
 
+def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
+    weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
+    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
+    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
+    stop_after(2)
+    with pytest.raises(Interrupted):
+        command("distill", "teacher=mine", *line, "unlabelled=more.txt", "run_dir=run")
+    stop_after(-1)
+    (tmp_path / "more.txt").write_text("( )\n( (\n) )\n")
+    with pytest.raises(
+        DataError, match=r"^unlabelled=more\.txt has other texts than when the run in run was started\. Put them back"
+    ):
+        command("distill", "resume=run")
+    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
+    before = weights.read_bytes()
+    save_file({name: weight * 1.01 for name, weight in load_file(weights).items()}, weights, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"^teacher=mine has other weights than when the run in run was started\. Put them back"):
+        command("distill", "resume=run")
+    with pytest.raises(DataError, match="not as they should be: teacher"):
+        command("verify", "run=run")
+    weights.write_bytes(before)
+    command("distill", "resume=run")
+    assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
+
+
 def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
-    from encoderlab.runs.journal import Journal
+    from encoderlab.runs.fitting.journal import Journal
 
     def stopped(self, taken):
         raise Interrupted(15)
@@ -174,7 +212,8 @@ def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brack
         assert found["student"]["accuracy"] - found[other]["accuracy"] == pytest.approx(found[other]["student_leads_by"])
     assert found["student"]["parameters"] < found["teacher"]["parameters"] and found["teacher"]["texts_per_second"] > 0
     assert report_of(tmp_path / "student" / "without_teacher")["splits"]["test"]["accuracy"] == found["without_teacher"]["accuracy"]
-    assert "student without its teacher" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "student without its teacher" in said and "run=student/without_teacher" not in said
     assert "student without its teacher" in (tmp_path / "student" / "report.html").read_text()
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 

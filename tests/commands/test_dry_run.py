@@ -75,9 +75,10 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(print
         "training.threads=1",
         "training.freeze_layers=1",
     )
-    said = printed("finetune", *arguments, f"init_from={reverse_run}", "dry_run=true")
+    said = printed("finetune", *arguments, f"init_from={reverse_run}", "adapt=10m", "dry_run=true")
     assert said.startswith("finetune reverse, seed 0: a dry run, nothing is written")
     assert "Steps: 4 of 8 rows" in said and "token accuracy" in said and "each word's most frequent label" in said
+    assert re.search(r"Time: about 10 min .*: adapting 10 min, training ", said)
     assert re.search(r"Frozen: [\d,]+ parameters", said)
     assert "from 2 steps, after 2 to warm up" in said
     assert list(tmp_path.iterdir()) == []
@@ -109,7 +110,7 @@ def test_each_job_of_a_sweep_is_tried_out(printed, reviews, tmp_path):
 
 
 def test_a_baseline_that_will_be_skipped_is_said_to_be(printed, reviews, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.baselines.MOST_ROWS", 10)
+    monkeypatch.setattr("encoderlab.baselines.supervised.MOST_ROWS", 10)
     said = printed("train", *reviews, "training.steps=1", "dry_run=true")
     assert "TF-IDF + logistic regression (skipped: the linear baseline is fitted on at most 10 rows" in said
     assert "from 1 step," in said

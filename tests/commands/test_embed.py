@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from encoderlab.data.tokenizer_config import WordPieceConfig
+from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 
 TEXTS = ["the quick brown fox", "", "a dog", "the lazy dog and the quick fox jump over the brown dog", "unheard-of words ☂", "fox"]
@@ -53,7 +53,7 @@ def index(path):
 
 
 def test_mean_vectors_of_a_padded_file_are_those_of_transformers_in_its_order(command, bert, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inputs.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
+    monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     command("embed", f"run={bert}", "input=texts.txt", "output=vectors.npy")
     found = np.load(tmp_path / "vectors.npy", mmap_mode="r")
@@ -171,7 +171,7 @@ def test_what_cannot_be_embedded_is_refused_and_leaves_nothing(command, brackets
 
 
 def test_a_failure_half_way_leaves_nothing(command, brackets_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inputs.ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 1)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"(())\ncaf\xe9\n")))
     with pytest.raises(DataError, match="Line 2 of standard input is not UTF-8"):
         command("embed", f"run={brackets_run}", "output=out.npy")

@@ -10,15 +10,17 @@ import torch
 import transformers
 from torch.testing import assert_close
 
-from encoderlab.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config.command_settings import OpenRunConfig, RunConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
-from encoderlab.device import Compute
+from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.saved_model import Origin, save_model
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.models.task import build_task
+from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import Precision, TrainingConfig
@@ -57,14 +59,14 @@ def finished(tmp_path):
         model, training = ModelConfig(**shape), TrainingConfig()
         config = RunConfig(str(tmp_path), task, BracketsDataset(limit=9), tokenizer, model, training, run_dir=None)
         built = tokenizer.build(lambda: TEXTS * 3, tmp_path / "cache")
-        asked = task.build(built, labels, model.max_length)
+        asked = build_task(task, built, labels, model.max_length)
         torch.manual_seed(0)
-        weights = model.build(built.vocabulary_size, built.pad_id, asked.heads).eval()
+        weights = EncoderWithHeads(model, built.vocabulary_size, built.pad_id, asked.heads).eval()
         with torch.no_grad():
             for parameter in weights.parameters():
                 parameter.normal_(std=0.3)
         origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, paired, {})
-        save_model(Assembly(config, CPU, built, asked, weights), tmp_path / "run" / "model", origin, "# a cärd\n")
+        save_model(Assembly(config, CPU, built, asked, weights).saved(origin), tmp_path / "run" / "model", "# a cärd\n")
         return tmp_path / "run"
 
     return write

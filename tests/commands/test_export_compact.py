@@ -11,9 +11,9 @@ import torch
 import transformers
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.manifest import sha256_of
-from encoderlab.runs.initial import open_initial
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import read_model
+from encoderlab.system.manifest import sha256_of
 
 
 def probabilities(command, capsys, run):

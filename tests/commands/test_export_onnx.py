@@ -9,7 +9,7 @@ import pytest
 
 from encoderlab.commands import export
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model import onnx_graph
+from encoderlab.exchange import onnx_graph
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")

@@ -8,12 +8,12 @@ import safetensors.torch
 import torch
 import yaml
 
-from encoderlab.command_settings import RunConfig
-from encoderlab.config import settings_from_dict
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import DataError, SettingError
-from encoderlab.interruption import Interrupted
-from encoderlab.runs import adaptation
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.fitting import adaptation
+from encoderlab.runs.models.saved_model import read_model
+from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import read_weights
 from encoderlab.training.config import TrainingConfig
 
@@ -44,6 +44,20 @@ def test_a_run_is_finetuned_and_every_file_says_from_what(command, brackets_run,
     assert settings["init_from"] == str(brackets_run)
     pretrained = yaml.safe_load((brackets_run / "config.yaml").read_text())["model"]
     assert settings["model"] == pretrained | {"max_length": 32, "dropout": 0.1}  # as its rows need; finetuning's own
+
+
+def test_a_run_on_texts_that_is_not_above_its_baseline_names_the_command_that_may_be(command, brackets_run, tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{('dull', 'fine')[n % 2]} {n},{n % 2}\n" for n in range(80)))
+    own, still = (
+        ("task=classification", "dataset=files", "dataset.path=rows.csv"),
+        ("training.steps=1", "training.learning_rate=1e-30"),
+    )
+    command("train", *own, *still, "model=tiny", "training.threads=1", "run_dir=run")
+    line = f"encoderlab finetune {' '.join(own)}"
+    assert report_of(tmp_path / "run")["stronger_command"] == line
+    assert f'<pre class="again">{line}</pre>' in (tmp_path / "run" / "report.html").read_text()
+    assert f"Next\n  {line}\n" in capsys.readouterr().err
+    assert report_of(brackets_run)["stronger_command"] is None  # symbols are no words
 
 
 def test_a_run_from_scratch_says_so(brackets_run):
@@ -141,7 +155,7 @@ def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(co
 
 @pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
 def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run, tmp_path, typed, patience):
-    rate = ("training.learning_rate=1e-9", "training.warmup=0")  # nothing gets better
+    rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run")
     stopped = [note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")]
     assert len(stopped) == (not typed)
@@ -263,6 +277,8 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
     run = adapted("run_dir=run")
     said = capsys.readouterr().err
     assert "Adapting the encoder to the training texts for 1m first (adapt=null skips this)" in said
+    assert said.count("\nNext\n") == 1 and f"={run / 'adapted'}" not in said
+    assert json.loads((run / "adapted" / "environment.json").read_text())["overrides"] is None
     settings = yaml.safe_load((run / "adapted" / "config.yaml").read_text())
     assert (settings["task"]["second_sentence"], settings["init_from"]) == ("none", str(pairs_run))
     documents = json.loads((run / "adapted" / "environment.json").read_text())["dataset"]["splits"]

@@ -98,7 +98,7 @@ def test_glues_form_has_an_index_and_a_class_id(command, pairs_run, tmp_path):
 
 
 def test_more_rows_than_fit_in_one_go_come_back_in_order(command, brackets_run, capsys, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inputs.ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 7)
     texts = ["()" * (n % 11 + 1) + ")" * (n % 3) for n in range(40)]
     monkeypatch.setattr(sys, "stdin", typed("\n".join(texts)))
     command("predict", f"run={brackets_run}")

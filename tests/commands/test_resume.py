@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints
 
 SMALL = ("task=reverse", "model=notebook_reverse", "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")

@@ -18,13 +18,13 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from starlette.testclient import TestClient
 
-from encoderlab.command_settings import OpenRunConfig
 from encoderlab.commands import serve as serve_command
 from encoderlab.commands.serve import LOOPBACK
+from encoderlab.config.command_settings import OpenRunConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports import web_service as service
-from encoderlab.reports.web_service import Limits, web_service
-from encoderlab.runs.assembly import reopen
+from encoderlab.runs.models.assembly import reopen
+from encoderlab.serving import web_service as service
+from encoderlab.serving.web_service import Limits, web_service
 
 LIMITS = Limits(texts=3, characters=20, body=2000)
 TIGHT = json.dumps({"text": "(())"}).encode()

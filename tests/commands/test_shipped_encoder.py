@@ -9,7 +9,7 @@ import torch
 
 from encoderlab.encoders import catalogue
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.initial import open_initial
+from encoderlab.runs.models.pretrained import open_initial
 
 OPENING = {
     "finetune": ["finetune", "task=brackets"],

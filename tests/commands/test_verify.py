@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 
 from encoderlab.errors import DataError
-from encoderlab.runs.saved_model import HASHED
+from encoderlab.runs.models.saved_model import HASHED
 from encoderlab.training.checkpoint import save_checkpoint, write_manifest
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from encoderlab.encoders.catalogue import describe, shipped_folder, shipped_location, shipped_names, suggestion
 from encoderlab.errors import DataError
-from encoderlab.manifest import MANIFEST
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.models.saved_model import read_model
+from encoderlab.system.manifest import MANIFEST
 
 
 def test_the_catalogue_says_what_an_encoder_is(shipped):

@@ -1,8 +1,8 @@
 """The encoder in the box: whole, small enough, with a card, and known to what starts from it."""
 
 from encoderlab.encoders.catalogue import FOLDER, SHIPPED, describe
-from encoderlab.manifest import sha256_of
-from encoderlab.runs.initial import open_initial
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.system.manifest import sha256_of
 
 LARGEST = 20_000_000  # bytes of the folder
 

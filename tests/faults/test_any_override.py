@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from encoderlab import cli
-from encoderlab.config import COMMAND_CONFIGS, SCHEMAS
+from encoderlab.cli import main as cli
+from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.errors import SettingError
 
 REACHED = "the command began"

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from encoderlab import cli
-from encoderlab.data.sources.files import FilesDataset, read_unlabelled
-from encoderlab.data.sources.formats import Format
+from encoderlab.cli import main as cli
+from encoderlab.data.files.files import FilesDataset, read_unlabelled
+from encoderlab.data.files.formats import Format
 from encoderlab.errors import DataError, UserError
 
 BOM, MEBIBYTE = codecs.BOM_UTF8, 2**20

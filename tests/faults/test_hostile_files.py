@@ -21,12 +21,12 @@ import pytest
 import torch
 import yaml
 
-from encoderlab import cli
-from encoderlab.bounded_yaml import load_yaml
-from encoderlab.data.sources.files import FilesDataset
-from encoderlab.data.sources.text_files import most_unpacked
+from encoderlab.cli import main as cli
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files.text_files import most_unpacked
 from encoderlab.errors import DataError, SettingError, UserError
-from encoderlab.manifest import MANIFEST, write_manifest
+from encoderlab.system.bounded_yaml import load_yaml
+from encoderlab.system.manifest import MANIFEST, write_manifest
 from encoderlab.training.checkpoint import (
     STATE,
     WEIGHTS,
@@ -36,7 +36,7 @@ from encoderlab.training.checkpoint import (
     verified,
 )
 
-SOURCE = Path(cli.__file__).parent
+SOURCE = Path(cli.__file__).parents[1]
 SHAPE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=32")
 
 

@@ -36,7 +36,7 @@ def depends_on(threads: int) -> str:
     """What decides the last digits on a CPU: PyTorch's build with its libraries, the instructions they find, and the threads."""
     import torch
 
-    from encoderlab.device import _bf16_units
+    from encoderlab.system.device import _bf16_units
 
     build = hashlib.sha256(torch.__config__.show().encode()).hexdigest()[:12]
     instructions = f"{platform.machine()} {_vendor()} {torch.backends.cpu.get_cpu_capability()}, {_bf16_units() or 'no bf16 units'}"
@@ -78,7 +78,7 @@ def _write_documents(path: Path) -> None:
 def _trained(command: str, precision: str, threads: int, further: Iterable[str]) -> str:
     from safetensors.numpy import load
 
-    from encoderlab import cli
+    from encoderlab.cli import main as cli
 
     run = f"{command}_{precision}"
     settings = ("baselines=false", "training.device=cpu", f"training.precision={precision}", f"training.threads={threads}")

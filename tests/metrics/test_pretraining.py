@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.device import choose_compute
 from encoderlab.errors import DataError, TrainingError
 from encoderlab.metrics import PretrainingMetrics
+from encoderlab.system.device import choose_compute
 from encoderlab.training.evaluation import evaluate
 
 VOCABULARY = 11

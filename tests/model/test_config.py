@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from encoderlab.batch import HeadSizes
 from encoderlab.errors import SettingError
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.heads import EncoderWithHeads
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml") if path.stem != "as_pretrained")  # that has no sizes
@@ -135,11 +136,11 @@ def test_every_shipped_model_builds_and_answers(name, make_batch):
     assert path.read_text().startswith("# ")
     assert config.name == name
     with torch.device("meta"):  # shapes without the memory of the larger ones
-        model = config.build(30522, 0, HeadSizes(2))
+        model = EncoderWithHeads(config, 30522, 0, HeadSizes(2))
     assert sum(model.parameters_by_part().values()) == model.n_parameters
     if model.n_parameters < 12e6:
         torch.manual_seed(0)
-        assert config.build(13, 0, HeadSizes(2, 5)).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
+        assert EncoderWithHeads(config, 13, 0, HeadSizes(2, 5)).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_the_sizes_are_googles(name, parameters):
     del settings["defaults"]
     with torch.device("meta"):
         config = with_length(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)))
-        model = config.build(30522, 0, HeadSizes())
+        model = EncoderWithHeads(config, 30522, 0, HeadSizes())
     without_pooler_and_far_positions = model.n_parameters
     assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)
 

@@ -184,8 +184,9 @@ COMPILE = """
 import torch
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, Norm, Positions
+from encoderlab.model.heads import EncoderWithHeads
 for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activation": Activation.geglu, "word_dropout": 0.1}):
-    encoder = ModelConfig(d_model=16, d_ff=24, **shape).build(9, 0, HeadSizes(2)).encoder
+    encoder = EncoderWithHeads(ModelConfig(d_model=16, d_ff=24, **shape), 9, 0, HeadSizes(2)).encoder
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)
     inputs = torch.ones(2, 5, dtype=torch.long), torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.bool)
     assert compiled(*inputs).shape == (2, 5, 16)

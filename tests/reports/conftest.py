@@ -7,7 +7,7 @@ import pytest
 
 from encoderlab.metrics import Scores
 from encoderlab.metrics.scores import figures_by_class
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.folders.folder import RunFolder
 
 RECORD = {
     "command": "train",

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
+from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
@@ -18,7 +19,7 @@ LABELS = ["bad", "middling", "good"]
 
 
 def task_of(tokenizer=TOKENIZER, max_length=16, labels=LABELS, **settings):
-    return ClassificationConfig(name="test", **settings).build(tokenizer, labels, max_length)
+    return Classification(ClassificationConfig(name="test", **settings), tokenizer, labels, max_length)
 
 
 def batch_of(labels):

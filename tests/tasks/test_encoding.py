@@ -7,22 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizer_config import SymbolsConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
+from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig
-from encoderlab.tasks.encoding import EncodingConfig
+from encoderlab.tasks.encoding import Encoding, EncodingConfig
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 texts = st.text("0123456789()", max_size=20)
 
 
 def task_of(tokenizer=TOKENIZER):
-    return EncodingConfig(name="encoder").build(tokenizer, [], 16)
+    return Encoding(EncodingConfig(name="encoder"), tokenizer, [], 16)
 
 
 @given(rows=st.lists(st.builds(TextExample, texts, st.one_of(st.none(), texts)), max_size=8))
 def test_texts_and_pairs_are_read_as_for_a_classification(rows):
-    assert task_of().encode(rows) == ClassificationConfig(name="c").build(TOKENIZER, ["a", "b"], 16).encode(rows)
+    assert task_of().encode(rows) == Classification(ClassificationConfig(name="c"), TOKENIZER, ["a", "b"], 16).encode(rows)
 
 
 def test_many_texts_are_tokenised_together(monkeypatch):

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizer_config import SymbolsConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import SettingError
+from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.sequences import join, longest_first
 
@@ -98,7 +99,7 @@ def test_the_second_text_counts_even_where_it_is_empty(text, pair):
 )
 def test_a_model_too_short_for_a_token_beside_the_special_ones_is_refused(task, max_length, shortest, example):
     with pytest.raises(SettingError, match=f"model.max_length={max_length} leaves no room.*at least {shortest}"):
-        task.build(TOKENIZER, ["a", "b"], max_length)
-    encoded = task.build(TOKENIZER, ["a", "b"], shortest).encode([example])[0]
+        build_task(task, TOKENIZER, ["a", "b"], max_length)
+    encoded = build_task(task, TOKENIZER, ["a", "b"], shortest).encode([example])[0]
     assert len(encoded.input_ids) == shortest
     assert {CLS, SEP}.issuperset(encoded.input_ids) is False

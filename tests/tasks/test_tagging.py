@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import TaggingConfig, TaggingScore
+from encoderlab.tasks.tagging import Tagging
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())  # every character of a word is a piece
 LABELS = ["noun", "verb", "other"]
 
 
 def task_of(tokenizer=TOKENIZER, max_length=16, labels=LABELS, **settings):
-    return TaggingConfig(name="test", **settings).build(tokenizer, labels, max_length)
+    return Tagging(TaggingConfig(name="test", **settings), tokenizer, labels, max_length)
 
 
 def batch_of(asked, rows, length, labels=None):

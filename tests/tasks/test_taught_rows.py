@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Encoded
-from encoderlab.runs.task_teacher import TeacherLogits
+from encoderlab.runs.distillation.task_teacher import TeacherLogits
 from encoderlab.tasks.rows import hold_encoded, joined
 from encoderlab.tasks.taught_rows import TaughtRows
 

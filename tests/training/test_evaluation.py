@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.device import Compute
 from encoderlab.errors import TrainingError
 from encoderlab.metrics import ClassificationMetrics
+from encoderlab.system.device import Compute
 from encoderlab.training.evaluation import evaluate
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.device import Compute
 from encoderlab.errors import TrainingError
+from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.finiteness import FiniteSteps
 from encoderlab.training.horizon import FixedSteps

@@ -165,3 +165,16 @@ def test_the_length_of_a_run_is_said_in_words(given, words):
     assert said.startswith(words)
     assert said == words or "patience" in given
     assert length_in_words(config, 3_000, evaluated=False) == words.partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "tokens", "epochs"),
+    [
+        (1_500, 45_000, 20),  # short rows: as ever
+        (1_500, 200_000, 10),  # 2 million tokens
+        (1_500, 1_000_000, 3),  # long ones: three times, whatever they take
+        (20_000, 9_000_000, 2),  # what the steps ask for, if that is less
+    ],
+)
+def test_long_rows_are_read_fewer_times(rows, tokens, epochs):
+    assert fixed_by_rows(replace(FINETUNING, max_tokens=2_000_000), rows, tokens).epochs == epochs

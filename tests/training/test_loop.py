@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.device import Compute
 from encoderlab.errors import TrainingError
+from encoderlab.system.device import Compute
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize

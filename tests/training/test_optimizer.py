@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.device import Compute
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
@@ -31,7 +32,7 @@ def one_thread():
 def small(heads=None, **settings):
     torch.manual_seed(0)
     config = ModelConfig(**{"n_layers": LAYERS, "d_model": 16, "n_heads": 2, "max_length": 8, "dropout": 0.0, **settings})
-    return config.build(20, 0, heads or HeadSizes(sequence_classes=3))
+    return EncoderWithHeads(config, 20, 0, heads or HeadSizes(sequence_classes=3))
 
 
 def batch(asked=0):

@@ -8,16 +8,16 @@ import sys
 import numpy as np
 import torch
 
-from encoderlab.aside import write_text_aside
-from encoderlab.command_settings import AttentionConfig
+from encoderlab.config.command_settings import AttentionConfig
 from encoderlab.data.examples import Example
-from encoderlab.reports.attention_heads import HeadSummary, show_heads
-from encoderlab.reports.attention_maps import plot_attention
-from encoderlab.reports.attention_page import write_attention_page
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.chosen import check_chosen, chosen_examples
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.records import record_start
+from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
+from encoderlab.reports.interpretation.attention_maps import plot_attention
+from encoderlab.reports.interpretation.attention_page import write_attention_page
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.records.records import record_start
+from encoderlab.system.atomic_files import write_text_aside
 from encoderlab.tasks.rows import hold_encoded
 
 

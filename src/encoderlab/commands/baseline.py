@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.aside import write_text_aside
+from encoderlab.baselines.supervised import Answers, baselines
+from encoderlab.config.preparation_settings import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
-from encoderlab.preparation_settings import BaselineConfig, TableFormat
-from encoderlab.reports.baseline_report import build_baseline_report, show_baselines
-from encoderlab.runs.assembly import cache_folder
-from encoderlab.runs.baselines import Answers, baselines
-from encoderlab.runs.corpus import Corpus
+from encoderlab.reports.screens.baseline import build_baseline_report, show_baselines
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.models.assembly import cache_folder
+from encoderlab.system.atomic_files import write_text_aside
 from encoderlab.tasks.config import DocumentTaskConfig, TaggingConfig
 
 

@@ -1,4 +1,4 @@
-"""encoderlab check: whether this installation trains, goes on, reloads, scores, predicts and exports, tried on generated rows."""
+"""encoderlab check: the other commands themselves, tried on generated rows: training, resuming, scoring, predicting, exporting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from encoderlab.command_settings import (
+from encoderlab.commands.eval import eval
+from encoderlab.commands.export import export
+from encoderlab.commands.finetune import finetune
+from encoderlab.commands.predict import predict
+from encoderlab.commands.pretrain import pretrain
+from encoderlab.commands.train import train
+from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.config.command_settings import (
     EvalConfig,
     ExportConfig,
     FinetuneConfig,
@@ -28,25 +35,18 @@ from encoderlab.command_settings import (
     PretrainConfig,
     RunConfig,
 )
-from encoderlab.commands.eval import eval
-from encoderlab.commands.export import export
-from encoderlab.commands.finetune import finetune
-from encoderlab.commands.predict import predict
-from encoderlab.commands.pretrain import pretrain
-from encoderlab.commands.train import train
+from encoderlab.config.preparation_settings import CheckConfig
 from encoderlab.data.examples import TextExample
-from encoderlab.data.sources.files import FilesDataset
-from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, WordPieceConfig
-from encoderlab.device import choose_compute
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, WordPieceConfig
 from encoderlab.errors import TrainingError, UserError, one_line
-from encoderlab.model.as_pretrained import AsPretrained
 from encoderlab.model.config import ModelConfig
-from encoderlab.preparation_settings import CheckConfig
-from encoderlab.runs.assembly import cache_folder, reopen
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.inputs import encoded_rows
-from encoderlab.runs.installation import optional_libraries, versions
-from encoderlab.runs.verification import findings
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inspection.verification import findings
+from encoderlab.runs.models.assembly import cache_folder, reopen
+from encoderlab.runs.records.installation import optional_libraries, versions
+from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig
 from encoderlab.training.checkpoint import checkpoints, step_of
 from encoderlab.training.config import Precision, TrainingConfig

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from encoderlab.config.preparation_settings import CompareConfig
 from encoderlab.errors import DataError
-from encoderlab.preparation_settings import CompareConfig
-from encoderlab.reports.comparison import build_comparison
-from encoderlab.reports.comparison_files import write_comparison
-from encoderlab.reports.comparison_screen import show_comparison
-from encoderlab.runs.finished import finished_runs, say_left_out
+from encoderlab.reports.comparison.comparison import build_comparison
+from encoderlab.reports.comparison.files import write_comparison
+from encoderlab.reports.comparison.screen import show_comparison
+from encoderlab.runs.folders.finished import finished_runs, say_left_out
 
 
 def compare(config: CompareConfig) -> None:

@@ -6,16 +6,17 @@ import json
 import sys
 from typing import Any
 
+from encoderlab.config.preparation_settings import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
-from encoderlab.preparation_settings import DataConfig, TableFormat
-from encoderlab.reports.data_screen import show_documents, show_rows
-from encoderlab.reports.report import json_safe
-from encoderlab.runs.assembly import cache_folder, with_length
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.data_facts import document_facts, example_facts
-from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.reports.screens.data import show_documents, show_rows
+from encoderlab.reports.training.report import json_safe
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.inspection.data_facts import document_facts, example_facts
+from encoderlab.runs.models.assembly import cache_folder, with_length
+from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import DocumentTaskConfig
-from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
@@ -42,7 +43,7 @@ def _of_documents(config: DataConfig, task_config: DocumentTaskConfig, model: Mo
     corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     model = with_length(model, task_config, tokenizer, corpus)
-    task = task_config.build(tokenizer, corpus.labels, model.reach)
+    task = build_task(task_config, tokenizer, corpus.labels, model.reach)
     assert isinstance(task, Pretraining | TeacherVectors)
     rows = {name: corpus.rows(name, task) for name in corpus.fingerprints()}
     return document_facts(corpus, task, rows, config.examples)

@@ -8,37 +8,40 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from encoderlab.command_settings import DistillConfig
 from encoderlab.commands.train import train_and_report
-from encoderlab.config import required_setting
+from encoderlab.config.command_settings import DistillConfig
+from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
-from encoderlab.reports.dry_run_screen import show_rehearsal
-from encoderlab.reports.run_facts import run_facts
-from encoderlab.reports.teacher_vectors_report import (
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.pretraining.teacher_vectors import (
     build_teacher_vectors_report,
     show_teacher_vectors_report,
     teacher_vectors_card,
     write_teacher_vectors_report,
 )
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.fit import Fitted, fit
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.initial import open_initial
-from encoderlab.runs.pair_facts import pair_facts
-from encoderlab.runs.records import record_start
-from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import AUTO, continued_run, run_folder
-from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.student import start_student
-from encoderlab.runs.task_distillation import TaskDistillation
-from encoderlab.runs.teacher import VectorTeacher
-from encoderlab.runs.trackers import Trackers, check_trackers, tracked
+from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.distillation.side_by_side import encoders_side_by_side
+from encoderlab.runs.distillation.student import start_student
+from encoderlab.runs.distillation.task_distillation import TaskDistillation
+from encoderlab.runs.distillation.teacher import VectorTeacher
+from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
+from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
+from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
-from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.teacher_vectors import TeacherVectors
-from encoderlab.world import ALONE, World
+from encoderlab.training.horizon import length_in_words
 
 
 def distill(config: DistillConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
@@ -92,10 +95,13 @@ def _on_documents(config: DistillConfig, said: Collection[str] | None, world: Wo
     if config.dry_run:
         return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
-    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints())) as folder:
+    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
+    beside = teacher_fingerprints(config)
+    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints(), beside)) as folder:
         if world.is_first:
-            record_start(folder, "distill", config, assembly.compute, corpus)
+            record_start(folder, "distill", config, assembly.compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(length, file=sys.stderr)
         with tracked(config, "distill", folder, world) as trackers:
             _fit_and_report(config, assembly, corpus, rows, folder, facts, trackers)
     return folder
@@ -136,9 +142,14 @@ def _fit_and_report(
     assembly.world.leave()
     if not assembly.world.is_first:
         return
-    report = _report(config, assembly, fitted, scores, facts)
+    assert isinstance(assembly.task, TeacherVectors)
+    teacher, scored = assembly.task.teacher, list(scores)[-1]
+    assert isinstance(teacher, VectorTeacher)
+    assert config.teacher is not None
+    models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
+    report = _report(config, assembly, fitted, scores, facts, models)
     origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
-    save_model(assembly, folder.model, origin, teacher_vectors_card(report, run_facts(folder, "distill")))
+    save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
     trackers.report(report)
     write_teacher_vectors_report(folder, report)
     root = shlex.quote(str(folder.root))
@@ -151,7 +162,12 @@ def _fit_and_report(
 
 
 def _report(
-    config: DistillConfig, assembly: Assembly, fitted: Fitted, scores: dict[str, Any], facts: dict[str, Any]
+    config: DistillConfig,
+    assembly: Assembly,
+    fitted: Fitted,
+    scores: dict[str, Any],
+    facts: dict[str, Any],
+    models: dict[str, Any],
 ) -> dict[str, Any]:
     assert config.teacher is not None
     return build_teacher_vectors_report(
@@ -165,4 +181,5 @@ def _report(
         checkpoint=fitted.checkpoint,
         notes=fitted.notes,
         texts=facts,
+        models=models,
     )

@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.command_settings import EmbedConfig, VectorPooling
+from encoderlab.config.command_settings import EmbedConfig, VectorPooling
 from encoderlab.data.examples import Example, WordsExample
-from encoderlab.data.sources.formats import Format, format_of
+from encoderlab.data.files.formats import Format, format_of
 from encoderlab.errors import SettingError
-from encoderlab.reports.vectors import VectorFile, check_output, index_of, vector_file
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.inputs import check_sources, encoded_rows, file_examples, in_chunks, split_examples, standard_input_examples
-from encoderlab.runs.vectors import vectors_of
+from encoderlab.reports.outputs.vectors import VectorFile, check_output, index_of, vector_file
+from encoderlab.runs.inference.inputs import (
+    check_sources,
+    encoded_rows,
+    file_examples,
+    in_chunks,
+    split_examples,
+    standard_input_examples,
+)
+from encoderlab.runs.inference.vectors import vectors_of
+from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.tasks.rows import ExampleRows
 
 

@@ -9,22 +9,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from encoderlab.command_settings import EvalConfig
 from encoderlab.commands.pretrain import score_pretrained
-from encoderlab.data.sources.files import FilesDataset
+from encoderlab.config.command_settings import EvalConfig
+from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
-from encoderlab.reports.report import build_report
-from encoderlab.reports.screen import show_report
-from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen, scores_of
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.importance import token_importance
-from encoderlab.runs.journal import evaluation_throughput
-from encoderlab.runs.records import record_start
+from encoderlab.reports.training.report import build_report
+from encoderlab.reports.training.screen import show_report
+from encoderlab.reports.training.written import write_report
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.fitting.journal import evaluation_throughput
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.inference.importance import token_importance
+from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen, scores_of
+from encoderlab.runs.records.records import record_start
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.world import ALONE, World
 
 
 def eval(config: EvalConfig, world: World = ALONE) -> RunFolder:

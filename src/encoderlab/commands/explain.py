@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
-from encoderlab.aside import write_text_aside
-from encoderlab.command_settings import ExplainConfig, ImportanceMethod
+from encoderlab.config.command_settings import ExplainConfig, ImportanceMethod
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
-from encoderlab.reports.explanation import Explanation, show_explanation, write_explanations
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.chosen import check_chosen, chosen_examples
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.importance import METHODS, check_answers, token_importance
-from encoderlab.runs.inputs import reads_words
-from encoderlab.runs.records import record_start
+from encoderlab.reports.interpretation.explanation import Explanation, show_explanation, write_explanations
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
+from encoderlab.runs.inference.importance import METHODS, check_answers, token_importance
+from encoderlab.runs.inference.inputs import reads_words
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.records.records import record_start
+from encoderlab.system.atomic_files import write_text_aside
 
 
 def explain(config: ExplainConfig) -> RunFolder:

@@ -20,21 +20,21 @@ from typing import Any
 import safetensors.torch
 import tokenizers
 
-from encoderlab.aside import written_aside
-from encoderlab.command_settings import ExportConfig, ExportFormat, OpenRunConfig
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.config.command_settings import ExportConfig, ExportFormat, OpenRunConfig
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.manifest import sha256_of
-from encoderlab.model.compact_weights import COMPACT
-from encoderlab.model.huggingface import to_huggingface
-from encoderlab.model.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
-from encoderlab.reports.card_metadata import for_library
-from encoderlab.reports.compact_card import change_in_words, compact_card, megabytes
-from encoderlab.reports.onnx_card import onnx_card
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.compact_model import in_compact_storage
-from encoderlab.runs.folder import model_folder
-from encoderlab.runs.saved_model import HASHED, SavedModel, check_shapes, encoder_alone, read_model, write_model
+from encoderlab.exchange.compact_weights import COMPACT
+from encoderlab.exchange.huggingface import to_huggingface
+from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
+from encoderlab.reports.cards.metadata import for_library
+from encoderlab.reports.cards.onnx_card import onnx_card
+from encoderlab.runs.folders.folder import model_folder
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.models.compact_model import in_compact_storage
+from encoderlab.runs.models.saved_model import HASHED, SavedModel, check_shapes, encoder_alone, read_model, write_model
+from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.manifest import sha256_of
 from encoderlab.training.config import Precision
 
 CLASSES = {  # what opens an architecture, by the end of its name
@@ -158,7 +158,7 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
             "The model was trained with task.special_tokens=false, and tokenizers of transformers put [CLS] and [SEP] around words",
             remedy="To export, train with task.special_tokens=true",
         )
-    task = saved.config.task.build(saved.tokenizer, saved.labels, saved.config.model.reach)
+    task = saved.task()
     return to_huggingface(
         saved.config.model,
         task.heads,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from encoderlab.command_settings import FinetuneConfig, PretrainConfig
 from encoderlab.commands.pretrain import pretrain
 from encoderlab.commands.train import train_and_report
+from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import SettingError
-from encoderlab.runs.adaptation import Adaptation
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.teaching import UNTAUGHT, Teaching
-from encoderlab.world import ALONE, World
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.fitting.adaptation import Adaptation
+from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.system.distributed import ALONE, World
 
 
 def finetune(config: FinetuneConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
-    With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.adaptation`.
+    With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.fitting.adaptation`.
     `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
     """
 

@@ -9,14 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from encoderlab.aside import written_aside
-from encoderlab.command_settings import PredictConfig, PredictionFormat
+from encoderlab.config.command_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
-from encoderlab.runs.answering import answers_of
-from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.inputs import (
+from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
+from encoderlab.runs.inference.inputs import (
     check_sources,
     example_of,
     file_examples,
@@ -25,6 +22,9 @@ from encoderlab.runs.inputs import (
     split_examples,
     standard_input_examples,
 )
+from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
+from encoderlab.system.atomic_files import written_aside
 from encoderlab.tasks.task import Answer
 
 ENDINGS = {

@@ -9,39 +9,39 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from encoderlab.command_settings import EvalConfig, PretrainConfig
+from encoderlab.config.command_settings import EvalConfig, PretrainConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
-from encoderlab.reports.dry_run_screen import show_rehearsal
-from encoderlab.reports.filled_masks import readable
-from encoderlab.reports.pretraining_report import (
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.pretraining.filled_masks import readable
+from encoderlab.reports.pretraining.report import (
     GUESSER_NAMES,
     build_pretraining_report,
     pretraining_card,
     write_pretraining_report,
 )
-from encoderlab.reports.pretraining_screen import show_pairs, show_pretraining_report
-from encoderlab.reports.run_facts import run_facts
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
-from encoderlab.runs.batches import EVALUATION_SEED
-from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.filling import fill_masks
-from encoderlab.runs.fit import Fitted, fit
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.initial import open_initial
-from encoderlab.runs.journal import evaluation_throughput
-from encoderlab.runs.pair_facts import guessed_pairs, guessed_tokens, pair_facts
-from encoderlab.runs.records import record_start
-from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import continued_run, run_folder
-from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.trackers import Trackers, check_trackers, tracked
+from encoderlab.reports.pretraining.screen import show_pairs, show_pretraining_report
+from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.engine.batches import EVALUATION_SEED
+from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fitting.journal import evaluation_throughput
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import continued_run, run_folder
+from encoderlab.runs.inference.masked_predictions import fill_masks
+from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining import Pretraining
-from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.pretraining import Pretraining
+from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.training.horizon import length_in_words
-from encoderlab.world import ALONE, World
 
 
 def pretrain(
@@ -203,7 +203,7 @@ def _fit_and_report(
         return
     report = _report(assembly, rows, scores, facts, fitted)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
-    save_model(assembly, folder.model, origin, pretraining_card(report, run_facts(folder, facts.command)))
+    save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, facts.command)))
     trackers.report(report)
     write_pretraining_report(folder, report)
     paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
@@ -212,7 +212,7 @@ def _fit_and_report(
         f"encoderlab finetune task=docs init_from={root}",
         f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
     ]
-    show_pretraining_report(report, paths, following)
+    show_pretraining_report(report, paths, [] if folder.is_nested else following)
 
 
 def _report(

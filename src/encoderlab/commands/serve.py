@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from encoderlab.command_settings import ServeConfig
+from encoderlab.config.command_settings import ServeConfig
 from encoderlab.errors import SettingError
-from encoderlab.interruption import deferred, is_interrupted
-from encoderlab.runs.answering import answers_of
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.inputs import example_of, reads_words
+from encoderlab.runs.inference.inputs import example_of, reads_words
+from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.system.signals import deferred, is_interrupted
 
 if TYPE_CHECKING:
     import uvicorn
@@ -78,7 +78,7 @@ def _server(config: ServeConfig, assembly: Assembly) -> uvicorn.Server:
     """The server, which ends where a signal has come: see `interruption`."""
     import uvicorn
 
-    from encoderlab.reports.web_service import Limits, web_service
+    from encoderlab.serving.web_service import Limits, web_service
 
     class Server(uvicorn.Server):
         @contextmanager

@@ -8,15 +8,15 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from encoderlab.aside import written_aside
-from encoderlab.config import settings_to_dict
-from encoderlab.data.cutting import cutting_of, first_words
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.config.preparation_settings import TableFormat, TokenizerCommandConfig
+from encoderlab.config.schemas import settings_to_dict
+from encoderlab.data.inspection.cutting import cutting_of, first_words
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.preparation_settings import TableFormat, TokenizerCommandConfig
-from encoderlab.reports.vocabulary import show_cuttings, show_pieces
-from encoderlab.runs.assembly import cache_folder
-from encoderlab.runs.vocabularies import open_tokenizer, texts_by_split
+from encoderlab.reports.screens.vocabulary import show_cuttings, show_pieces
+from encoderlab.runs.corpora.vocabularies import open_tokenizer, texts_by_split
+from encoderlab.runs.models.assembly import cache_folder
+from encoderlab.system.atomic_files import written_aside
 
 COUNTED_WORDS = 1_000_000  # more would not change the figures shown
 

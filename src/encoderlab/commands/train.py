@@ -9,40 +9,42 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from encoderlab.command_settings import RunConfig
+from encoderlab.baselines.supervised import Baseline, baselines, planned
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
-from encoderlab.reports.dry_run_screen import show_rehearsal
-from encoderlab.reports.model_card import model_card
-from encoderlab.reports.report import BASELINE_NAMES, build_report
-from encoderlab.reports.run_facts import run_facts
-from encoderlab.reports.screen import show_report, show_survey
-from encoderlab.reports.stronger_command import stronger_command
-from encoderlab.reports.written import write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings, scores_of
-from encoderlab.runs.baselines import Baseline, baselines, planned
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.fit import Fitted, fit
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.importance import token_importance
-from encoderlab.runs.initial import open_initial
-from encoderlab.runs.records import record_start
-from encoderlab.runs.rehearsal import rehearse
-from encoderlab.runs.resume import continued_run, read_record, run_folder
-from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.teaching import UNTAUGHT, Teaching
-from encoderlab.runs.trackers import Trackers, check_trackers, tracked
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.reports.training.model_card import model_card
+from encoderlab.reports.training.report import BASELINE_NAMES, build_report
+from encoderlab.reports.training.screen import show_report, show_survey
+from encoderlab.reports.training.stronger_command import stronger_command
+from encoderlab.reports.training.written import write_report
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.dry_run.time_estimate import with_time_before
+from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import continued_run, read_record, run_folder
+from encoderlab.runs.inference.importance import token_importance
+from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings, scores_of
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.horizon import length_in_words
-from encoderlab.world import ALONE, World
 
 
 def train(config: RunConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
     With `config.dry_run` there is no folder: what the run would be like is printed.
-    `said` matters where a run is continued; see `runs.resume.continued_run`. The processes of a `world` share the work.
+    `said` matters where a run is continued; see `runs.folders.resume.continued_run`. The processes of a `world` share the work.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
     return train_and_report(config, "train", said, world)
@@ -57,7 +59,7 @@ def train_and_report(
 ) -> RunFolder | None:
     """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`.
 
-    `taught_by` opens the teacher, given the run's settings and rows; see `runs.teaching`.
+    `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
     run = world.from_first(lambda: continued_run(config, said, command))
     if run is None:
@@ -81,12 +83,13 @@ def train_and_report(
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
-        return _try_out(assembly, corpus, rows, command)
+        return _try_out(assembly, corpus, rows, command, teaching)
     config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
+    beside = teaching.fingerprints()
+    with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
         if world.is_first:
-            record_start(folder, command, config, compute, corpus)
+            record_start(folder, command, config, compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
         teaching.train_before(folder)
@@ -95,9 +98,10 @@ def train_and_report(
     return folder
 
 
-def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str) -> None:
+def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str, teaching: Teaching) -> None:
     """Print, on standard output, what the run would be like."""
     facts = rehearse(assembly, rows)
+    facts["time"] = with_time_before(facts["time"], teaching.seconds_before(facts["time"]["total"]))
     beside = planned(corpus.split("train")) if assembly.config.baselines else {}
     titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
     show_rehearsal(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
@@ -130,12 +134,13 @@ def _fit_and_report(
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
     report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
     report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])
+    report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
-    save_model(assembly, folder.model, origin, model_card(report, assembly.task.labels, run_facts(folder, command)))
+    save_model(assembly.saved(origin), folder.model, model_card(report, assembly.task.labels, run_facts(folder, command)))
     trackers.report(report)
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
-    stronger = stronger_command(report, read_record(folder))
-    show_report(report, _paths(folder), [*filter(None, [stronger]), *_next_commands(folder, scored[-1], corpus.paired)])
+    following = [report["stronger_command"], *_next_commands(folder, scored[-1], corpus.paired)]
+    show_report(report, _paths(folder), [*filter(None, following)])
 
 
 def _report(
@@ -181,6 +186,8 @@ def _paths(folder: RunFolder) -> dict[str, str]:
 
 
 def _next_commands(folder: RunFolder, scored: str, paired: bool) -> list[str]:
+    if folder.is_nested:
+        return []
     run = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if paired else "text='...'"
     return [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from encoderlab.config.preparation_settings import VerifyConfig
 from encoderlab.encoders.catalogue import REINSTALL, shipped_location
 from encoderlab.errors import DataError
-from encoderlab.preparation_settings import VerifyConfig
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.verification import findings
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.inspection.verification import findings
 
 
 def verify(config: VerifyConfig) -> None:

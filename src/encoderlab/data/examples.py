@@ -1,4 +1,7 @@
-"""Examples as a data source hands them on, and the splits that hold them."""
+"""Examples as a data source hands them on, and the splits that hold them.
+
+A row knows where it was read (`Split.where`), so that `encoderlab data` can name the line of an odd one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Work shared out to helping processes, its results in order: this process does its part while they start, and ever after."""
+"""Work shared out to helping processes, its results in order: this process does its part while they start, and ever after.
+
+Blocks of documents go out over pipes and come back in order: the token store is the same, byte for byte, for any number of helpers.
+A helper that dies ends the run with one line and no store.
+"""
 
 from __future__ import annotations
 

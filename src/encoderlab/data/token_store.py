@@ -2,6 +2,8 @@
 
 A ragged column keeps all rows' numbers in one flat file and, in a second one, the place where each row begins. Nothing is read
 until a batch asks for it, and memory does not grow with the corpus.
+
+The store knows nothing of examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from encoderlab.aside import written_aside
 from encoderlab.errors import DataError
+from encoderlab.system.atomic_files import written_aside
 
 SHAPE = "store.json"
 ROWS_AT_A_TIME = 10_000

@@ -1,4 +1,9 @@
-"""The encoders that come with encoderlab: their names, what is known of each, and whether its files are what was shipped."""
+"""The encoders that come with encoderlab: their names, what is known of each, and whether its files are what was shipped.
+
+A shipped encoder is a name. It becomes a folder where `run=` and `init_from=` do, and nowhere else, and wins over a folder with
+that name. Its files are hashed each time it is opened. It is a model folder of ours that states an encoder instead of a run's
+settings, in compact storage (`exchange.compact_weights`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import DataError, closest
-from encoderlab.manifest import differing_files
+from encoderlab.system.manifest import differing_files
 
 SHIPPED = "mini-en"  # what finetune and embed start from where nothing else is named
 FOLDER = Path(__file__).parent

@@ -2,6 +2,10 @@
 
 Two kinds of luck are in a score: which rows the split holds, and which seed a run was trained with. A bootstrap over the rows
 answers for the first (see `intervals`), several seeds for the second. A difference says which of the two its interval counts.
+
+With one seed the rows' luck counts (McNemar, or a paired bootstrap over rows). With several, the variances of rows and seeds are
+added, with Satterthwaite's degrees of freedom; between runs that share no seed it is Welch's test. Holm's correction applies to the
+p-values of many comparisons and not to the intervals. Runs that were scored on different rows are not compared.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ the scores. Nothing here draws examples one by one, and nothing is approximated 
 The interval answers for the luck of the split, not for the luck of the training run: that takes several seeds. Where every answer
 is right, every bootstrap split says so too, and the interval has no width; with n examples, an error rate of up to 3 / n is then
 still likely enough (the rule of three).
+
+The comparison with a baseline is paired on the same rows.
 """
 
 from __future__ import annotations

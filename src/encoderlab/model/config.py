@@ -1,16 +1,12 @@
-"""The model's settings and their one verb: build."""
+"""The model's settings: size, shape and the choices of the paper and after it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
-
-if TYPE_CHECKING:
-    from encoderlab.batch import HeadSizes
-    from encoderlab.model.heads import EncoderWithHeads
 
 
 class Positions(Enum):
@@ -174,15 +170,6 @@ class ModelConfig(ModelChoice):
     def feed_forward_width(self) -> int:
         """`d_ff`, derived where it is not set."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
-
-    def build(self, vocabulary_size: int, pad_id: int, heads: "HeadSizes") -> "EncoderWithHeads":
-        """A fresh encoder with a head for each question that is asked.
-
-        Initial weights are drawn from PyTorch's global generator: seed it (`torch.manual_seed`) before.
-        """
-        from encoderlab.model.heads import EncoderWithHeads
-
-        return EncoderWithHeads(self, vocabulary_size, pad_id, heads)
 
 
 def check_reach(max_length: int | None, initial: ModelConfig) -> None:

@@ -51,8 +51,8 @@ class EncoderWithHeads(nn.Module):
 
     The sequence head is a linear map of the pooled vector; the token head one of each asked token's vector, or a `MaskedTokenHead`
     where its answers are pieces of the vocabulary. The teacher head maps each token's vector to that of a teacher, in distillation.
-    Initial weights come from PyTorch's global generator. `packs` says whether padding is left out of the encoder; None: where that
-    is the faster way.
+    Initial weights are drawn from PyTorch's global generator: seed it (`torch.manual_seed`) before. `packs` says whether padding is
+    left out of the encoder; None: where that is the faster way.
     """
 
     packs: bool | None = None

@@ -1,0 +1,1 @@
+"""Everything a run does between its settings and its report."""

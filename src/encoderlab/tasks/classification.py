@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, are_texts
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import ClassificationMetrics
+from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.sequences import sequences_of
 from encoderlab.tasks.task import Answer, Task
 
@@ -16,8 +17,8 @@ from encoderlab.tasks.task import Answer, Task
 class Classification(Task):
     """Asks one question about the whole sequence."""
 
-    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str) -> None:
-        super().__init__(tokenizer, labels, max_length, score, shortest=5)  # [CLS] a [SEP] b [SEP]
+    def __init__(self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
         self.heads = HeadSizes(sequence_classes=len(self.labels))
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:

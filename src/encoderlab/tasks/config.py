@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
-
-if TYPE_CHECKING:
-    from encoderlab.data.tokenizer import Tokenizer
-    from encoderlab.tasks.task import Task
 
 
 class ClassificationScore(Enum):
@@ -55,7 +49,7 @@ class SecondSentence(Enum):
 
 
 @dataclass
-class TaskConfig(ABC):
+class TaskConfig:
     """What is asked of the encoder."""
 
     group: ClassVar[str] = "task"
@@ -67,22 +61,12 @@ class TaskConfig(ABC):
         if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
             raise SettingError(f"task.name is {self.name!r}", allowed="a name that a folder can have, without / and \\")
 
-    @abstractmethod
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """The task over examples whose label ids stand for `labels`, in sequences of at most `max_length` tokens."""
-
 
 @dataclass
 class ClassificationConfig(TaskConfig):
     """One label for a whole text, or for a pair of texts."""
 
     score: ClassificationScore = setting(ClassificationScore.accuracy, "Figure that chooses the best checkpoint.")
-
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """See `TaskConfig.build`."""
-        from encoderlab.tasks.classification import Classification
-
-        return Classification(tokenizer, labels, max_length, self.score.value)
 
 
 @dataclass
@@ -91,12 +75,6 @@ class TaggingConfig(TaskConfig):
 
     score: TaggingScore = setting(TaggingScore.token_accuracy, "Figure that chooses the best checkpoint.")
     special_tokens: bool = setting(True, "Put [CLS] in front of the words and [SEP] behind them.")
-
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """See `TaskConfig.build`."""
-        from encoderlab.tasks.tagging import Tagging
-
-        return Tagging(tokenizer, labels, max_length, self.score.value, special_tokens=self.special_tokens)
 
 
 @dataclass
@@ -135,12 +113,6 @@ class TeacherVectorsConfig(DocumentTaskConfig):
                 allowed="at least one above 0",
             )
 
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """See `TaskConfig.build`."""
-        from encoderlab.tasks.teacher_vectors import TeacherVectors
-
-        return TeacherVectors(self, tokenizer, max_length)
-
 
 @dataclass
 class PretrainingConfig(DocumentTaskConfig):
@@ -173,9 +145,3 @@ class PretrainingConfig(DocumentTaskConfig):
     def paired(self) -> SecondSentence:
         """See `DocumentTaskConfig.paired`."""
         return self.second_sentence
-
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """See `TaskConfig.build`; `labels` are the task's own."""
-        from encoderlab.tasks.pretraining import Pretraining
-
-        return Pretraining(self, tokenizer, max_length)

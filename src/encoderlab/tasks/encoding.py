@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, are_texts
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import Metrics
 from encoderlab.tasks.config import TaskConfig
@@ -17,19 +17,15 @@ from encoderlab.tasks.task import Answer, Task
 
 @dataclass
 class EncodingConfig(TaskConfig):
-    """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.saved_model`."""
-
-    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-        """See `TaskConfig.build`."""
-        return Encoding(self.name, tokenizer, max_length)
+    """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.models.saved_model`."""
 
 
 class Encoding(Task):
-    """Reads texts and pairs; whoever wants an answer is refused."""
+    """Reads texts and pairs; whoever wants an answer is refused. It has no labels, whatever the examples have."""
 
-    def __init__(self, name: str, tokenizer: Tokenizer, max_length: int) -> None:
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, "", shortest=5)  # [CLS] a [SEP] b [SEP]
-        self.name = name
+        self.name = config.name
         self.heads = HeadSizes()
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:

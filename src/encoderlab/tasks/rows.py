@@ -1,4 +1,9 @@
-"""The rows a run reads: encoded examples go into a token store once, and come out side by side, as a vectorised gather."""
+"""The rows a run reads: encoded examples go into a token store once, and come out side by side, as a vectorised gather.
+
+The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` gives their lengths, gathers some of them into a batch and
+prepares it on its device. The rows of examples are the same every epoch; those of documents are drawn
+(`pretraining.sentence_rows`).
+"""
 
 from __future__ import annotations
 

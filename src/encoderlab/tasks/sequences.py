@@ -6,7 +6,7 @@ import numpy as np
 
 from encoderlab.batch import Encoded
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 
 
 def join(

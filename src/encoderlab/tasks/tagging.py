@@ -6,20 +6,19 @@ from collections.abc import Sequence
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample, are_words
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics import TaggingMetrics
+from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.task import Answer, Task
 
 
 class Tagging(Task):
     """Asks one question about each word. Words beyond `max_length` tokens are not asked; the run says how many rows have such."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, special_tokens: bool = True
-    ) -> None:
-        super().__init__(tokenizer, labels, max_length, score, shortest=3 if special_tokens else 1)
-        self.special_tokens = special_tokens
+    def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(tokenizer, labels, max_length, config.score.value, shortest=3 if config.special_tokens else 1)
+        self.special_tokens = config.special_tokens
         self.heads = HeadSizes(token_classes=len(self.labels))
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Answer:
 class Task(ABC):
     """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids.
 
-    Raises SettingError where `max_length` is less than the `shortest` sequence that can hold an example.
+    A subclass is made from its settings, the tokenizer, the labels of the examples and the length of the longest sequence in
+    tokens. Raises SettingError where `max_length` is less than the `shortest` sequence that can hold an example.
     """
 
     heads: HeadSizes

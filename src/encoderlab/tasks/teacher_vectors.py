@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
 from encoderlab.batch import Batch, HeadSizes, Targets
-from encoderlab.data.tokenizer import Tokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
 from encoderlab.tasks.config import TeacherVectorsConfig
@@ -24,8 +24,8 @@ class TeacherVectors(Encoding):
 
     teacher: Callable[[Batch], Targets] | None = None
 
-    def __init__(self, config: TeacherVectorsConfig, tokenizer: Tokenizer, max_length: int) -> None:
-        super().__init__(config.name, tokenizer, max_length)
+    def __init__(self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(config, tokenizer, labels, max_length)
         self.config, self.score = config, config.score.value
         self.heads = HeadSizes(teacher_width=config.teacher_width)
         self.is_ordinary = np.ones(tokenizer.vocabulary_size, dtype=bool)

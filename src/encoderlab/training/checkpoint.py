@@ -22,9 +22,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from encoderlab.aside import write_synced, written_aside
 from encoderlab.errors import DataError
-from encoderlab.manifest import matches_manifest, write_manifest
+from encoderlab.system.atomic_files import write_synced, written_aside
+from encoderlab.system.manifest import matches_manifest, write_manifest
 
 WEIGHTS, STATE = "model.safetensors", "state.pt"
 NAME = re.compile(r"step-(\d+)")

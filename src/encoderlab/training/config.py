@@ -36,7 +36,7 @@ class Precision(Enum):
 
 
 class Compile(Enum):
-    """Whether PyTorch's compiler makes one kernel of many; see `runs.compilation`."""
+    """Whether PyTorch's compiler makes one kernel of many; see `runs.engine.compilation`."""
 
     auto = "auto"
     always = "always"
@@ -45,7 +45,7 @@ class Compile(Enum):
 
 
 class Sharding(Enum):
-    """Whether several processes hold all weights each, or cut them among themselves; see `runs.distribution`."""
+    """Whether several processes hold all weights each, or cut them among themselves; see `runs.engine.distribution`."""
 
     none = "none"
     full = "full"
@@ -73,6 +73,9 @@ class TrainingConfig:
         1000, "With epochs=auto: as many whole epochs as make about this many steps, one at least, max_epochs at most.", least=1
     )
     max_epochs: int = setting(20, "With epochs=auto: epochs at most, however few rows there are.", least=1)
+    max_tokens: int | None = setting(
+        None, "With epochs=auto: fewer epochs where rows are long, so that about this many tokens are read; 3 at least.", least=1
+    )
     steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
     batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
@@ -119,8 +122,12 @@ class TrainingConfig:
         None, "With evaluate_every=null: evaluations of a run, evenly spread; null, or with a budget: one an epoch.", least=1
     )
     checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
-    patience: int | None = setting(None, "Stop after this many evaluations without a better score; null: never.", least=1)
-    keep: Keep = setting(Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation) or last.")
+    patience: int | None = setting(
+        None, "Stop after this many evaluations without a better score (of equal ones, the lower loss); null: never.", least=1
+    )
+    keep: Keep = setting(
+        Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last."
+    )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
 
     def __post_init__(self) -> None:

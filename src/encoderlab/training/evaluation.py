@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from encoderlab.batch import Batch
-from encoderlab.device import Compute
-from encoderlab.interruption import stop_if_interrupted
+from encoderlab.system.device import Compute
+from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.training.memory import answered
-from encoderlab.world import ALONE, World
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics, SplitScores

@@ -1,4 +1,7 @@
-"""Steps whose loss or gradient is not finite: kept from the weights, counted, and named with what was in their batch."""
+"""Steps whose loss or gradient is not finite: kept from the weights, counted, and named with what was in their batch.
+
+The fused AdamW reads a flag on the device and leaves the weights alone where it is set; the host learns of it when it logs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
-from encoderlab.world import ALONE, World
+from encoderlab.system.distributed import ALONE, World
 
 ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.batch import Batch
-from encoderlab.device import Compute
+from encoderlab.system.device import Compute
+from encoderlab.system.distributed import ALONE, World
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.finiteness import FiniteSteps, LeftOut
 from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import LOSSES, answers, losses
 from encoderlab.training.memory import memory_errors_explained
 from encoderlab.training.schedule import learning_rate_at
-from encoderlab.world import ALONE, World
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.aside import written_aside
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.sources.dataset import DatasetConfig
@@ -29,6 +28,7 @@ from encoderlab.data.sources.docstring_reader import (
     without_duplicates,
 )
 from encoderlab.errors import DataError
+from encoderlab.system.atomic_files import written_aside
 
 if TYPE_CHECKING:
     import pyarrow

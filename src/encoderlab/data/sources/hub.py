@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.column_dataset import ColumnDataset
-from encoderlab.data.sources.hub_access import http_error, hub_answers, no_requests, quiet
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import REQUIRED, setting
+from encoderlab.system.hub_access import http_error, hub_answers, no_requests, quiet
 
 if TYPE_CHECKING:
     import datasets

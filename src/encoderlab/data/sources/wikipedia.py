@@ -13,9 +13,9 @@ from encoderlab.data.documents import Documents, DocumentSplit, fingerprint, par
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.hub import HubDataset
-from encoderlab.data.sources.hub_access import few_retries, hub_answers
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
+from encoderlab.system.hub_access import few_retries, hub_answers
 
 if TYPE_CHECKING:
     import datasets

@@ -1,0 +1,173 @@
+"""encoderlab from Python: the settings, commands and runs of the command line, for notebooks and programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoderlab.cli.main import config_folder
+from encoderlab.commands.distill import distill as distill_command
+from encoderlab.commands.finetune import finetune as finetune_command
+from encoderlab.commands.pretrain import pretrain as pretrain_command
+from encoderlab.commands.train import train as train_command
+from encoderlab.config.command_settings import (
+    CACHE,
+    DistillConfig,
+    FinetuneConfig,
+    OpenRunConfig,
+    PretrainConfig,
+    RunConfig,
+    VectorPooling,
+)
+from encoderlab.config.composing import checked_configs
+from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
+from encoderlab.config.overrides import quoted_arguments
+from encoderlab.config.schemas import COMMAND_CONFIGS, register_schemas, settings_from_dict, settings_to_dict, typed
+from encoderlab.data.examples import Example
+from encoderlab.errors import SettingError, one_line
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.inference.inputs import encoded_rows, example_of, reads_words
+from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.inference.vectors import vectors_of
+from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
+
+COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
+TRAINING_COMMANDS = tuple(COMMAND_OF.values())
+
+
+def compose(*settings: str, command: str = "train") -> RunConfig:
+    """The settings of a run, from what one would type behind `encoderlab train` (or pretrain, finetune, distill).
+
+    They come from the shipped configs, and are dataclasses that may be changed with `dataclasses.replace`. Raises SettingError.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+
+    if command not in TRAINING_COMMANDS:
+        raise SettingError(f"command={command} starts no run", allowed=", ".join(TRAINING_COMMANDS))
+    if not all(isinstance(one, str) for one in settings):
+        raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as they are typed, as "task=sst2"')
+    refuse_what_hydra_cannot(command, list(settings))
+    register_schemas()
+    with explained(command), checked_configs(lambda config: None):
+        with initialize_config_dir(str(config_folder()), version_base="1.3"):
+            config = hydra_compose(command, quoted_arguments(list(settings)))
+        return typed(config, COMMAND_CONFIGS[command])
+
+
+def train(config: RunConfig) -> Run | None:
+    """Do what `encoderlab train` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(train_command(_checked(config, RunConfig)))
+
+
+def pretrain(config: PretrainConfig) -> Run | None:
+    """Do what `encoderlab pretrain` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(pretrain_command(_checked(config, PretrainConfig)))
+
+
+def finetune(config: FinetuneConfig) -> Run | None:
+    """Do what `encoderlab finetune` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(finetune_command(_checked(config, FinetuneConfig)))
+
+
+def distill(config: DistillConfig) -> Run | None:
+    """Do what `encoderlab distill` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    return _made(distill_command(_checked(config, DistillConfig)))
+
+
+def _checked(config: Any, wanted: type) -> Any:
+    """The config, if it is one of this command: finetune's is more than train's. Its values are compared with its types."""
+    if type(config) is not wanted:
+        remedy = f'Make it with encoderlab.compose("task=...", command="{COMMAND_OF[wanted]}")'
+        raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
+    with explained(COMMAND_OF[wanted]):
+        return settings_from_dict(settings_to_dict(config), wanted)
+
+
+def _made(folder: RunFolder | None) -> Run | None:
+    return None if folder is None else Run(folder.root)
+
+
+def load(run: str | Path, device: str = "auto") -> Run:
+    """Open a finished run, its model folder, a Hugging Face folder or a shipped encoder.
+
+    Raises DataError where it is damaged or not there.
+    """
+    loaded = Run(run, device)
+    _ = loaded.assembly
+    return loaded
+
+
+class Run:
+    """A finished run. Its model is opened on `device` when it is first needed."""
+
+    def __init__(self, folder: str | Path, device: str = "auto") -> None:
+        self.folder, self.device = Path(folder), device
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @cached_property
+    def assembly(self) -> Assembly:
+        """The model with its tokenizer, task and settings."""
+        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What report.json holds. Raises SettingError where the folder is a model alone."""
+        path = RunFolder(self.folder).report
+        if not path.is_file():
+            raise SettingError(f"{self.folder} has no report.json", allowed="the folder of a finished run")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes, in the order of their ids."""
+        return self.assembly.task.labels
+
+    def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
+        """An answer for each text, or pair of texts, in their order.
+
+        `predicted` is a label, with the `probabilities` of all; of a task on words, a list with a label for each word that the
+        model reads. Raises SettingError for what is no list of texts, DataError for what the model cannot read.
+        """
+        answers = answers_of(self.assembly, self._examples(texts))
+        if reads_words(self.assembly):
+            return [{"predicted": list(answer.labels)} for answer in answers]
+        return [{"predicted": answer.labels[0], "probabilities": answer.by_label(self.labels)} for answer in answers]
+
+    def embed(self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False) -> np.ndarray:
+        """A vector for each text, [texts, d_model]: the `mean` of its tokens' or that of `cls`, of length 1 where `normalize`.
+
+        Raises SettingError, DataError as `predict` does.
+        """
+        if pooling not in VectorPooling.__members__:
+            raise SettingError(f"pooling={pooling} is no choice", allowed=", ".join(VectorPooling.__members__))
+        rows = encoded_rows(self.assembly, self._examples(texts, any_number=True))
+        vectors = np.empty((len(rows), self.assembly.config.model.d_model), dtype=np.float32)
+        for row, of_row in vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize):
+            vectors[row] = of_row[0]
+        return vectors
+
+    def _examples(self, texts: Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
+        if not isinstance(texts, Sequence) or isinstance(texts, str) or not all(map(_is_text, texts)):
+            raise SettingError(f"{one_line(repr(texts))[:80]} is no list of texts", allowed='["..."], or pairs as [("...", "...")]')
+        words = reads_words(self.assembly)
+        examples = []
+        for text in texts:
+            pair = text if isinstance(text, tuple) else (text, None)
+            if not any_number:
+                check_paired(self.assembly, pair[1] is not None)
+            examples.append(example_of(*pair, words))
+        return examples
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text, or a pair of texts."""
+    return isinstance(value, str) or (isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) for one in value))

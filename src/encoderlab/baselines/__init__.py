@@ -1,0 +1,1 @@
+"""Scores that need no encoder, to say whether training one was worth it."""

@@ -1,0 +1,266 @@
+"""The command line: one command, one function; a user's mistake is one line and an exit code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from encoderlab.errors import SettingError, UserError, closest
+from encoderlab.system.distributed import ALONE, FailedElsewhereError, World, speaking_for_all
+from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
+from encoderlab.system.torchrun import join, placed
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from encoderlab.config.command_settings import SweepConfig
+    from encoderlab.sweeps.sweep import Sweep
+
+COMMANDS = {
+    "train": "Train an encoder and report how good it is.",
+    "pretrain": "Pretrain an encoder on documents: masked tokens, and what follows what.",
+    "finetune": "Train a task from a pretrained encoder, and report how good it is.",
+    "distill": "Train a small student to answer as a larger teacher does.",
+    "eval": "Score a finished run on a split, or on other data.",
+    "predict": "Answer for new texts.",
+    "serve": "Try a run by hand: a page, and answers over HTTP, on this machine.",
+    "embed": "Write the vectors of texts, or of their tokens, to a file.",
+    "attention": "Draw where each token looks.",
+    "explain": "Show which words speak for an answer, and which against it.",
+    "export": "Write a run's model in a form that other tools open.",
+    "compare": "Lay runs side by side: settings, scores over seeds, differences with their tests.",
+    "verify": "Look a run over: hashes, finite numbers, whether config, data and weights fit together.",
+    "data": "Look at a dataset: rows, classes, lengths, duplicates, odd rows, pieces.",
+    "baseline": "Score what needs no encoder on the same rows.",
+    "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
+    "check": "Try this installation on generated rows, in seconds.",
+    "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
+}
+MULTIRUN = ("-m", "--multirun")
+ACROSS_PROCESSES = ("train", "pretrain", "finetune", "distill", "eval")
+GO_ON = "Start all of them again, training with resume=auto to go on from its last checkpoint"
+GARBAGE_EVERY = 50_000  # objects; with Python's 700, a third of a prediction's time beside the model was the search for cycles
+OVERVIEW = """encoderlab {version}: train transformer encoders from scratch
+
+usage: encoderlab COMMAND [name=value ...]
+
+{commands}
+
+  encoderlab train                                   the built-in task: no download, no GPU
+  encoderlab train task=sst2 model.n_layers=2        another task and a smaller model
+  encoderlab train -m seed=1,2,3                     several runs, and a table of them
+  encoderlab compare outputs/train/sst2/*            runs side by side
+  encoderlab COMMAND --help                          every setting of a command, with a line each"""
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names, and exit with its code."""
+    gc.set_threshold(GARBAGE_EVERY)
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
+    world, exit_code = ALONE, 0
+    try:
+        world = placed()
+        with signals_handled(), speaking_for_all(world):
+            with deferred("ending once all processes are there"):  # one that ends before would be missed by the others
+                world = join(world)
+                stop_if_interrupted(world)
+            run(sys.argv[1:], world)
+            world.leave()
+    except UserError as error:
+        if world.announce(error, error.exit_code):
+            print(f"encoderlab: {'' if world.is_first else f'process {world.rank}: '}{error}", file=sys.stderr)
+        exit_code = error.exit_code
+    except FailedElsewhereError as error:
+        exit_code = error.exit_code
+        _say_which_signal(exit_code, world)
+    except Interrupted as interrupted:
+        world.announce(interrupted, interrupted.exit_code)
+        exit_code = interrupted.exit_code
+        _say_which_signal(exit_code, world)
+    except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        exit_code = 141
+    world.end(exit_code)
+
+
+def _say_which_signal(exit_code: int, world: World) -> None:
+    """The first process says why all end, whichever of them has got a signal."""
+    if world.is_first and exit_code > 128:
+        print(f"encoderlab: stopped by {signal.Signals(exit_code - 128).name}", file=sys.stderr)
+
+
+def run(arguments: list[str], world: World = ALONE) -> None:
+    """Run one command, this process being one of a `world`. Raises UserError for whatever the user can mend."""
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        lines = "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())
+        print(OVERVIEW.format(version=version("encoderlab"), commands=lines))
+    elif arguments[0] == "--version":
+        print(version("encoderlab"))
+    elif arguments[0] not in COMMANDS:
+        near = closest(arguments[0], COMMANDS)
+        raise SettingError(
+            f"There is no command {arguments[0]}",
+            allowed=", ".join(COMMANDS),
+            remedy=f"Did you mean encoderlab {near}?" if near else "See encoderlab --help",
+        )
+    elif arguments[0] == "list":
+        groups = [argument for argument in arguments[1:] if argument not in ("--help", "-h")]
+        import_module("encoderlab.commands.list").list_configs(config_folder(), groups)
+    elif {"--help", "-h"} & set(arguments):
+        import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
+    else:
+        _check_world(world, *arguments)
+        _run_with_hydra(arguments[0], arguments[1:], world)
+
+
+def config_folder() -> Path:
+    """The shipped configs: beside the package in a wheel, at the top of the repository in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parents[1] / "configs"
+
+
+def _check_world(world: World, command: str, *arguments: str) -> None:
+    """Refuse what several processes cannot share. Raises SettingError."""
+    if world.size == 1:
+        return
+    if command not in ACROSS_PROCESSES:
+        raise SettingError(
+            f"encoderlab {command} does not run across {world.size} processes",
+            allowed=f"one process, or one of {', '.join(ACROSS_PROCESSES)}",
+            remedy="Start it without torchrun",
+        )
+    if {*MULTIRUN} & set(arguments):
+        raise SettingError(
+            f"-m starts several runs, and torchrun {world.size} processes of one run",
+            allowed="one of the two",
+            remedy="Start each run with a torchrun of its own, or leave torchrun out",
+        )
+
+
+def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
+    from encoderlab.config.composing import check_combinations, checked_flags
+    from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
+    from encoderlab.config.overrides import folders_as_setting, quoted_arguments
+    from encoderlab.config.schemas import COMMAND_CONFIGS, check_shown, register_schemas
+    from encoderlab.sweeps.sweep import sweep_settings
+
+    refuse_what_hydra_cannot(command, arguments)
+    register_schemas()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
+    begun: list[str] = []
+    refused: list[UserError | FailedElsewhereError] = []
+    with explained(command, begun):
+        flags = checked_flags(command, arguments)
+        arguments = folders_as_setting(command, arguments, flags.overrides)
+        options, arguments = sweep_settings(arguments, flags.multirun)
+        if flags.multirun and options.trials is None:
+            check_combinations(quoted_arguments(flags.overrides))
+        if flags.multirun and not flags.cfg:
+            _sweep(command, arguments, options, begun, world)
+            return
+        shown = COMMAND_CONFIGS[command] if flags.cfg else None
+        _with_hydra(command, arguments, _job(command, begun, refused, world), lambda config: check_shown(config, shown))
+    if refused:
+        raise refused[0]
+
+
+def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], None], check: Callable[[DictConfig], None]) -> None:
+    """Have Hydra compose the config, or the configs, that the arguments mean; each goes to `check`, and then to `job`."""
+    import hydra
+
+    from encoderlab.config.composing import checked_configs
+    from encoderlab.config.overrides import quoted_arguments
+
+    sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
+    with checked_configs(check):
+        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(job)()
+
+
+def _job(
+    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError], world: World
+) -> Callable[[DictConfig], None]:
+    """What Hydra calls with the composed config; `begun` gets a word when its command starts.
+
+    A mistake goes to `refused`: Hydra would add a line of its own.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    from encoderlab.config.hydra_errors import explained
+    from encoderlab.config.schemas import COMMAND_CONFIGS, typed
+
+    def job(config: DictConfig) -> None:
+        try:
+            with explained(command):
+                settings = typed(config, COMMAND_CONFIGS[command])
+            begun.append(command)
+            _start(command, settings, HydraConfig.get().overrides.task, world)
+        except (UserError, FailedElsewhereError) as error:
+            refused.append(error)
+
+    return job
+
+
+def _start(command: str, settings: Any, overrides: Sequence[str], world: World) -> Any:
+    """Run a command; what it returns is its run folder, where it fills one."""
+    said = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
+    continuable = {"said": said} if hasattr(settings, "resume") else {}
+    shared = {"world": world} if command in ACROSS_PROCESSES else {}
+    with world.watched(GO_ON):
+        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable, **shared)
+
+
+def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], world: World) -> None:
+    """Run every combination of what was typed, or as many trials as a search may take. Raises SweepError where jobs failed."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from encoderlab.config.overrides import quote
+    from encoderlab.runs.folders.sweep import JobRecord, WorkerKilledError
+    from encoderlab.sweeps.sweep import Sweep, folder_for
+
+    def start(settings: Any, overrides: Sequence[str]) -> Any:
+        begun.append(command)
+        return _start(command, settings, overrides, world)
+
+    def job(config: DictConfig) -> None:
+        sweep.job(config, HydraConfig.get().job.num, HydraConfig.get().overrides.task)
+
+    def trial(line: list[str], number: int) -> JobRecord | None:
+        records: list[JobRecord | None] = []
+        _with_hydra(command, line, lambda config: records.append(sweep.job(config, number, line)), sweep.prepare)
+        return records[0]
+
+    dry = "dry_run=true" in [argument.lower() for argument in arguments]  # asked of all jobs, before any has its settings
+    with folder_for(options, dry=dry) as folder:
+        sweep = Sweep(command, folder, start, dry)
+        try:
+            if options.trials is None:
+                _combine(sweep, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job)
+            else:
+                single = [argument for argument in arguments if argument not in MULTIRUN]
+                import_module("encoderlab.sweeps.search").search(sweep, single, options.trials, trial)
+        except (Interrupted, WorkerKilledError):
+            trials = [] if options.trials is None else [f"trials={options.trials}"]
+            sweep.say_how_to_go_on([*arguments, *trials])
+            raise
+        sweep.finish(compared=options.trials is None)
+
+
+def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
+    """Have Hydra run a job for each combination, perhaps in workers. Raises WorkerKilledError; Interrupted when they have ended."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from encoderlab.runs.folders.sweep import WorkerKilledError
+
+    try:
+        with signals_passed_on("each job saves after its step") as before_workers:
+            _with_hydra(sweep.command, arguments, job, lambda config: sweep.prepare(config, before_workers))
+    except BrokenProcessPool:
+        raise WorkerKilledError from None

@@ -1,0 +1,295 @@
+"""The settings of the commands that make runs, and of those that open them; see also `preparation_settings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from encoderlab.data.files.formats import Quoting
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.tokenizers.config import TokenizerConfig
+from encoderlab.encoders.catalogue import SHIPPED
+from encoderlab.errors import SettingError, closest
+from encoderlab.model.config import ModelChoice
+from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.tasks.config import TaskConfig
+from encoderlab.training.config import Precision, TrainingConfig, seconds_of
+
+CACHE = "~/.cache/encoderlab"  # where ENCODERLAB_CACHE names no other (configs/command.yaml)
+
+
+class PredictionFormat(Enum):
+    """How predictions are written: a table, a JSON object a line, a Parquet file, or GLUE's submission form."""
+
+    csv = "csv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    glue = "glue"
+
+
+TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
+
+
+@dataclass
+class CommandConfig:
+    """What every command shares."""
+
+    cache_dir: str = setting(
+        CACHE, "Folder for what can be made again: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "")
+        if not self.cache_dir:
+            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Leave it out to use ~/.cache/encoderlab")
+
+
+@dataclass
+class RunConfig(CommandConfig):
+    """Train an encoder and report how good it is."""
+
+    task: TaskConfig = setting(REQUIRED, "What is asked of the encoder.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
+    training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    run_dir: str | None = setting(None, RUN_DIR)
+    resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
+    baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
+    dry_run: bool = setting(
+        False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing but the cache."
+    )
+    trackers: list[str] = setting(
+        [], "Trackers to tell of the run's figures too: [tensorboard,wandb,mlflow,trackio] or some of them."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refuse_trackers()
+        if self.dry_run and self.resume is not None:
+            raise SettingError(
+                f"dry_run=true tries a run that is not there yet, and resume={self.resume} goes on with one",
+                allowed="one of the two",
+                remedy="Leave resume out, or dry_run",
+            )
+
+    def _refuse_trackers(self) -> None:
+        unknown = next((name for name in self.trackers if name not in TRACKERS), None)
+        if unknown is not None:
+            near = closest(unknown, TRACKERS)
+            remedy = f"Did you mean trackers=[{near}]?" if near else ""
+            raise SettingError(f"There is no tracker {unknown}", allowed=", ".join(TRACKERS), remedy=remedy)
+
+
+@dataclass
+class PretrainConfig(RunConfig):
+    """Pretrain an encoder on documents: masked tokens, and what follows what."""
+
+    init_from: str | None = setting(None, "Go on from this: a run folder, a Hugging Face folder or a hub name; null: from scratch.")
+
+
+@dataclass
+class FinetuneConfig(RunConfig):
+    """Train a task from a pretrained encoder, and report how good it is."""
+
+    init_from: str = setting(
+        SHIPPED, "The pretrained encoder: one of encoderlab list encoders, a run folder, a Hugging Face folder or a hub name."
+    )
+    adapt: str | None = setting(
+        None, "Time to pretrain on the task's own training texts first, by masked tokens, such as 90s or 5m; null: none."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adapt is not None:
+            seconds_of(self.adapt, "adapt")
+
+
+class StudentStart(Enum):
+    """What a student starts from, where `init_from` names nothing: weights as drawn, or parts of its teacher."""
+
+    fresh = "fresh"
+    embeddings = "embeddings"
+    layers = "layers"
+    pruned = "pruned"
+
+
+@dataclass
+class DistillConfig(RunConfig):
+    """Train a student to answer as a larger teacher does, on a task's rows or on documents."""
+
+    teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
+    init_from: str | None = setting(None, "The encoder the student starts from; null: see start.")
+    start: StudentStart = setting(
+        StudentStart.fresh,
+        "Without init_from: fresh weights, the teacher's embeddings (reduced by PCA where the student is narrower), its layers "
+        "too, evenly spaced, or pruned (its layers with their strongest heads and neurons, fitted to the student's width).",
+    )
+    temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
+    teacher_weight: float = setting(
+        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).", least=0, most=1
+    )
+    unlabelled: str | None = setting(
+        None, "On a task: a file of more texts without labels (csv, tsv, jsonl, parquet, txt), which the teacher labels."
+    )
+    compare: bool = setting(
+        True, "On a task: train the same student without its teacher too, and compare all three on the same rows."
+    )
+
+
+@dataclass
+class OpenRunConfig(CommandConfig):
+    """What every command that opens a finished run shares."""
+
+    run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+    precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
+    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
+
+
+@dataclass
+class EvalConfig(OpenRunConfig):
+    """Score a finished run on a split of its dataset, or of another one."""
+
+    split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
+    dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+@dataclass
+class PredictConfig(OpenRunConfig):
+    """Answer for new texts: one row out for each row in, in order."""
+
+    text: str | None = setting(None, "One text to answer for.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    input: str | None = setting(None, "File to answer for (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
+    split: str | None = setting(None, "A split of the run's dataset to answer for.")
+    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
+    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
+    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
+    output: str | None = setting(None, "File to write; null: standard output.")
+    format: PredictionFormat | None = setting(
+        None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
+    )
+    top_k: int | None = setting(None, "Write the so many most probable classes in place of all of them.", least=1)
+    min_probability: float | None = setting(
+        None, "Leave an answer open that is less probable: predicted is then what unsure says.", least=0, most=1
+    )
+    unsure: str | None = setting(
+        None, "What is predicted where the answer is left open; null: nothing (in csv an empty cell), and _ for a word."
+    )
+
+
+@dataclass
+class ServeConfig(OpenRunConfig):
+    """Try a finished run by hand: a page, and answers over HTTP, on this machine."""
+
+    host: str = setting("127.0.0.1", "Address to listen to; 127.0.0.1 is reached from this machine alone, 0.0.0.0 from any other.")
+    port: int = setting(8000, "Port to listen to; 0: any that is free.", least=0, most=65535)
+    max_texts: int = setting(100, "Texts, or pairs, that one request may hold.", least=1, most=10_000)
+    max_characters: int = setting(10_000, "Characters that each text may have.", least=1, most=1_000_000)
+
+
+@dataclass
+class AttentionConfig(OpenRunConfig):
+    """Draw where each token looks: one figure per layer, and the arrays."""
+
+    text: str | None = setting(None, "One text to look at.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    rows: list[int] | None = setting(None, "Rows of the split to look at, such as [0,7], counted from 0; null: the first.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+class ImportanceMethod(Enum):
+    """How the importance of a token is found; see `runs.inference.importance`."""
+
+    both = "both"
+    gradient = "gradient"
+    occlusion = "occlusion"
+
+
+@dataclass
+class ExplainConfig(OpenRunConfig):
+    """Show which words speak for an answer, and which against it: on the screen, and as a page."""
+
+    text: str | None = setting(None, "One text to explain the answer for.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    rows: list[int] | None = setting(None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first.")
+    label: str | None = setting(None, "The class to explain; null: the likeliest one.")
+    word: int | None = setting(
+        None, "Where words are labelled, the one to explain, counted from 0; null: the first.", least=0, most=1048575
+    )
+    method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
+    precision: Precision = setting(Precision.fp32, "Format of the matrix products: fp32 (exact), bf16 (faster), or auto.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+class VectorPooling(Enum):
+    """How the vectors of a text's tokens become one."""
+
+    cls = "cls"
+    mean = "mean"
+
+
+@dataclass
+class EmbedConfig(OpenRunConfig):
+    """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
+
+    run: str = setting(SHIPPED, "The encoder: one of encoderlab list encoders, a run folder, its model/ or a Hugging Face folder.")
+    input: str | None = setting(None, "File of texts (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
+    split: str | None = setting(None, "A split of the run's dataset.")
+    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
+    text_pair_column: str | None = setting(
+        None, "Column of `input` that holds the second text; null: as trained, but none where text_column is given."
+    )
+    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
+    output: str = setting(REQUIRED, "The .npy file to write; the index lies beside it, as .index.jsonl.")
+    pooling: VectorPooling = setting(VectorPooling.mean, "What stands for a text: mean of its tokens' vectors, or cls.")
+    tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
+    normalize: bool = setting(False, "Bring each vector to length 1.")
+    precision: Precision = setting(Precision.fp32, "Format of the matrix products: fp32 (exact), bf16 (faster), or auto.")
+
+
+class ExportFormat(Enum):
+    """What a model can be handed on as."""
+
+    huggingface = "huggingface"
+    onnx = "onnx"
+    compact = "compact"
+
+
+@dataclass
+class ExportConfig(CommandConfig):
+    """Write a run's model in a form that other tools open with no code of ours, or in less space."""
+
+    run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
+    format: ExportFormat = setting(
+        ExportFormat.huggingface,
+        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked with it; compact: our own "
+        "model folder at about a third of the size (8-bit token embeddings, all else in 16 bits).",
+    )
+    path: str = setting(REQUIRED, "The new folder to write.")
+    heads: bool = setting(True, "Write the heads too; false: the encoder alone, to start from or to embed with (not for onnx).")
+    card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
+
+
+@dataclass
+class SweepConfig:
+    """What may be typed with -m, for all runs together."""
+
+    sweep_dir: str | None = setting(
+        None, "Folder of the sweep, new or to go on with: what is finished is not done again; null: outputs/multirun/<time>-<uid>."
+    )
+    trials: int | None = setting(
+        None,
+        "Search instead of trying every combination: as many runs, drawn from log(a,b), interval(a,b), range(a,b) or a,b,c.",
+        least=1,
+        most=100_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "")

@@ -1,0 +1,141 @@
+"""Turns what Hydra and OmegaConf say of a bad command line into one line that says what to type.
+
+`HYDRA_FULL_ERROR=1` makes Hydra raise instead of printing its own account. Hydra accepts `+model.n_layer=2`, so every key is
+compared with the schema after composing, and an unknown one is refused with the closest real name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+
+import yaml
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_setting
+from encoderlab.errors import SettingError, UserError, closest
+from encoderlab.settings import allowed_range, brought_along
+
+LAUNCHERS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name, and that of the extra that brings it
+
+
+def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
+    """Refuse what Hydra stumbles over: `model=null`, what the command does not read, a setting of a dataset that was not chosen.
+
+    Raises SettingError.
+    """
+    chosen = {argument.partition("=")[0] for argument in arguments}
+    unread = brought_along(COMMAND_CONFIGS[command])
+    for argument in arguments:
+        group, equals, value = argument.partition("=")
+        if group in GROUPS and equals and value in ("", "null"):
+            raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
+        owner = re.split("[.@]", group.lstrip("+~"))[0]
+        if owner in unread:
+            raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Leave {argument} out")
+        if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
+            raise SettingError(f"{argument} needs a dataset", remedy="Type dataset=files or dataset=hub in front")
+
+
+@contextmanager
+def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
+    """Raise what Hydra, OmegaConf and YAML find wrong in here as a SettingError of one line; and all else, while no job has begun.
+
+    Hydra raises plain errors of all kinds for what it cannot make sense of.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, command) from None
+    except yaml.YAMLError as error:
+        raise SettingError(f"A config file cannot be read: {error}") from None
+    except Exception as error:
+        if begun:
+            raise
+        reason = str(error) or type(error).__name__
+        raise SettingError(f"The command line is not understood: {reason}", remedy=f"See encoderlab {command} --help") from None
+
+
+def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
+    """The error as a SettingError of one line."""
+    text = str(error)
+    if found := re.search(r"In 'hydra/launcher/([\w-]+)': Could not load 'hydra/launcher/(joblib|submitit)", text):
+        remedy = f"Type pip install 'encoderlab[{LAUNCHERS[found[2]]}]'"
+        return SettingError(f"hydra/launcher={found[1]} needs a launcher that is not installed", remedy=remedy)
+    if isinstance(error, MissingConfigException):
+        return _missing_option(text)
+    if isinstance(error, OverrideParseException):
+        return SettingError(f"{error.override} is not understood", allowed="name=value", remedy=f"See encoderlab {command} --help")
+    if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
+        where = re.search(r"full_key: ([\w.]+)", text)
+        return _unknown(where[1] if where else found[1], command)
+    if text.startswith("Ambiguous value for argument"):
+        return SettingError(
+            f"{text.split(chr(39))[1]} is several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"
+        )
+    if found := re.search(r"Could not (?:override|append to|delete from) '?(?:config\. )?'?([\w.@/]+)'?", text):
+        return _unknown(found[1], command)
+    if found := re.search(r"[Ee]rror merging override (\S+?)=(.*)", text):
+        return _bad_value(found[1].lstrip("+"), found[2], error, command)
+    cause = error.__cause__ if isinstance(error, ConfigCompositionException) and error.__cause__ else error
+    return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
+
+
+def _missing_option(text: str) -> SettingError:
+    """A config group has no such option: `task=sts2`."""
+    found = re.search(r"Could not find '([\w/.-]+)'", text) or re.search(r"Cannot find primary config '([\w/.-]+)'", text)
+    if found is None:
+        return SettingError(" ".join(text.split()))
+    group, _, name = found[1].rpartition("/")
+    if not group:
+        return SettingError(f"There is no config file {name} where configs are looked for", remedy="Leave out --config-path")
+    listed = re.search(r"Available options in '[^']*':\n(.*?)\nConfig search path", text, re.DOTALL)
+    options = [line.strip() for line in listed[1].splitlines()] if listed else []
+    options = [option for option in options if not option.endswith("_schema")]
+    near = closest(name, options)
+    hint = f"Did you mean {group}={near}?" if near else "encoderlab list shows them with a line each"
+    if group == "dataset" and name in ("classification", "tagging"):
+        hint = f"The task {name} has no data of its own: type dataset=files dataset.path=... or dataset=hub dataset.path=..."
+        return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
+    if group == "dataset" and name == "pretraining":
+        return SettingError("task=pretraining has no labels to learn", remedy="Type encoderlab pretrain")
+    return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
+
+
+def _unknown(key: str, command: str) -> SettingError:
+    """A key that does not exist: names the closest among its neighbours."""
+    key = key.replace("/", ".")
+    group, _, name = key.rpartition(".")
+    if key in GROUPS:
+        return SettingError(f"{key} takes the name of one of its configs", remedy=f"encoderlab list {key} shows them")
+    if key.startswith("hydra."):
+        return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
+    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
+    known = sorted({declared.name for owner in owners for declared in fields(owner)})
+    if name in known:
+        known = []  # a setting of another option of the group: unknown_setting says of which
+    return unknown_setting(key, known)
+
+
+def _bad_value(key: str, value: str, error: BaseException, command: str) -> SettingError:
+    """A value of the wrong type, or none of an Enum's names."""
+    group, _, name = key.rpartition(".")
+    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
+    declared = next((owner.__dataclass_fields__[name] for owner in owners if name in owner.__dataclass_fields__), None)
+    reason = " ".join(str(error.__cause__).split("full_key")[0].split()) if error.__cause__ else ""
+    if declared is None:
+        return SettingError(f"{key}={value} cannot be read: {reason}")
+    if options := re.search(r"(?:expected one of|one of) \[([^\]]*)\]", reason):
+        return SettingError(f"{key}={value} is no choice", allowed=options[1].replace("'", ""))
+    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list such as [a,b]"}
+    written = getattr(declared.type, "__name__", "") if isinstance(declared.type, type) else str(declared.type)
+    words = [kinds[kind] for kind in kinds if re.match(rf"{kind}\b", written)]
+    words += ["null"] if "None" in str(declared.type) else []
+    limits = allowed_range(declared.metadata)
+    allowed = " or ".join(words) + (f", {limits}" if limits else "")
+    return SettingError(f"{key}={value} has the wrong type", allowed=allowed or reason, remedy=declared.metadata.get("help", ""))

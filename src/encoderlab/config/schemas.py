@@ -1,0 +1,220 @@
+"""The table of schemas behind the config groups and the commands, and the way from Hydra's config to a typed one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import MissingMandatoryValue
+
+from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.config.command_settings import (
+    AttentionConfig,
+    CommandConfig,
+    DistillConfig,
+    EmbedConfig,
+    EvalConfig,
+    ExplainConfig,
+    ExportConfig,
+    FinetuneConfig,
+    PredictConfig,
+    PretrainConfig,
+    RunConfig,
+    ServeConfig,
+)
+from encoderlab.config.overrides import uninterpolated
+from encoderlab.config.preparation_settings import (
+    BaselineConfig,
+    CheckConfig,
+    CompareConfig,
+    DataConfig,
+    TokenizerCommandConfig,
+    VerifyConfig,
+)
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.sources.docstrings import DocsDataset
+from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
+from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.sources.wikipedia import WikipediaDataset
+from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
+from encoderlab.errors import SettingError, closest
+from encoderlab.model.config import ModelConfig
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
+from encoderlab.training.config import TrainingConfig
+
+SCHEMAS: dict[tuple[str, str], type] = {
+    ("task", "classification"): ClassificationConfig,
+    ("task", "tagging"): TaggingConfig,
+    ("task", "pretraining"): PretrainingConfig,
+    ("task", "teacher_vectors"): TeacherVectorsConfig,
+    ("dataset", "docs"): DocsDataset,
+    ("dataset", "brackets"): BracketsDataset,
+    ("dataset", "reverse"): ReverseDataset,
+    ("dataset", "files"): FilesDataset,
+    ("dataset", "hub"): HubDataset,
+    ("dataset", "wikipedia"): WikipediaDataset,
+    ("tokenizer", "wordpiece"): WordPieceConfig,
+    ("tokenizer", "pretrained"): PretrainedConfig,
+    ("tokenizer", "symbols"): SymbolsConfig,
+    ("tokenizer", "as_pretrained"): AsPretrainedTokenizer,
+    ("model", "model"): ModelConfig,
+    ("model", "as_pretrained"): AsPretrained,
+    ("training", "training"): TrainingConfig,
+}
+
+GROUPS = {group for group, _ in SCHEMAS}
+COMMAND_CONFIGS: dict[str, type] = {
+    "train": RunConfig,
+    "eval": EvalConfig,
+    "predict": PredictConfig,
+    "serve": ServeConfig,
+    "attention": AttentionConfig,
+    "explain": ExplainConfig,
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "distill": DistillConfig,
+    "embed": EmbedConfig,
+    "export": ExportConfig,
+    "tokenizer": TokenizerCommandConfig,
+    "verify": VerifyConfig,
+    "data": DataConfig,
+    "baseline": BaselineConfig,
+    "compare": CompareConfig,
+    "check": CheckConfig,
+}
+Typed = TypeVar("Typed")
+
+
+def register_schemas() -> None:
+    """Make the schemas known to Hydra: the configs extend them by name."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    for (group, name), schema in SCHEMAS.items():
+        store.store(group=group, name=f"{name}_schema", node=schema)
+    for command, schema in COMMAND_CONFIGS.items():
+        store.store(name=f"{command}_schema", node=schema)
+
+
+def typed(config: DictConfig, schema: type[Typed]) -> Typed:
+    """The config as an instance of `schema`, every range checked.
+
+    Raises SettingError for a key the schema lacks (Hydra lets `+model.n_layer=2` pass), for a required setting that was not given,
+    and for a value out of range.
+    """
+    for key, owner in _keys(config, schema):
+        known = _names(owner)
+        if key.rpartition(".")[2] not in known:
+            raise unknown_setting(_to_the_end(config, key), known)
+    try:
+        return cast("Typed", OmegaConf.to_object(config))  # its schema says so
+    except MissingMandatoryValue as error:
+        raise required_setting(str(error.full_key)) from None
+
+
+def _to_the_end(config: DictConfig, key: str) -> str:
+    """The key, and the first names inside its value: what a user typed as `+trainig.epochs=1` made up a group."""
+    inside = OmegaConf.select(config, key, throw_on_missing=False, throw_on_resolution_failure=False)
+    while isinstance(inside, DictConfig) and len(inside):
+        name = next(iter(inside))
+        key, inside = f"{key}.{name}", inside._get_node(name)
+    return key
+
+
+def check_shown(config: DictConfig, schema: type[CommandConfig] | None) -> None:
+    """Refuse what `typed` refuses in a config of Hydra's that is only to be shown, save that settings may be missing.
+
+    `schema` is None where the config is to be used: its command will refuse them. Raises SettingError.
+    """
+    if schema is None:
+        return
+    own = copy.deepcopy(config)
+    with read_write(own), open_dict(own):
+        del own["hydra"]
+    try:
+        typed(own, schema)
+    except MissingSettingError:
+        return
+
+
+def unknown_setting(key: str, known: list[str]) -> SettingError:
+    """The refusal of a key that is none of the `known` names beside it; names the closest, or where the key belongs."""
+    group, _, name = key.rpartition(".")
+    if group and group not in GROUPS:
+        meant = closest(group, GROUPS)
+        inside = closest(name, [name for (owner, _), schema in SCHEMAS.items() if owner == meant for name in _names(schema)])
+        remedy = f"Did you mean {meant}.{inside}?" if inside else f"Settings with a dot begin with {', '.join(sorted(GROUPS))}"
+        return SettingError(f"There is no setting {key}", remedy=remedy)
+    prefix = f"{group}." if group else ""
+    if near := closest(name, known):
+        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
+    owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in _names(schema)]
+    if owners:
+        where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
+        return SettingError(f"{key} is no setting of the chosen {group}", remedy=f"It belongs to {where}")
+    return SettingError(f"There is no setting {key}", allowed=", ".join(f"{prefix}{name}" for name in known))
+
+
+class MissingSettingError(SettingError):
+    """A setting that has no default was not given."""
+
+
+def required_setting(key: str) -> MissingSettingError:
+    """The refusal to start without a setting that has no default."""
+    return MissingSettingError(f"{key} is not set", remedy=f"Type {key}=...")
+
+
+def _names(schema: type) -> list[str]:
+    return [declared.name for declared in fields(schema)]
+
+
+def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:
+    """Every key of the config with dots, and the dataclass that should declare it."""
+    for name in config:
+        yield f"{prefix}{name}", schema
+        value = config._get_node(name)
+        if isinstance(value, DictConfig) and is_dataclass(node_type := OmegaConf.get_type(config, cast("str", name))):
+            yield from _keys(value, node_type, f"{prefix}{name}.")
+
+
+def settings_to_dict(settings: Any) -> dict[str, Any]:
+    """Settings as plain values. A member of a config group also names its `schema`: `settings_from_dict` can then read it back."""
+    schemas = {schema: name for (_, name), schema in SCHEMAS.items()}
+    plain: dict[str, Any] = {"schema": schemas[type(settings)]} if type(settings) in schemas else {}
+    for declared in fields(settings):
+        value = getattr(settings, declared.name)
+        if is_dataclass(value):
+            value = settings_to_dict(value)
+        plain[declared.name] = value.name if isinstance(value, Enum) else value
+    return plain
+
+
+def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
+    """The settings that `settings_to_dict` wrote, every type and range checked.
+
+    Raises SettingError for an unknown schema or key, or a bad value.
+    """
+    config = OmegaConf.structured(schema)
+    for name, value in _literal(plain).items():
+        if isinstance(value, dict):
+            group = SCHEMAS.get((name, value.get("schema", "")))
+            if group is None:
+                raise SettingError(f"{name} has no schema {value.get('schema')}")
+            value = OmegaConf.merge(OmegaConf.structured(group), {k: v for k, v in value.items() if k != "schema"})
+        if name not in _names(schema):
+            raise unknown_setting(name, _names(schema))
+        config[name] = value
+    return typed(config, schema)
+
+
+def _literal(value: Any) -> Any:
+    """The value as OmegaConf has to be given it to leave it as it is: what was written is no interpolation."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return uninterpolated(value) if isinstance(value, str) else value

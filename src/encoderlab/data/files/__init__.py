@@ -1,0 +1,1 @@
+"""Users' own files as examples or documents: every row as it stands, or refused with its line."""

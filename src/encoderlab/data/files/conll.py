@@ -1,0 +1,107 @@
+"""Sentences of CoNLL-style files: a word per line with its columns, a blank line between sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoderlab.data.files.tables import RowsOfFile
+from encoderlab.data.files.text_files import place, plain_lines
+from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
+from encoderlab.errors import DataError
+
+_CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # universaldependencies.org/format
+_NAMED = "# global.columns ="  # CoNLL-U Plus says its columns on the first line
+_DEFAULTS = {"text": ("text", 0), "label": ("label", -1)}  # in files without names: the word first, its label last
+
+
+@dataclass(frozen=True)
+class _Layout:
+    separator: str | None  # None: runs of spaces and tabs
+    width: int
+    names: list[str]
+    header: int  # the line that names the columns; 0 where none does
+
+
+def read_conll(path: Path, wanted: Wanted) -> Rows:
+    """The sentences of a file. Columns go by name, where the file has names, or by number (0 is the first, -1 the last).
+
+    Left out are comments (lines that begin with # and are not as wide as the others), -DOCSTART- lines, and the ranges and empty
+    nodes of CoNLL-U (ids 3-4, 5.1), which repeat words or stand for none. Raises DataError at any other line of another width.
+    """
+    if wanted.text_pair is not None:
+        raise DataError(f"{path} holds sentences, no pairs of them", remedy="Type dataset.text_pair=null")
+    layout = _layout(path, wanted)
+    columns = [_column(path, layout, wanted, setting) for setting in wanted.settings()]
+    rows = RowsOfFile(path, list(wanted.settings()))
+    for line, sentence in _sentences(path, layout):
+        rows.add(line, [[cells[column] for cells in sentence] for column in columns])
+    return rows.finish()
+
+
+def _sentences(path: Path, layout: _Layout) -> Iterator[tuple[int, list[list[str]]]]:
+    """Each sentence as its words' cells, with the line of its first word."""
+    begin, sentence = 0, []
+    for number, line in plain_lines(path):
+        if line.strip(" \t"):  # a no-break space or a form feed is a word
+            cells = _cells(line, layout.separator)
+            if number == layout.header or _no_word(cells, layout, conllu=path.suffix == ".conllu"):
+                continue
+            if len(cells) != layout.width or "" in cells:
+                found = f"an empty one among {len(cells)}" if "" in cells else str(len(cells))
+                raise DataError(f"{place(path, number)} has {found} columns", allowed=f"{layout.width}, like the first word")
+            begin = begin if sentence else number
+            sentence.append(cells)
+        elif sentence:
+            yield begin, sentence
+            sentence = []
+    if sentence:
+        yield begin, sentence
+
+
+def _no_word(cells: list[str], layout: _Layout, *, conllu: bool) -> bool:
+    comment = cells[0].startswith("#") and len(cells) != layout.width
+    return comment or cells[0] == "-DOCSTART-" or (conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]) is not None)
+
+
+def _layout(path: Path, wanted: Wanted) -> _Layout:
+    names = _CONLLU if path.suffix == ".conllu" else []
+    for number, line in plain_lines(path):
+        if line.startswith(_NAMED):
+            names = line.removeprefix(_NAMED).lower().split()
+        if not line.strip(" \t") or line.startswith("#"):
+            continue
+        separator = "\t" if "\t" in line else None
+        cells = _cells(line, separator)
+        if not names and set(wanted.settings().values()) <= set(cells):
+            return _Layout(separator, len(cells), cells, number)
+        return _Layout(separator, len(cells), names, 0)
+    raise DataError(f"{path} has no sentences", allowed="a word and its label per line, a blank line between sentences")
+
+
+def _cells(line: str, separator: str | None) -> list[str]:
+    return line.split("\t") if separator else re.split(r"[ \t]+", line.strip(" \t"))
+
+
+def _column(path: Path, layout: _Layout, wanted: Wanted, setting: str) -> int:
+    """The index of the column a setting names."""
+    name = wanted.settings()[setting]
+    default, index = _DEFAULTS[setting]
+    if name.lower() in layout.names or name in layout.names:
+        return layout.names.index(name if name in layout.names else name.lower())
+    if re.fullmatch(r"-?[0-9]+", name) and -layout.width <= int(name) < layout.width:
+        return int(name)
+    if name == default and layout.names == _CONLLU:
+        return _CONLLU.index("form" if setting == "text" else "upos")
+    if name == default and not layout.names:
+        return index
+    numbers = [str(number) for number in range(layout.width)]
+    if layout.names:
+        raise no_such_column(str(path), wanted, setting, [*layout.names, *numbers])
+    raise DataError(
+        f"{path} does not name its columns, so none is {name!r}",
+        allowed=listed([*numbers, "-1 for the last"]),
+        remedy=f"Type {wanted.typed.format(setting)}={layout.width - 1 if setting == 'label' else 0}",
+    )

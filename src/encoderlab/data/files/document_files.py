@@ -1,0 +1,103 @@
+"""Documents of .txt files, one or a folder of them: a paragraph per line, blank lines between documents."""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from encoderlab.data.files.text_files import place, plain_lines
+from encoderlab.data.sources.columns import Rows
+from encoderlab.errors import DataError
+
+_SPLITS = ("train", "validation", "test")
+_CHARACTERS_PER_BATCH = 4_000_000
+_SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits: a document may be any length
+
+
+def split_folders(path: Path) -> dict[str, Path]:
+    """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
+
+    Raises DataError where anything else stands beside a folder named train.
+    """
+    if not (path / "train").is_dir():
+        return {"train": path}
+    stranger = next((entry for entry in _visible(path) if entry.name not in _SPLITS), None)
+    if stranger is not None:
+        raise DataError(f"{stranger} stands beside the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere")
+    return {name: path / name for name in _SPLITS if (path / name).exists()}
+
+
+def text_files(folder: Path) -> list[Path]:
+    """All .txt files (or .txt.gz) under `folder`, at any depth, by name. Raises DataError where there are none, or others."""
+    files = [path for entry in _visible(folder) for path in (text_files(entry) if entry.is_dir() else [entry])]
+    wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz"))), None)
+    if wrong is not None:
+        raise DataError(f"{wrong} is no .txt file", allowed="a folder of .txt files", remedy="Rename it, or take it out")
+    if not files:
+        raise DataError(f"{folder} has no .txt files", remedy="Name a folder that has some, or take it out")
+    return files
+
+
+def read_document_files(path: Path, files: list[Path], cache_dir: Path) -> Rows:
+    """The documents of `files`, a row for each, its paragraphs on lines of their own; `path` is what the user calls them.
+
+    The texts lie in a nameless file in `cache_dir`, mapped into memory and gone with the last of their readers. Raises DataError
+    where there are none, or a file cannot be read.
+    """
+    lines, first_rows = array("q"), []
+
+    def documents() -> Iterator[str]:
+        for file in files:
+            first_rows.append(len(lines))
+            for line, text in _documents(file):
+                lines.append(line)
+                yield text
+
+    column = _on_disk(documents(), cache_dir)
+    if not len(column):
+        raise DataError(f"{path} has no documents", allowed="a paragraph per line, a blank line between documents")
+    return Rows({"text": column}, lambda row: place(files[bisect_right(first_rows, row) - 1], lines[row]))
+
+
+def _documents(file: Path) -> Iterator[tuple[int, str]]:
+    """Each document of a file, with the line it begins on."""
+    begin, paragraphs = 0, []
+    for number, line in plain_lines(file):
+        if stripped := line.strip():
+            begin = begin if paragraphs else number
+            paragraphs.append(stripped)
+        elif paragraphs:
+            yield begin, "\n".join(paragraphs)
+            paragraphs = []
+    if paragraphs:
+        yield begin, "\n".join(paragraphs)
+
+
+def _on_disk(texts: Iterator[str], folder: Path) -> pa.ChunkedArray:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # a mapping outlives the name
+        with pa.ipc.new_file(file, _SCHEMA) as writer:
+            for batch in _batches(texts):
+                writer.write_batch(pa.record_batch([pa.array(batch, pa.large_string())], schema=_SCHEMA))
+        file.flush()
+        return pa.ipc.open_file(pa.memory_map(file.name)).read_all().column("text")
+
+
+def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
+    batch, characters = [], 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text)
+        if characters >= _CHARACTERS_PER_BATCH:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))

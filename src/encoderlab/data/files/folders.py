@@ -1,0 +1,58 @@
+"""A folder per label: each example a .txt file in the sub-folder that bears its label's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from encoderlab.data.files.text_files import whole_text
+from encoderlab.data.sources.columns import Rows, Wanted
+from encoderlab.errors import DataError, SettingError
+
+_SPLITS = ("train", "validation", "test")
+_LAYOUT = "one sub-folder per label with a .txt file per example"
+
+
+def split_folders(path: Path) -> dict[str, Path]:
+    """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
+
+    Raises DataError where a split folder has a neighbour that is none.
+    """
+    folders = {folder.name: folder for folder in _subfolders(path)}
+    if not (folders.get("train") and _subfolders(folders["train"])):
+        return {"train": path}
+    stranger = next((name for name in folders if name not in _SPLITS), None)
+    if stranger:
+        raise DataError(f"{path} has a folder {stranger!r} beside its training split", allowed=", ".join(_SPLITS))
+    return {name: folders[name] for name in _SPLITS if name in folders}
+
+
+def read_folder(path: Path, wanted: Wanted) -> Rows:
+    """The texts of a folder by label and name. Raises DataError where a file is no .txt or stands outside the label folders."""
+    if wanted.text_pair is not None:
+        raise SettingError(
+            f"dataset.text_pair={wanted.text_pair} is set, but a file in a folder is one text", remedy="Type dataset.text_pair=null"
+        )
+    stray = next((entry for entry in _visible(path) if entry.suffix == ".txt"), None)
+    if stray:
+        raise DataError(f"{stray} stands beside the label folders", allowed=_LAYOUT, remedy="Move it into one of them")
+    files = [file for folder in _subfolders(path) for file in _visible(folder)]
+    wrong = next((file for file in files if file.suffix != ".txt" or file.is_dir()), None)
+    if wrong:
+        raise DataError(f"{wrong} is no .txt file", allowed=_LAYOUT, remedy="Rename it, or take it out")
+    if not files:
+        raise DataError(f"{path} has no examples", allowed=_LAYOUT)
+    columns = {"text": [whole_text(file) for file in files]}
+    if wanted.label is not None:
+        columns["label"] = [file.parent.name for file in files]
+    arrays = {name: pa.chunked_array([pa.array(values, pa.string())]) for name, values in columns.items()}
+    return Rows(arrays, lambda row: str(files[row]))
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return [entry for entry in _visible(folder) if entry.is_dir()]

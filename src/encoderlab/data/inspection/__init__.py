@@ -1,0 +1,1 @@
+"""What is odd in a dataset, and how a tokenizer cuts it."""

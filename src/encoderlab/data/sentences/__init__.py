@@ -1,0 +1,1 @@
+"""Documents to sentences, and on to blocks of their tokens."""

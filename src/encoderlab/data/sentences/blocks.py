@@ -1,0 +1,73 @@
+"""Documents to blocks of tokenised sentences: the whole of their preparation, as one piece of work for any process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoderlab.data.sentences.splitter import SentenceSplitter
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+
+_CHARACTERS = 1_000_000  # a block's, about: a tenth of a second's work
+
+Document = list[str]  # its paragraphs
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceBlock:
+    """The sentences of some documents.
+
+    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] how many each has; `document` and `paragraph`
+    [sentences] number what each stands in, from the first of the block on. There were `documents` and `paragraphs` of them.
+    """
+
+    input_ids: np.ndarray
+    lengths: np.ndarray
+    document: np.ndarray
+    paragraph: np.ndarray
+    documents: int
+    paragraphs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How documents become sentences of ids: called with some of them, it gives their block.
+
+    Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are left out, and so are sentences without ids.
+    """
+
+    splitter: SentenceSplitter
+    tokenizer: Tokenizer
+    min_characters: int
+    min_sentences: int
+
+    def __call__(self, documents: list[Document]) -> SentenceBlock:
+        """Raises DataError where a text is not valid Unicode."""
+        paragraphs = [
+            (number, sentences)
+            for number, document in enumerate(documents)
+            for paragraph in document
+            if len(paragraph) >= self.min_characters and len(sentences := self.splitter.split(paragraph)) >= self.min_sentences
+        ]
+        ids, lengths = self.tokenizer.encode_flat([sentence for _, sentences in paragraphs for sentence in sentences])
+        counts = [len(sentences) for _, sentences in paragraphs]
+        document = np.repeat(np.array([number for number, _ in paragraphs], np.int64), counts)
+        paragraph = np.repeat(np.arange(len(paragraphs)), counts)
+        kept = lengths > 0
+        return SentenceBlock(ids, lengths[kept], document[kept], paragraph[kept], len(documents), len(paragraphs))
+
+
+def by_size(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """The documents in runs of about a million characters each."""
+    run: list[Document] = []
+    characters = 0
+    for document in documents:
+        run.append(document)
+        characters += sum(map(len, document))
+        if characters >= _CHARACTERS:
+            yield run
+            run, characters = [], 0
+    if run:
+        yield run

@@ -1,0 +1,130 @@
+"""Sentences of paragraphs: NLTK's Punkt, with the model made for the language or, where there is none, one trained on the corpus.
+
+Source: Kiss and Strunk, Unsupervised multilingual sentence boundary detection, Computational Linguistics 32(4), 2006.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from encoderlab.data.sentences.punkt import Punkt
+from encoderlab.data.sentences.punkt_rules import PunktModel
+from encoderlab.errors import SettingError, closest
+
+if TYPE_CHECKING:
+    from nltk.tokenize.punkt import PunktParameters, PunktTokenizer
+
+LANGUAGES = (  # of punkt_tab
+    "czech",
+    "danish",
+    "dutch",
+    "english",
+    "estonian",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "italian",
+    "malayalam",
+    "norwegian",
+    "polish",
+    "portuguese",
+    "russian",
+    "slovene",
+    "spanish",
+    "swedish",
+    "turkish",
+)
+TRAINING_CHARACTERS = 5_000_000  # enough for every abbreviation that is not rare, in about 8 seconds
+_FETCHING_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceSplitter:
+    """Splits paragraphs into sentences.
+
+    `name` says to people which model does it; `key` is a fingerprint of that model, for whatever is kept of its sentences.
+    """
+
+    tokenizer: Punkt
+    name: str
+    key: str
+
+    def split(self, paragraph: str) -> list[str]:
+        """The sentences in their order, without blanks around them and without empty ones; nothing but white space is lost."""
+        return [stripped for sentence in self.tokenizer.tokenize(paragraph) if (stripped := sentence.strip())]
+
+
+def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceSplitter:
+    """The splitter of a language: its punkt_tab, fetched where it is not installed.
+
+    Where that fails within 10 seconds, Punkt is trained on the first 5 million characters of `texts` and standard error says so.
+    Raises SettingError for a language punkt_tab has not.
+    """
+    if language not in LANGUAGES:
+        near = closest(language, LANGUAGES)
+        remedy = f"Type task.language={near}" if near else ""
+        raise SettingError(f"task.language is {language!r}", allowed=", ".join(LANGUAGES), remedy=remedy)
+    tokenizer = _installed(language)
+    if tokenizer is None:
+        _fetch()
+        tokenizer = _installed(language)
+    if tokenizer is not None:
+        return SentenceSplitter(Punkt(PunktModel.of(tokenizer)), f"punkt_tab ({language})", _key(tokenizer._params))
+    return _trained(texts(), language)
+
+
+def _installed(language: str) -> PunktTokenizer | None:
+    """The tokenizer of NLTK's own data folders (NLTK_DATA is one of them), from tables of text and never from pickles."""
+    from nltk.tokenize.punkt import PunktTokenizer
+
+    try:
+        return PunktTokenizer(language)
+    except (LookupError, OSError, ValueError):  # missing, half installed, or not readable
+        return None
+
+
+def _fetch() -> None:
+    """Have NLTK download punkt_tab to its own place, if that takes no longer than 10 seconds.
+
+    In a thread of its own, which ends with the program: NLTK waits two minutes for a server that does not answer.
+    """
+    thread = threading.Thread(target=_download, daemon=True)
+    thread.start()
+    thread.join(_FETCHING_SECONDS)
+
+
+def _download() -> None:
+    from nltk.downloader import Downloader
+
+    try:
+        Downloader().download("punkt_tab", quiet=True, print_error_to=io.StringIO())
+    except Exception:  # whatever the server sends or the disk refuses, the corpus can be trained on instead
+        return
+
+
+def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
+    from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
+
+    name = "Punkt trained on this corpus"
+    print(f"NLTK's punkt_tab ({language}) is not installed and cannot be fetched: splitting sentences with {name}", file=sys.stderr)
+    trainer, characters = PunktTrainer(), 0
+    for text in texts:
+        text = text[: TRAINING_CHARACTERS - characters]
+        trainer.train(text, finalize=False)
+        characters += len(text)
+        if characters >= TRAINING_CHARACTERS:
+            break
+    parameters = trainer.get_params()
+    return SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(parameters))), name, _key(parameters))
+
+
+def _key(parameters: PunktParameters) -> str:
+    learned = (parameters.abbrev_types, parameters.collocations, parameters.sent_starters, parameters.ortho_context.items())
+    return hashlib.sha256(repr([sorted(part) for part in learned]).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Text to the ids of pieces, and the settings that choose how."""

@@ -1,0 +1,124 @@
+"""Tokenising by distinct words: each is encoded once and looked up ever after, for tokenizers that look at a word at a time.
+
+The library still encodes each word; tests hold the ids equal to those of whole texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tokenizers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BYTES_KEPT = 2_000_000  # of words whose ids are kept: with them about 50 MB
+_WORDS_AT_A_TIME = 256
+_BETWEEN_TEXTS = b"\xff"  # is in no UTF-8
+_APART = b",.\"()-'"  # frequent punctuation: the words it stands beside are fewer without it
+_BETWEEN_WORDS = "|~^`{}\\<>=_#@*+%&$/!?;:.,-"  # rare punctuation first
+
+
+def word_by_word(backend: tokenizers.Tokenizer) -> bool:
+    """Whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased or not.
+
+    What they do to a text (`BertNormalizer`, `BertPreTokenizer`, WordPiece) looks at a character or at a word at a time, and ASCII
+    punctuation is a word of its own. Tokens beside the vocabulary could hold a blank.
+    """
+    made_of = json.loads(backend.to_str())
+    kinds = [(made_of[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    own_tokens = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
+    return kinds[0] in (None, "BertNormalizer") and kinds[1:] == ["BertPreTokenizer", "WordPiece"] and not own_tokens
+
+
+class DistinctWords:
+    """Ids of texts by a `backend` that is `word_by_word`; `dtype` is that of the ids.
+
+    Words are kept, up to a bound. Threads may share it.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, dtype: str) -> None:
+        normalizer: dict[str, Any] = json.loads(backend.to_str())["normalizer"] or {}
+        self._backend, self._dtype = backend, np.dtype(dtype)
+        self._lowercase = bool(normalizer.get("lowercase"))
+        self._separator = _separator(backend)
+        self._known: dict[bytes, bytes] = {}  # UTF-8 to the bytes of an array of ids
+        self._size = 0
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts one after the other, and how many each has (int64).
+
+        Raises UnicodeEncodeError where a text is not valid Unicode, TypeError where one is no text.
+        """
+        if not texts:
+            return np.empty(0, self._dtype), np.empty(0, np.int64)
+        words = self._words(texts)
+        distinct = words.dictionary.to_pylist()
+        ids_of = self._looked_up(distinct)
+        flat = np.frombuffer(b"".join(ids_of), self._dtype)
+        counts = np.fromiter(map(len, ids_of), np.int64, len(ids_of)) // self._dtype.itemsize
+        place = words.indices.to_numpy()
+        many = counts[place]
+        ends = np.cumsum(many)
+        shifts = (np.cumsum(counts) - counts)[place] - (ends - many)  # from a word's ids in the answer to the same in `flat`
+        last = np.flatnonzero(place == distinct.index(_BETWEEN_TEXTS))
+        return flat[np.arange(ends[-1]) + np.repeat(shifts, many)], np.diff(ends[last], prepend=0)
+
+    def _words(self, texts: Sequence[str]) -> pa.DictionaryArray:
+        """The parts of all texts one after the other, `_BETWEEN_TEXTS` behind each text's last."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        end = b" " + _BETWEEN_TEXTS + b" "
+        whole = end.join([*map(str.encode, texts), b""])
+        if self._lowercase:
+            whole = whole.lower()  # ASCII only, as bytes are
+        for character in _APART:
+            whole = whole.replace(b"%c" % character, b" %c " % character)
+        return pc.split_pattern(pa.array([whole], pa.large_binary()), " ").values.dictionary_encode()
+
+    def _looked_up(self, words: list[bytes]) -> list[bytes]:
+        known = self._known  # whoever empties it makes a new one, so that this one keeps its words
+        new = [word for word in words if word not in known and word != _BETWEEN_TEXTS]
+        known[_BETWEEN_TEXTS] = b""
+        known.update(zip(new, self._encoded([word.decode() for word in new]), strict=True))
+        found = [known[word] for word in words]
+        self._size += sum(map(len, new))
+        if self._size > _BYTES_KEPT:
+            self._known, self._size = {}, 0
+        return found
+
+    def _encoded(self, words: list[str]) -> list[bytes]:
+        """The ids of each word. Many are encoded as one text, three times as fast as each alone."""
+        groups = [words[start : start + _WORDS_AT_A_TIME] for start in range(0, len(words), _WORDS_AT_A_TIME)]
+        if self._separator is None:
+            return [ids for group in groups for ids in self._each(group)]
+        between, separator_id = f" {self._separator[0]} ", self._separator[1]
+        texts = self._backend.encode_batch_fast([between.join(group) for group in groups], add_special_tokens=False)
+        found: list[bytes] = []
+        for group, text in zip(groups, texts, strict=True):
+            ids = np.array(text.ids, self._dtype)
+            borders = np.flatnonzero(ids == separator_id)
+            # More separators than were put in: a word holds one, and nobody knows which is which.
+            found += _cut(ids, borders) if len(borders) == len(group) - 1 else self._each(group)
+        return found
+
+    def _each(self, words: list[str]) -> list[bytes]:
+        found = self._backend.encode_batch_fast(words, add_special_tokens=False)
+        return [np.array(word.ids, self._dtype).tobytes() for word in found]
+
+
+def _cut(ids: np.ndarray, borders: np.ndarray) -> list[bytes]:
+    """The bytes of the stretches between `borders`."""
+    raw, size = ids.tobytes(), ids.itemsize
+    begins, ends = [0, *(borders + 1).tolist()], [*borders.tolist(), len(ids)]
+    return [raw[begin * size : end * size] for begin, end in zip(begins, ends, strict=True)]
+
+
+def _separator(backend: tokenizers.Tokenizer) -> tuple[str, int] | None:
+    """A punctuation mark of the vocabulary, which is always a word of its own, and its id; None where there is none."""
+    ids = {character: backend.token_to_id(character) for character in _BETWEEN_WORDS}
+    return next(((character, id_) for character, id_ in ids.items() if id_ is not None), None)

@@ -1,0 +1,1 @@
+"""A model in other formats: Hugging Face's in both directions, ONNX, and compact storage."""

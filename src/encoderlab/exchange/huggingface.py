@@ -1,0 +1,247 @@
+"""BERT and DistilBERT of transformers: a folder of theirs as our encoder, and our encoder as such a folder's contents."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encoderlab.batch import HeadSizes
+from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.huggingface_config import config_json, family_of, heads_of, labels_of, settings_of
+from encoderlab.exchange.huggingface_files import read_config, stored_weights
+from encoderlab.exchange.huggingface_names import bare_name, normal_name, their_names
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.positions import SinusoidalPositions
+
+DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
+_BUFFERS = ("position_ids", "token_type_ids")  # numbers that older checkpoints carry along and nobody needs
+STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
+_POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
+_TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class HuggingFaceModel:
+    """What a folder of transformers holds, in our terms.
+
+    `weights` has the names of `EncoderWithHeads.state_dict()`; where no sequence is asked but the checkpoint has a pooler all the
+    same, also `pool.dense.weight` and `pool.dense.bias`, beyond what that model takes. `labels` are those of a head with classes,
+    else []. `family` is "bert" or "distilbert".
+    """
+
+    config: ModelConfig
+    heads: HeadSizes
+    weights: dict[str, Tensor]
+    labels: list[str]
+    vocabulary_size: int
+    pad_id: int
+    family: str
+
+
+def read_huggingface(folder: Path) -> HuggingFaceModel:
+    """Read a local folder with config.json and safetensors; nothing in it is run.
+
+    Which heads there are is told by the weights, and of a `classifier` by the architecture's name. Weights become float32. Raises
+    DataError for whatever cannot be read as the same model.
+    """
+    said = read_config(folder)
+    family = family_of(folder, said)
+    found = _normal_weights(folder, family, tied=said.get("tie_word_embeddings", True))
+    heads, pair_head = heads_of(said, family, found)
+    labels = labels_of(folder, said, heads, pair_head)
+    tie_decoder = said.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in found
+    config, vocabulary_size, pad_id = settings_of(folder, said, family, tie_decoder=tie_decoder)
+    if heads.vocabulary and config.activation is not Activation.gelu:
+        raise DataError(f"{folder} guesses masked tokens with {config.activation.value}", allowed="gelu, as our head does")
+    if config.n_layers > len(found):
+        raise DataError(f"{folder}: config.json says {config.n_layers} layers, and there are {len(found)} weights")
+    pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= found.keys()
+    wanted = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
+    names = their_names(family, wanted, pair_head=pair_head)
+    _check_weights(folder, {names[ours]: shape for ours, shape in wanted.items()}, found)
+    weights = {ours: found[theirs].float().contiguous() for ours, theirs in names.items()}
+    if heads.sequence_classes is not None and _is_straight(weights):
+        config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
+    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family)
+
+
+def to_huggingface(
+    config: ModelConfig,
+    heads: HeadSizes,
+    weights: Mapping[str, Tensor],
+    *,
+    labels: list[str],
+    vocabulary_size: int,
+    pad_id: int,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The content of config.json and the weights under their names, for a model that gives the same logits in transformers.
+
+    DistilBERT where the pooling is DistilBERT's, else BERT. Sinusoidal positions become a table, absent segments a table of zeros,
+    absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that changes nothing. Word dropout,
+    which only training knows, is left out. `weights`
+    may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons, where there is no equivalent.
+    """
+    family = _family_for(config, heads)
+    _refuse_what_they_lack(config, heads, family)
+    config, weights = _as_theirs(config, heads, weights, family)
+    pooler = heads == HeadSizes() and weights.keys() >= _POOL.keys()
+    shapes = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
+    learnt = {name for name in shapes if name in weights or not name.endswith(".bias")}
+    ours = {name: weights[name] if name in learnt else torch.zeros(shape) for name, shape in shapes.items()}
+    names = their_names(family, ours, pair_head=heads.vocabulary)
+    theirs = {names[name]: weight.detach().cpu().float().contiguous() for name, weight in ours.items()}
+    if family == "bert" and _DECODER in ours:
+        theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"].clone()
+    if heads == HeadSizes():
+        theirs = {bare_name(family, name): weight for name, weight in theirs.items()}
+    said = config_json(config, heads, family, labels=labels, vocabulary_size=vocabulary_size, pad_id=pad_id)
+    return said, theirs
+
+
+def _shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
+    """The names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
+    with torch.device("meta"):
+        model = EncoderWithHeads(config, vocabulary_size, pad_id, heads)
+    pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
+    return {name: weight.shape for name, weight in model.state_dict().items()} | pool
+
+
+def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tensor]:
+    """The weights under the names that transformers gives them today, each once: a decoder that is tied is not among them.
+
+    As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says; its bias is
+    the head's.
+    """
+    found: dict[str, Tensor] = {}
+    for stored, weight in stored_weights(folder):
+        name = normal_name(family, stored)
+        if name.endswith(_BUFFERS):
+            continue
+        if name in found:
+            raise DataError(f"{folder} holds two weights that are both {name}", remedy="Use another checkpoint")
+        found[name] = weight
+    if "cls.predictions.decoder.bias" in found:
+        found["cls.predictions.bias"] = found.pop("cls.predictions.decoder.bias")
+    table, decoder = their_names(family, [_TABLE, _DECODER]).values()
+    if tied and decoder in found and table in found and torch.equal(found[decoder], found[table]):
+        del found[decoder]
+    return found
+
+
+def _check_weights(folder: Path, wanted: dict[str, torch.Size], found: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are missing, of another shape, or of a part that ours does not have."""
+    remedy = "Use another checkpoint, or mend its config.json"
+    if missing := wanted.keys() - found.keys():
+        raise DataError(f"{folder} lacks the weight {_first(missing)}", remedy=remedy)
+    for name, shape in wanted.items():
+        if found[name].shape != shape:
+            raise DataError(
+                f"{folder}: {name} has the shape {list(found[name].shape)}, and config.json asks for {list(shape)}", remedy=remedy
+            )
+    if unknown := found.keys() - wanted.keys():
+        raise DataError(f"{folder} holds the weight {_first(unknown)}, which no encoder of ours has", remedy=remedy)
+
+
+def _first(names: set[str]) -> str:
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{min(names)}{more}"
+
+
+def _family_for(config: ModelConfig, heads: HeadSizes) -> str:
+    """DistilBERT where only its pooler will do, or where the encoder has its shape; else BERT."""
+    like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
+    if config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert):
+        return "distilbert"
+    return "bert"
+
+
+def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -> None:
+    """Name every setting that the family has no equivalent of, and what to choose instead. Raises SettingError."""
+    if found := list(_without_equivalent(config, heads, family)):
+        name = {"bert": "BERT", "distilbert": "DistilBERT"}[family]
+        raise SettingError(
+            f"{name} in transformers has no equivalent of {', '.join(lacking for lacking, _ in found)}",
+            remedy=f"To export, train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
+        )
+
+
+def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> Iterator[tuple[str, str]]:
+    """Pairs of a setting that has no equivalent and the one to choose instead."""
+    for name, value, instead in (
+        ("positions", Positions.rotary, "learned"),
+        ("norm", Norm.rms, "layer"),
+        ("norm", Norm.scalar, "layer"),
+        ("norm_position", NormPosition.pre, "post"),
+        ("activation", Activation.geglu, "gelu"),
+    ):
+        if getattr(config, name) is value:
+            yield f"model.{name}={value.value}", f"model.{name}={instead}"
+    if not config.embedding_norm:
+        yield "model.embedding_norm=false", "model.embedding_norm=true"
+    if config.head_width * config.n_heads != config.d_model:
+        yield (
+            f"model.d_head={config.head_width} beside model.d_model={config.d_model}",
+            "model.d_head=null and a model.n_heads that divides model.d_model",
+        )
+    if heads.vocabulary and config.activation is Activation.relu:
+        yield "model.activation=relu with masked tokens", "model.activation=gelu"
+    if heads.sequence_classes is not None and config.pooling in (Pooling.mean, Pooling.max):
+        yield f"model.pooling={config.pooling.value}", "model.pooling=pooler"
+    if family == "distilbert":
+        yield from _beyond_distilbert(config, heads)
+
+
+def _beyond_distilbert(config: ModelConfig, heads: HeadSizes) -> Iterator[tuple[str, str]]:
+    instead = "model.pooling=pooler (which makes it a BERT)"
+    if heads.vocabulary and heads.sequence_classes is not None:
+        yield "model.pooling=relu_pooler in pretraining on pairs", instead
+    if config.segments:
+        yield f"model.segments={config.segments}", instead
+    if config.norm_epsilon != DISTILBERT_EPSILON:
+        yield f"model.norm_epsilon={config.norm_epsilon:g}", instead
+
+
+def _as_theirs(
+    config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tensor], family: str
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The same model with no setting that the family lacks."""
+    weights = dict(weights)
+    if config.positions is Positions.sinusoidal:
+        weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(config.reach, config.d_model).table
+    if config.scale_embeddings:
+        if heads.vocabulary and config.tie_decoder:  # the decoder's are not scaled
+            weights[_DECODER], config = weights[_TABLE], replace(config, tie_decoder=False)
+        weights[_TABLE] = weights[_TABLE] * math.sqrt(config.d_model)
+    if heads.sequence_classes is not None and config.pooling is Pooling.cls:
+        config, weights = replace(config, pooling=Pooling.pooler), weights | _straight_pooler(config, weights)
+    segments = config.segments
+    if not segments and family == "bert":  # its tokenizer tells two texts apart: by zeros, which say nothing
+        segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)
+    theirs = replace(config, positions=Positions.learned, scale_embeddings=False, segments=segments, bias=True, d_head=None)
+    return theirs, weights
+
+
+def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A pooler that makes the first token's vector small, where tanh is straight, and the head, which makes up for it."""
+    return {
+        "pool.dense.weight": torch.eye(config.d_model) * STRAIGHT,
+        "pool.dense.bias": torch.zeros(config.d_model),
+        "sequence_head.weight": weights["sequence_head.weight"].detach().cpu() / STRAIGHT,
+    }
+
+
+def _is_straight(weights: Mapping[str, Tensor]) -> bool:
+    """Whether the pooler is the one that `_straight_pooler` makes."""
+    dense, bias = (weights.get(name) for name in _POOL)
+    return dense is not None and bool((bias == 0).all()) and torch.equal(dense, torch.eye(len(dense)) * STRAIGHT)
+
+
+def _without_pooler(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What `_straight_pooler` was made of."""
+    kept = {name: weight for name, weight in weights.items() if name not in _POOL}
+    return kept | {"sequence_head.weight": weights["sequence_head.weight"] * STRAIGHT}

@@ -1,0 +1,99 @@
+"""The files of a Hugging Face folder, read with suspicion: config.json, and safetensors in one piece or in shards.
+
+Weights are read from safetensors only, and no code of a checkpoint is ever run.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from encoderlab.errors import DataError
+from encoderlab.exchange.compact_weights import COMPACT, expanded
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+LARGEST_CONFIG = 1_000_000  # bytes; BERT's own has 600
+LARGEST_INDEX = 10_000_000
+MOST_WEIGHTS = 50_000  # a thousand layers have 16,000
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
+    """The content of config.json. Raises DataError where it is none, or has more than `largest` bytes."""
+    return _json_object(folder / "config.json", largest)
+
+
+def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of the checkpoint with its name. Raises DataError for a damaged file, and where there are no safetensors.
+
+    PyTorch's own files are never opened: they are pickles, which can run any code.
+    """
+    for file in _weight_files(folder):
+        yield from read_weights(file).items()
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """All weights of a file, by name; those in compact storage as float32.
+
+    Raises DataError where it is damaged, or holds anything but floats, or far too many.
+    """
+    try:
+        with safetensors.safe_open(file, framework="pt") as opened:
+            if len(names := opened.keys()) > MOST_WEIGHTS:
+                raise DataError(f"{file} holds {len(names):,} weights", allowed=f"at most {MOST_WEIGHTS:,}")
+            is_compact = opened.metadata() == COMPACT
+        weights = safetensors.torch.load_file(file)
+        weights = expanded(weights) if is_compact else weights
+    except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
+        raise _damaged(file, error) from None
+    return {name: _floating(file, name, weight) for name, weight in weights.items()}
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / INDEX).is_file():
+        shards = _json_object(folder / INDEX, LARGEST_INDEX).get("weight_map")
+        names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
+        if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+            raise DataError(f"{folder / INDEX} is damaged: its weight_map names no files beside it", remedy="Fetch it again")
+        return [folder / name for name in names]
+    if pickles := sorted(path.name for pattern in ("*.bin", "*.pt", "*.h5", "*.ckpt*") for path in folder.glob(pattern)):
+        raise DataError(
+            f"{folder} holds its weights as {pickles[0]} only, a kind of file that can run code when it is opened",
+            allowed=WEIGHTS,
+            remedy="If you trust it, open it with transformers' from_pretrained and write it anew with save_pretrained",
+        )
+    raise DataError(f"{folder} holds no weights", allowed=f"{WEIGHTS}, or {INDEX} with its shards")
+
+
+def _floating(file: Path, name: str, weight: Tensor) -> Tensor:
+    if weight.dtype not in FLOATS and not name.endswith("_ids"):
+        allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in FLOATS)
+        raise DataError(f"{file}: {name} is of type {str(weight.dtype).removeprefix('torch.')}", allowed=allowed)
+    return weight
+
+
+def _json_object(path: Path, largest: int) -> dict[str, Any]:
+    if not path.is_file():
+        raise DataError(f"There is no {path.name} in {path.parent}", allowed="a folder that transformers' save_pretrained wrote")
+    if (size := path.stat().st_size) > largest:
+        raise DataError(f"{path} has {size:,} bytes", allowed=f"at most {largest:,}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+    if not isinstance(content, dict):
+        raise _damaged(path, TypeError("it holds no object"))
+    return content
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(f"{path} is damaged: {reason or type(error).__name__}", remedy="Fetch it again, or use another")

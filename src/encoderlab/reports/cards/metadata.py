@@ -1,0 +1,111 @@
+"""The head of a model card: metadata as the Hugging Face hub reads it, and what every card says of how a model was made.
+
+Nothing is made up: a licence is its owner's to choose, a language is named where the dataset names it, and a dataset where it is
+one of the hub's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from encoderlab.encoders.catalogue import shipped_names
+from encoderlab.reports.parts.console import words_of
+from encoderlab.reports.parts.shown_texts import shown
+
+METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # of our figures: the hub's metric, and the arguments it is computed with
+    "accuracy": ("accuracy", {}),
+    "token_accuracy": ("accuracy", {}),
+    "f1": ("f1", {}),
+    "f1_macro": ("f1", {"average": "macro"}),
+    "f1_weighted": ("f1", {"average": "weighted"}),
+    "roc_auc": ("roc_auc", {}),
+    "mlm_accuracy": ("accuracy", {}),
+    "mlm_perplexity": ("perplexity", {}),
+    "nsp_accuracy": ("accuracy", {}),
+}
+USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # where encoderlab opens the folder
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+
+
+def front_matter(report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: str) -> str:
+    """YAML between lines of dashes, from report.json's figures and `run_facts`; `pipeline` is what the hub calls the question."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    origin = dict(facts["data"].get("origin", ()))
+    hub = origin.get("path") if origin.get("source") == "hub" else None
+    results = [
+        EvalResult(
+            task_type=pipeline,
+            dataset_type=hub or report["task"],
+            dataset_name=hub or report["task"],
+            dataset_config=origin.get("name") if hub else None,
+            dataset_split=split,
+            metric_type=METRICS[name][0],
+            metric_name=words_of(name),
+            metric_args=METRICS[name][1] or None,
+            metric_value=round(value, 6),
+        )
+        for split, name, value in _figures(report)
+    ]
+    language = facts["language"]
+    data = ModelCardData(
+        language=language if language and re.fullmatch("[a-z]{2,3}", language) else None,
+        library_name="encoderlab",
+        tags=["encoderlab", "transformer-encoder"],
+        pipeline_tag=pipeline,
+        datasets=[hub] if hub else None,
+        metrics=sorted({result.metric_type for result in results}),
+        base_model=_hub_model(report.get("init_from")),
+        model_name=f"encoderlab {report['task']}",
+        eval_results=results or None,
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n"
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    """Split, name and value of every figure that the hub has a metric for."""
+    for split, scores in report["splits"].items():
+        yield from ((split, name, scores[name]) for name in METRICS if scores.get(name) is not None)
+
+
+def _hub_model(init_from: str | None) -> str | None:
+    """The hub's name of the model that a run started from; None where it was shipped, a folder, or nothing."""
+    if init_from is None or init_from in shipped_names():
+        return None
+    return init_from if HUB_NAME.fullmatch(init_from) and not Path(init_from).exists() else None
+
+
+def how_it_was_made(facts: Mapping[str, Any]) -> str:
+    """The sections on data, training and machine."""
+    rows = "".join(
+        f"- {name}: {one.get('rows', one.get('documents')):,} {'rows' if 'rows' in one else 'documents'}, "
+        f"fingerprint `{one['fingerprint']}`\n"
+        for name, one in facts["data"].get("splits", {}).items()
+    )
+    origin = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["data"].get("origin", ()))
+    settings = "".join(f"- `{name}={plain(value)}`\n" for name, value, _ in facts["changed"])
+    machine = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["machine"])
+    repeat = f"```\n{facts['repeat']}\n```\n\n" if facts["repeat"] else ""
+    training = f"{repeat}Settings that are not the defaults:\n\n{settings}"
+    return f"## Data\n\n{rows}{origin}\n## Training\n\n{training}\n## Machine\n\n{machine}"
+
+
+def plain(value: str) -> str:
+    """The value with nothing in it that Markdown would take for more than words."""
+    return re.sub(r"([<>`\[\]])", r"\\\1", shown(value))
+
+
+def for_library(card: str, library: str) -> str:
+    """The same card for a folder that another library opens, as transformers or onnx, and encoderlab does not any more.
+
+    One without metadata gets some.
+    """
+    from huggingface_hub import ModelCard, ModelCardData
+
+    read = ModelCard(card.replace(f"{USE}\n\n", ""), ignore_metadata_errors=True)
+    assert isinstance(read.data, ModelCardData)
+    read.data.library_name = library
+    return str(read)

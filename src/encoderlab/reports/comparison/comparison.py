@@ -1,0 +1,239 @@
+"""Runs side by side: which of their settings differ, their scores over seeds, and how far each setting is from a reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from encoderlab.errors import SettingError, closest
+from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
+from encoderlab.reports.training.report import json_safe
+from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
+
+LEVEL = 0.05
+BOOTSTRAP_SEED = 0  # one for all comparisons, so that the same command prints the same figures
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Runs that differ in nothing but their seeds. `values` are the settings in which it differs from the others."""
+
+    label: str
+    values: dict[str, Any]
+    runs: list[FinishedRun]
+
+
+def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
+    """The runs by their settings, and notes on what was left out: of two runs with the same settings and seed the newer stays."""
+    differing = _differing(runs)
+    groups: dict[str, dict[int, FinishedRun]] = {}
+    repeated = 0
+    for run in sorted(runs, key=lambda run: run.folder.report.stat().st_mtime_ns):
+        group = groups.setdefault(repr([run.settings.get(name) for name in differing]), {})
+        repeated += run.seed in group
+        group[run.seed] = run
+    ordered = [[group[seed] for seed in sorted(group)] for group in groups.values()]
+    values = [{name: group[0].settings.get(name) for name in differing} for group in ordered]
+    labels = _labels(values)
+    notes = [f"Left out, for a newer one has the same settings and seed: {repeated} of the runs"] if repeated else []
+    found = [Setting(label, value, group) for label, value, group in zip(labels, values, ordered, strict=True)]
+    names = telling(values)
+    words = {name: list(dict.fromkeys(repr(value[name]) for value in values)) for name in names}
+    return sorted(found, key=lambda setting: [_order(setting.values[name], words[name]) for name in names]), notes
+
+
+def _differing(runs: Sequence[FinishedRun]) -> list[str]:
+    """The settings that are not the same in all runs; one that a run does not have counts as null."""
+    names = dict.fromkeys(name for run in runs for name in run.settings)
+    return [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
+
+
+def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
+    """Numbers by their size, then all else as the runs came: `model=tiny,mini,small` stays in its order."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not is_number, float(value) if is_number else as_met.index(repr(value))
+
+
+def telling(values: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As few of the differing settings as tell all apart, first those that speak for others.
+
+    `model.name` speaks for the shape of tiny, mini and small, `init_from` for what comes with a pretrained encoder; a setting that
+    all have says more than one that some lack.
+    """
+
+    def says_less(name: str) -> tuple[bool, ...]:
+        return name.rpartition(".")[2] != "name", name != "init_from", any(value[name] is None for value in values)
+
+    names = sorted(values[0], key=says_less) if values else []
+    chosen: list[str] = []
+    for name in names:
+        if _kinds(values, [*chosen, name]) > _kinds(values, chosen):
+            chosen.append(name)
+    for name in reversed(chosen):
+        others = [other for other in chosen if other != name]
+        chosen = others if _kinds(values, others) == _kinds(values, chosen) else chosen
+    return chosen
+
+
+def _kinds(values: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    return len({repr([value[name] for name in names]) for value in values})
+
+
+def _labels(values: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = telling(values)
+    if not names:
+        return ["all runs"] * len(values)
+    short = short_names(names)
+    return [", ".join(f"{word}={shown(value[name])}" for word, name in zip(short, names, strict=True)) for value in values]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without their groups, where that is enough to tell what is meant."""
+    last = [name.rpartition(".")[2] for name in names]
+    return [name if last.count(end) > 1 or end in ("name", "path") else end for name, end in zip(names, last, strict=True)]
+
+
+def shown(value: Any) -> str:
+    """A setting's value as it is typed."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, reference: str | None = None) -> dict[str, Any]:
+    """What compare.json holds: JSON-safe.
+
+    `figure` names the score (None: the one the reports put first), `reference` the folder of a run whose setting the others are
+    held against (None: the best). Raises DataError where the runs cannot be compared, SettingError for a figure they do not have.
+    """
+    check_comparable(runs)
+    figure = _checked_figure(runs, figure)
+    settings, notes = settings_of(runs)
+    means = [mean_over_runs([run.scores[figure] for run in setting.runs]) for setting in settings]
+    place = _reference(settings, [mean.value for mean in means], figure, reference)
+    differences = _differences(settings, place, figure)
+    rows = []
+    for setting, mean, difference in zip(settings, means, differences, strict=True):
+        rows.append(_row(setting, figure, asdict(mean), difference))
+    first = runs[0]
+    return json_safe(
+        {
+            "task": first.report["task"],
+            "split": first.split,
+            "rows": first.scores["n"],
+            "figure": figure,
+            "differing": {name: [shown(setting.values[name]) for setting in settings] for name in settings[0].values},
+            "told_apart_by": telling([setting.values for setting in settings]),
+            "reference": settings[place].label,
+            "settings": rows,
+            "notes": [*notes, *_notes(settings, differences, first, chosen=reference is None)],
+        }
+    )
+
+
+def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
+    figure = str(figure or runs[0].report["main_figure"])
+    for run in runs:
+        if not isinstance(value := run.scores.get(figure), int | float) or not math.isfinite(value):
+            known = [name for name, value in run.scores.items() if isinstance(value, float)]
+            near = closest(figure, known)
+            remedy = f"Did you mean figure={near}?" if near and near != figure else ""
+            raise SettingError(f"{run.folder.root} has no figure {figure}", allowed=", ".join(known), remedy=remedy)
+    return figure
+
+
+def is_lower_better(figure: str) -> bool:
+    """Whether the least value of a figure is the best."""
+    return figure.endswith(("loss", "perplexity"))
+
+
+def _reference(settings: Sequence[Setting], means: Sequence[float], figure: str, reference: str | None) -> int:
+    if reference is None:
+        best = min(means) if is_lower_better(figure) else max(means)
+        return means.index(best)
+    wanted = Path(reference).resolve()
+    for place, setting in enumerate(settings):
+        if any(wanted == run.folder.root.resolve() for run in setting.runs):
+            return place
+    folders = ", ".join(str(setting.runs[0].folder.root) for setting in settings)
+    raise SettingError(f"reference={reference} is none of the runs that are compared", allowed=f"one of them, as {folders}")
+
+
+def _differences(settings: Sequence[Setting], place: int, figure: str) -> list[dict[str, Any] | None]:
+    """Of each setting, how far it is from the reference; None for that one itself. Over all of them p-values are corrected."""
+    if len(settings) < 2:
+        return [None]
+    runs = [run for setting in settings for run in setting.runs]
+    is_paired = figure in PAIRED and all(run.folder.predictions.is_file() for run in runs)
+    answers = dict(zip((run.folder for run in runs), read_answers(runs), strict=True)) if is_paired else {}
+
+    def difference(setting: Setting) -> Difference:
+        sides = (setting, settings[place])
+        if is_paired:
+            mine, other = ([answers[run.folder] for run in side.runs] for side in sides)
+            return paired_difference(mine, other, figure, BOOTSTRAP_SEED)
+        return difference_over_seeds(*([run.scores[figure] for run in side.runs] for side in sides))
+
+    found = {other: asdict(difference(setting)) for other, setting in enumerate(settings) if other != place}
+    tested = [other for other in found if found[other]["p_value"] is not None]
+    for other, corrected in zip(tested, holm([found[other]["p_value"] for other in tested]), strict=True):
+        found[other]["p_corrected"] = corrected
+    return [_judged(found[other]) if other in found else None for other in range(len(settings))]
+
+
+def _judged(difference: dict[str, Any]) -> dict[str, Any]:
+    corrected = difference.get("p_corrected")
+    outcome = "not tested" if corrected is None else "not distinguishable"
+    if corrected is not None and corrected < LEVEL:
+        outcome = "higher" if difference["value"] > 0 else "lower"
+    return {**difference, "p_corrected": corrected, "outcome": outcome}
+
+
+def _row(setting: Setting, figure: str, mean: dict[str, Any], difference: dict[str, Any] | None) -> dict[str, Any]:
+    """One setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
+    own = setting.runs[0].scores.get(f"{figure}_ci95")
+    seconds = [run.seconds for run in setting.runs if run.seconds is not None]
+    over = "seeds" if mean["interval"] else "rows" if own else None
+    return {
+        "label": setting.label,
+        "values": setting.values,
+        **mean,
+        "interval": mean["interval"] or own,
+        "interval_over": over,
+        "parameters": setting.runs[0].report["model"]["parameters"],
+        "train_seconds": sum(seconds) / len(seconds) if seconds else None,
+        "runs": [{"folder": str(run.folder.root), "seed": run.seed, "score": run.scores[figure]} for run in setting.runs],
+        "difference": difference,
+    }
+
+
+def _notes(
+    settings: Sequence[Setting], differences: Sequence[dict[str, Any] | None], first: FinishedRun, *, chosen: bool
+) -> list[str]:
+    """What a reader of the table should know before believing it."""
+    tested = [difference for difference in differences if difference and difference["p_value"] is not None]
+    lacking = [str(run.folder.root) for setting in settings for run in setting.runs if not run.folder.predictions.is_file()]
+    found = []
+    if lacking and len(settings) > 1:
+        found.append(f"Nothing is compared row by row: {', '.join(lacking[:3])} has no predictions.csv")
+    if any(len(setting.runs) == 1 for setting in settings):
+        found.append(
+            "A setting with one seed has the interval of its rows: it says nothing of the luck of training. Type more seeds"
+        )
+    if any(len(setting.runs) > 1 for setting in settings):
+        found.append("Intervals over seeds are Student's t; they say nothing of the luck of the rows")
+    if tested:
+        tests = sorted({difference["test"] for difference in tested})
+        found.append(f"Differences are tested by {' and '.join(tests)}")
+    if len(tested) > 1:
+        found.append(f"p-values are corrected for {len(tested)} comparisons by Holm's method; the intervals are not corrected")
+    if len(tested) > 1 and chosen:
+        found.append("The reference was chosen as the best on these very rows, which flatters it")
+    if first.report["checkpoint"].get("chosen_on") == first.split:
+        found.append(
+            f"Checkpoints were chosen on {first.split}, the split that is compared, so that all scores are a little too good"
+        )
+    return found

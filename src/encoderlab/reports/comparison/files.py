@@ -1,0 +1,73 @@
+"""Writes a comparison: compare.json, compare.csv (a line for each run), compare.md, compare.html and its plots."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from encoderlab.errors import DataError
+from encoderlab.reports.comparison.plots import pictures_of
+from encoderlab.reports.comparison.screen import cells, columns, headline, markdown
+from encoderlab.reports.parts.console import words_of
+from encoderlab.reports.parts.page import picture, write_page
+from encoderlab.runs.folders.finished import FinishedRun
+from encoderlab.system.atomic_files import write_text_aside, written_aside
+
+
+def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
+    """Write the files into `folder`, over those of an earlier comparison; their paths by what they are.
+
+    Raises DataError where the folder cannot be written to.
+    """
+    try:
+        return _write(folder, comparison, runs)
+    except OSError as error:
+        remedy = "Type output=... with a folder you may write to"
+        raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
+
+
+def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
+    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})
+    plots = folder / "plots"
+    plots.mkdir(parents=True, exist_ok=True)
+    for name, (canvas, _) in drawn.items():
+        with written_aside(plots / f"{name}.png") as aside:
+            canvas.savefig(aside, dpi=150, format="png")
+    paths = {kind: folder / f"compare.{kind}" for kind in ("html", "md", "csv", "json")}
+    write_page(
+        paths["html"],
+        "comparison.html",
+        title=headline(comparison),
+        comparison=comparison,
+        columns=columns(comparison),
+        rows=[(row, cells(row, comparison)) for row in comparison["settings"]],
+        figure=words_of(comparison["figure"]),
+        pictures=[(what, picture(canvas, what)) for canvas, what in drawn.values()],
+    )
+    write_text_aside(paths["md"], markdown(comparison))
+    write_text_aside(paths["csv"], _table(comparison))
+    write_text_aside(paths["json"], json.dumps(comparison, indent=2, ensure_ascii=False) + "\n")
+    return {kind: str(path) for kind, path in paths.items()} | {"plots": str(plots)}
+
+
+def _table(comparison: Mapping[str, Any]) -> str:
+    """A line for each run: its setting and what that differs in, its seed and score, and the setting's figures beside it."""
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    named = ("setting", *comparison["differing"], "seed", comparison["figure"], "mean", "deviation", "low", "high", "interval_over")
+    table.writerow(
+        [*named, "difference", "difference_low", "difference_high", "p", "p_corrected", "test", "train_seconds", "folder"]
+    )
+    for row in comparison["settings"]:
+        difference = row["difference"] or {}
+        tested = [difference.get("value"), *(difference.get("interval") or (None, None))]
+        tested += [difference.get(name) for name in ("p_value", "p_corrected", "test")]
+        figures = [row["value"], row["deviation"], *(row["interval"] or (None, None)), row["interval_over"]]
+        for run in row["runs"]:
+            said = [row["label"], *row["values"].values(), run["seed"], run["score"]]
+            table.writerow([*said, *figures, *tested, row["train_seconds"], run["folder"]])
+    return file.getvalue()

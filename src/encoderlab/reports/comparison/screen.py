@@ -1,0 +1,112 @@
+"""A comparison in words and tables: on the screen, as Markdown, and as rows of a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
+
+from rich.text import Text
+
+from encoderlab.reports.comparison.comparison import short_names, shown
+from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
+
+FIGURES = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
+MOST_FOLDERS = 12
+WIDE = 160  # characters of a line where the output is no terminal: a table that is broken there cannot be read
+
+
+def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
+    """Print a comparison as `build_comparison` makes it, on standard error unless `file` is given."""
+    console = console_on(file)
+    console.width = console.width if console.is_terminal else WIDE
+    console.print()
+    console.print(Text(headline(comparison), style="bold"))
+    line(console, "They differ in", ", ".join(f"{name} ({', '.join(dict.fromkeys(v))})" for name, v in _shown(comparison).items()))
+    console.print()
+    table = table_of(*columns(comparison))
+    for row in comparison["settings"]:
+        table.add_row(*cells(row, comparison))
+    console.print(table)
+    console.print()
+    for note in comparison["notes"]:
+        line(console, "Note", note)
+    folders = [run["folder"] for row in comparison["settings"] for run in row["runs"]]
+    listing(
+        console,
+        "Runs",
+        [*folders[:MOST_FOLDERS], *([f"and {len(folders) - MOST_FOLDERS} more"] if len(folders) > MOST_FOLDERS else [])],
+    )
+    if paths:
+        listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
+
+
+def headline(comparison: Mapping[str, Any]) -> str:
+    """What is compared, in one line."""
+    rows = comparison["settings"]
+    runs = sum(row["n"] for row in rows)
+    settings = "one setting" if len(rows) == 1 else f"{len(rows)} settings"
+    where = f"{comparison['split']} ({comparison['rows']:,} rows)"
+    counted = "1 run" if runs == 1 else f"{runs} runs"
+    return f"{words_of(comparison['figure']).capitalize()} of {counted} of {comparison['task']} on {where}: {settings}"
+
+
+def _shown(comparison: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    """The settings that tell all apart; the others that differ go with them, and stand in the files."""
+    told = comparison["told_apart_by"]
+    return {name: values for name, values in comparison["differing"].items() if name in told}
+
+
+def columns(comparison: Mapping[str, Any]) -> list[str]:
+    """The heads of the table: the settings that tell all apart, and the figures."""
+    return [*(short_names(comparison["told_apart_by"]) or [""]), *FIGURES]
+
+
+def cells(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> list[str]:
+    """A setting's line of the table, a word for each of its `columns`."""
+    difference = row["difference"]
+    is_reference = row["label"] == comparison["reference"] and len(comparison["settings"]) > 1
+    if difference is None:
+        against, p_value = ("the reference" if is_reference else ""), ""
+    else:
+        against = f"{difference['value']:+.3f}{_bounds(difference['interval'], '+.3f')}"
+        p_value = _p_value(difference)
+    interval = _bounds(row["interval"], ".3f").strip(" ()") + (" over rows" if row["interval_over"] == "rows" else "")
+    deviation = figure(row["deviation"])
+    values = [shown(row["values"][name]) for name in comparison["told_apart_by"]] or [row["label"]]
+    return [*values, str(row["n"]), figure(row["value"]), deviation, interval, against, p_value, number(row["train_seconds"])]
+
+
+def _bounds(interval: list[float] | None, form: str) -> str:
+    return f" ({interval[0]:{form}} to {interval[1]:{form}})" if interval else ""
+
+
+def _p_value(difference: Mapping[str, Any]) -> str:
+    corrected = difference["p_corrected"]
+    if corrected is None:
+        return "-"
+    marked = "" if difference["outcome"] == "not distinguishable" else f" {difference['outcome']}"
+    return ("<0.001" if corrected < 0.001 else f"{corrected:.3f}") + marked
+
+
+def markdown(comparison: Mapping[str, Any]) -> str:
+    """The comparison as a section of a Markdown document."""
+    lines = [f"## {_escaped(headline(comparison))}", ""]
+    lines += _rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
+    lines += ["", *(f"- {_escaped(note)}." for note in comparison["notes"])]
+    if comparison["differing"]:
+        labels = [row["label"] for row in comparison["settings"]]
+        rows = [[name, *values] for name, values in comparison["differing"].items()]
+        lines += ["", "### Settings that differ", "", *_rows_of_table(["", *labels], rows)]
+    lines += ["", "### Runs", "", *(f"- {_escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
+    return "\n".join(lines) + "\n"
+
+
+def _rows_of_table(head: Any, rows: Any) -> Iterator[str]:
+    for one in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
+        yield "| " + " | ".join(_escaped(cell) if set(cell) - {"-", ":"} else cell for cell in one) + " |"
+
+
+def _escaped(text: str) -> str:
+    """The text as Markdown shows it: no table cell, tag or emphasis of its own."""
+    escaped = "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|~" else letter for letter in text)
+    return " ".join(escaped.split())

@@ -1,0 +1,1 @@
+"""Attention and token importance, for people."""

@@ -1,0 +1,156 @@
+"""Token importance for people: a table on the screen, a page of shaded texts, and all figures by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+from rich.text import Text
+
+from encoderlab.reports.parts.console import console_on, table_of
+from encoderlab.reports.parts.page import write_page
+
+if TYPE_CHECKING:
+    from encoderlab.runs.inference.importance import TokenImportance
+
+MOST_WORDS = 60  # on the screen; of a longer text those with the greatest scores
+BAR = 20  # characters
+TITLES = {"gradient": "gradient x input", "occlusion": "occlusion"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """What each method found about the answer for one example, which has a `name`."""
+
+    name: str
+    by_method: Sequence[TokenImportance]
+
+    @property
+    def first(self) -> TokenImportance:
+        """What all methods agree on can be read off this one: texts, classes, probabilities."""
+        return self.by_method[0]
+
+    @property
+    def predicted(self) -> str:
+        """The likeliest class."""
+        return max(self.first.probabilities, key=self.first.probabilities.__getitem__)
+
+    def question(self) -> str:
+        """What was asked of the model, in words."""
+        if self.first.word is None:
+            return "the whole text" if len(self.first.texts) == 1 else "the pair of texts"
+        asked = self.first.texts[0].split(" ")[self.first.word]
+        return f"word {self.first.word}, {asked!r}"
+
+    def words(self) -> list[dict[str, Any]]:
+        """Each word with `text` (0, or 1 for the second), `begin`, `end`, `word` and a score under the name of each method."""
+        each = [found.words() for found in self.by_method]
+        rows = []
+        for same in zip(*each, strict=True):
+            word = same[0]
+            said = self.first.texts[word.text][word.begin : word.end]
+            scores = {found.method: one.score for found, one in zip(self.by_method, same, strict=True)}
+            rows.append({"text": word.text, "begin": word.begin, "end": word.end, "word": said, **scores})
+        return rows
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, scores of single tokens among them."""
+        first = self.first
+        return {
+            "name": self.name,
+            "texts": list(first.texts),
+            "truncated": first.truncated,
+            "asked_word": first.word,
+            "predicted": self.predicted,
+            "probabilities": first.probabilities,
+            "explained": first.label,
+            "words": self.words(),
+            "tokens": first.pieces,
+            "special": first.special.tolist(),
+            "token_scores": {found.method: found.scores.tolist() for found in self.by_method},
+        }
+
+
+def shaded(found: TokenImportance) -> list[list[dict[str, Any]]]:
+    """For each text its stretches from begin to end: `said`, and where that is a word its `score`, its `strength` and `against`.
+
+    The word with the greatest score of either sign has strength 1; `against` says that a word speaks against the class.
+
+    White space and what was cut off have no score. The macro `shaded` of templates/shaded_text.html shows them.
+    """
+    words = found.words()
+    greatest = max((abs(word.score) for word in words), default=0.0) or 1.0
+    stretches: list[list[dict[str, Any]]] = []
+    for number, text in enumerate(found.texts):
+        parts: list[dict[str, Any]] = []
+        end = 0
+        for word in (word for word in words if word.text == number and word.end > end):
+            begin = max(word.begin, end)
+            if begin > end:
+                parts.append({"said": text[end:begin], "score": None})
+            strength = round(abs(word.score) / greatest, 3)
+            parts.append({"said": text[begin : word.end], "score": word.score, "strength": strength, "against": word.score < 0})
+            end = word.end
+        parts.append({"said": text[end:], "score": None})
+        stretches.append(parts)
+    return stretches
+
+
+def show_explanation(explanation: Explanation, file: TextIO) -> None:
+    """Print the answer, and a table of the words with their scores and bars: in the order of the text, or the strongest of many."""
+    console = console_on(file)
+    first, words = explanation.first, explanation.words()
+    console.print(Text(f"{explanation.name}: {' | '.join(first.texts)}", style="bold"), soft_wrap=True)
+    console.print(_answer(explanation), soft_wrap=True)
+    methods = [found.method for found in explanation.by_method]
+    shown = words
+    if len(words) > MOST_WORDS:
+        shown = sorted(words, key=lambda word: -max(abs(word[method]) for method in methods))[:MOST_WORDS]
+        console.print(f"The {MOST_WORDS} strongest of {len(words):,} words:", soft_wrap=True)
+    table = table_of("word")
+    for method in methods:
+        table.add_column(TITLES[method], justify="right")
+        table.add_column("", justify="left", no_wrap=True)
+    greatest = {method: max((abs(word[method]) for word in words), default=0.0) for method in methods}
+    for word in shown:
+        cells = [cell for method in methods for cell in (f"{word[method]:+.3f}", _bar(word[method], greatest[method]))]
+        table.add_row(word["word"], *cells)
+    console.print("", table, "", sep="\n")
+
+
+def _answer(explanation: Explanation) -> str:
+    first, likeliest = explanation.first, sorted(explanation.first.probabilities.items(), key=lambda item: -item[1])[:5]
+    chances = ", ".join(f"{label} {chance:.1%}" for label, chance in likeliest)
+    cut = " The text was cut to what the model reads." if first.truncated else ""
+    return f"For {explanation.question()}: {chances}. + speaks for {first.label}, - against it, in log-odds.{cut}"
+
+
+def _bar(score: float, greatest: float) -> str:
+    """As many signs as the score is of the greatest."""
+    return ("+" if score >= 0 else "-") * (round(BAR * abs(score) / greatest) if greatest else 0)
+
+
+def write_explanations(path: Path, task: str, explanations: Sequence[Explanation]) -> None:
+    """Write the page: each text shaded once for each method, the classes' probabilities, and the scores as a table."""
+    sections = [
+        {
+            "explanation": explanation,
+            "shaded": [(TITLES[found.method], shaded(found)) for found in explanation.by_method],
+            "classes": sorted(explanation.first.probabilities.items(), key=lambda item: -item[1]),
+            "words": explanation.words(),
+            "special": _special(explanation),
+        }
+        for explanation in explanations
+    ]
+    methods = {found.method: TITLES[found.method] for found in explanations[0].by_method}
+    write_page(path, "explain.html", title=f"What speaks for the answers of {task}", sections=sections, methods=methods)
+
+
+def _special(explanation: Explanation) -> list[tuple[str, list[float]]]:
+    """The tokens that stand for no text, with a score by each method."""
+    first = explanation.first
+    places = np.flatnonzero(first.special)
+    return [(first.pieces[place], [float(found.scores[place]) for found in explanation.by_method]) for place in places]

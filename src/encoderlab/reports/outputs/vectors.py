@@ -1,0 +1,90 @@
+"""Vectors on disk: a NumPy array that grows while it is written, and an index that says what each of its rows stands for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from encoderlab.system.atomic_files import written_aside
+from encoderlab.errors import DataError, SettingError
+
+SUFFIX = ".npy"
+INDEX_SUFFIX = ".index.jsonl"
+
+
+def index_of(output: Path) -> Path:
+    """Where the index of the array at `output` lies: beside it."""
+    return output.with_suffix(INDEX_SUFFIX)
+
+
+def check_output(output: str) -> None:
+    """Refuse a name that is no .npy file's, and to overwrite an array or its index. Raises SettingError."""
+    path = Path(output)
+    if path.suffix != SUFFIX:
+        wrong = f"output={output} does not end in {SUFFIX}" if output else "output is empty"
+        raise SettingError(wrong, allowed=f"a file that ends in {SUFFIX}", remedy="Type output=vectors.npy")
+    there = next((file for file in (path, index_of(path)) if file.exists()), None)
+    if there is not None:
+        raise SettingError(f"output={output}: {there} is already there", remedy="Choose another name")
+
+
+class VectorFile:
+    """Writes vectors of `width` numbers in any order, each at its place, so that no more than a batch is in memory."""
+
+    def __init__(self, array: BinaryIO, index: TextIO, width: int) -> None:
+        self._array, self._index, self._width = array, index, width
+        self.n_rows = self.n_vectors = 0
+        self._write_header()
+        self._start = array.tell()
+
+    def reserve(self, lines: Sequence[Mapping[str, Any]], counts: Sequence[int] | None = None) -> list[int]:
+        """Make room for rows of `counts` vectors each (None: one each), and write their lines in the index, in this order.
+
+        Returns the place of each row's first vector. It stands in the row's line as `start`, where there are `counts`.
+        """
+        places = []
+        for line, count in zip(lines, counts or [1] * len(lines), strict=True):
+            numbers = {"row": self.n_rows} | ({} if counts is None else {"start": self.n_vectors})
+            self._index.write(json.dumps(numbers | dict(line), ensure_ascii=False) + "\n")
+            places.append(self.n_vectors)
+            self.n_rows += 1
+            self.n_vectors += count
+        return places
+
+    def put(self, place: int, vectors: np.ndarray) -> None:
+        """Write [vectors, width] from `place` on, as float32."""
+        assert vectors.shape[1:] == (self._width,) and place + len(vectors) <= self.n_vectors
+        self._array.seek(self._start + 4 * self._width * place)
+        self._array.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+
+    def finish(self) -> None:
+        """Say in the array's header how many vectors there are; NumPy leaves room there for a number that grows."""
+        self._array.seek(0)
+        self._write_header()
+        assert self._array.tell() == self._start
+
+    def _write_header(self) -> None:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (self.n_vectors, self._width)}
+        npy.write_array_header_1_0(self._array, header)
+
+
+@contextmanager
+def vector_file(output: Path, width: int) -> Iterator[VectorFile]:
+    """A new array at `output` and its index beside it: both appear at the end, or, on an error, neither.
+
+    Raises DataError where they cannot be written.
+    """
+    with written_aside(output) as array_aside, written_aside(index_of(output)) as index_aside:
+        try:
+            with array_aside.open("wb") as array, index_aside.open("w", encoding="utf-8", newline="\n") as index:
+                file = VectorFile(array, index, width)
+                yield file
+                file.finish()
+        except OSError as error:
+            raise DataError(f"output={output} cannot be written: {error.strerror}", remedy="Choose another folder") from None

@@ -1,0 +1,1 @@
+"""The pieces that every report is put together from."""

@@ -1,0 +1,115 @@
+"""The pieces that everything shown on a screen is put together from: consoles, tables, lines, and numbers as people read them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from encoderlab.errors import printable
+
+WIDTH = 100  # where the output is no terminal
+
+
+class _SafeConsole(Console):
+    """A console that passes no control characters of labels and texts on to the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """See `Console.render`; rich itself lets escape sequences pass."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
+
+
+def console_on(file: TextIO | None) -> Console:
+    """A console that takes text as it is (labels and paths may hold brackets), plain and of one width where it is no terminal.
+
+    So it is in a notebook, where rich would make a cell of HTML of each line.
+    """
+    target = file or sys.stderr
+    width = None if target.isatty() else WIDTH
+    return _SafeConsole(file=target, width=width, markup=False, emoji=False, highlight=False, force_jupyter=False)
+
+
+def table_of(first: str, *others: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def table_of_rows(rows: Iterable[Sequence[str]]) -> Table:
+    """A table whose first row is its heading."""
+    heading, *others = rows
+    table = table_of(*heading)
+    for row in others:
+        table.add_row(*row)
+    return table
+
+
+def listing(console: Console, title: str, lines: Iterable[str]) -> None:
+    """A title, and lines under it that are never broken, so that they can be copied; nothing where there are no lines."""
+    lines = list(lines)
+    if lines:
+        console.print(Text(title, style="bold"))
+    for one in lines:
+        console.print(Text(f"  {one}"), soft_wrap=True)
+
+
+def line(console: Console, title: str, words: str) -> None:
+    """One line with its title; nothing where there are no words."""
+    if words:
+        console.print(Text.assemble((title, "bold"), f": {words}"), soft_wrap=True)
+
+
+def words_of(name: str) -> str:
+    """A figure's name as it is said."""
+    return name.replace("_", " ").replace("roc auc", "ROC AUC")
+
+
+def figure(value: float | None) -> str:
+    """A score, to three decimals."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def number(value: float | None) -> str:
+    """A count, or a measured number with the digits that matter."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def with_interval(scores: Mapping[str, Any], name: str) -> str:
+    """A score with its 95% interval, where it has one."""
+    value = figure(scores[name])
+    if f"{name}_ci95" not in scores:
+        return value
+    low, high = scores[f"{name}_ci95"]
+    return f"{value} (95% interval {figure(low)} to {figure(high)})"
+
+
+def speed(throughput: Mapping[str, float | None]) -> str:
+    """The measured figures in words; those that were not measured are left out."""
+    forms = {
+        "tokens_per_second": "{:,.0f} tokens/s",
+        "examples_per_second": "{:,.0f} examples/s",
+        "padding_fraction": "{:.1%} padding",
+        "train_seconds": "{:,.1f} s of training",
+        "evaluation_seconds": "{:,.1f} s of evaluation",
+    }
+    return ", ".join(form.format(throughput[name]) for name, form in forms.items() if throughput.get(name) is not None)
+
+
+def chosen(checkpoint: Mapping[str, Any]) -> str:
+    """Which checkpoint was scored, and why that one."""
+    step = f"step {number(checkpoint['step'])}"
+    if checkpoint["chosen_on"] is None:
+        return f"{step}, the {checkpoint['chosen_by']}"
+    return f"{step}, chosen by {words_of(checkpoint['chosen_by'])} on {checkpoint['chosen_on']}"

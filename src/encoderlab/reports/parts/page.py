@@ -1,0 +1,65 @@
+"""Pages for people: one HTML file that needs nothing beside it, opens from disk, and follows the reader's light or dark screen.
+
+The templates lie in `templates/`; each extends base.html, which brings the style and a policy under which a page can load nothing.
+Whatever a template writes is escaped, save for `Markup`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from encoderlab.system.atomic_files import write_text_aside
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.figure import Figure
+
+# What plots are drawn in, and the page's colour of the same name; black is the page's ink.
+COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_page(path: Path, template: str, **values: Any) -> None:
+    """Write the page a template makes of `values`, whole or not at all."""
+    write_text_aside(path, page(template, **values))
+
+
+def page(template: str, **values: Any) -> str:
+    """The page that `templates/<template>` makes of `values`; a name it asks for and is not given is an error of ours."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def picture(figure: Figure, description: str) -> Markup:
+    """A plot as inline SVG on a clear ground, its axes, words and lines in the page's own colours.
+
+    `description` says in a sentence what it shows, for whoever cannot see it.
+    """
+    from matplotlib import rc_context
+
+    for axes in figure.axes:
+        axes.set_facecolor("none")
+    file = io.StringIO()
+    salt = hashlib.sha256(description.encode()).hexdigest()[:12]  # the ids of two pictures on one page have to differ
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    drawn = re.sub(r"#000000|black", "currentColor", file.getvalue()[file.getvalue().index("<svg") :])
+    drawn = re.sub("|".join(COLORS), lambda found: f"var(--{COLORS[found[0]]})", drawn)
+    shown = re.sub(r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", drawn.replace("\n", " ", 1), count=1)
+    labelled = shown.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" ', 1)
+    return Markup(f'<figure class="plot">{labelled}</figure>')  # noqa: S704

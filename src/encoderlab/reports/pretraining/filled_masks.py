@@ -1,0 +1,63 @@
+"""Masks filled in by the encoder, in a form for people: the text around the mask, the right token, and the likeliest guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from encoderlab.runs.inference.masked_predictions import Filled
+
+MASK = "[MASK]"
+HIDDEN = "___"  # another mask of the same text, which the encoder could not see behind either
+CHARACTERS = 200
+_NO_TEXT = {"[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>"}
+_NO_SPACE_BEFORE, _NO_SPACE_AFTER = set(".,;:!?)]}%"), set("([{")
+
+
+def readable(filled: Filled) -> dict[str, Any]:
+    """`text`, `answer` and `guesses` (each with `token` and `probability`), as report.json holds them.
+
+    The text is cut to about 200 characters around the mask in question, which is written [MASK] whatever the tokenizer calls it;
+    the other masks are ___. Other pieces are put together as they are printed. Of the special tokens only those between two texts
+    are left.
+    """
+    words, place = _words(filled.pieces, filled.place)
+    guesses = [{"token": token, "probability": round(float(chance), 4)} for token, chance in filled.guesses]
+    return {"text": _around(words, place), "answer": filled.answer, "guesses": guesses}
+
+
+def _words(pieces: Sequence[str], asked: int) -> tuple[list[str], int]:
+    """What stands between blanks, and which of it holds the mask at place `asked` of the pieces."""
+    texts = [place for place, piece in enumerate(pieces) if piece not in _NO_TEXT]
+    mask, words, before, at = pieces[asked], [], None, 0
+    for place in range(texts[0], texts[-1] + 1):
+        piece = pieces[place]
+        masked = MASK if place == asked else HIDDEN if piece == mask else None
+        shown = masked or piece.removeprefix("##") or piece
+        if before is not None and _closes_up(before, piece):
+            words[-1] += shown
+        else:
+            words.append(shown)
+        before = None if piece in _NO_TEXT else shown
+        at = len(words) - 1 if place == asked else at
+    return words, at
+
+
+def _closes_up(before: str, piece: str) -> bool:
+    """Whether `piece` follows what was shown `before` it without a blank."""
+    return before in _NO_SPACE_AFTER or piece in _NO_SPACE_BEFORE or (piece.startswith("##") and len(piece) > 2)
+
+
+def _around(words: Sequence[str], place: int) -> str:
+    """As many whole words on both sides of the mask as fit, nearest first, with an ellipsis where the text goes on."""
+    low, high, room = place, place + 1, CHARACTERS - len(words[place])
+    while True:
+        sides = [(place - low + 1, low - 1)] * (low > 0) + [(high - place, high)] * (high < len(words))
+        fitting = [(distance, side) for distance, side in sides if len(words[side]) < room]
+        if not fitting:
+            break
+        side = min(fitting)[1]
+        room -= len(words[side]) + 1
+        low, high = min(low, side), max(high, side + 1)
+    return " ".join(["…"] * (low > 0) + list(words[low:high]) + ["…"] * (high < len(words)))

@@ -1,0 +1,102 @@
+"""report.html of a pretraining run: what was learnt beside guessing, masks filled in, on what text, and how to repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from encoderlab.reports.parts.console import chosen, figure, number, speed, with_interval, words_of
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.shown_texts import shown
+from encoderlab.reports.pretraining.names import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.runs.folders.folder import RunFolder
+
+PANEL = 4.6  # inches
+
+
+def write_pretraining_page(
+    folder: RunFolder, report: Mapping[str, Any], token_guess: float | None, pair_guess: float | None
+) -> None:
+    """Write the page of `report`, as `build_pretraining_report` makes it; the guesses are drawn into the curves."""
+    from encoderlab.reports.parts.page import picture, write_page
+    from encoderlab.reports.parts.page_plots import thinned
+    from encoderlab.reports.parts.plots import pretraining_curves
+
+    scored = report["splits"][report["scored_split"]]
+    drawn = None
+    if folder.metrics.exists():
+        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+        said = "Curves over the optimizer's steps: losses, shares of right answers on validation, learning rate"
+        drawn = picture(pretraining_curves(thinned(lines), token_guess, pair_guess, PANEL), said)
+    write_page(
+        folder.page,
+        "pretraining.html",
+        **run_facts(folder, report["command"]),
+        **_headline(report, scored),
+        curves=drawn,
+        figures=_figures(report),
+        comparison=_comparison(report, scored),
+        pairs=report["pairs"],
+        filled_masks=[_filled(filled) for filled in report["filled_masks"]],
+        words_of=words_of,
+        number=number,
+        score=figure,
+    )
+
+
+def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = scored["mlm_accuracy_ci95"]
+    return {
+        "title": shown(f"encoderlab {report['command']} {report['task']}, seed {report['seed']}"),
+        "value": scored["mlm_accuracy"],
+        "low": low,
+        "high": high,
+        "n": scored["n"],
+        "asked_tokens": scored["asked_tokens"],
+        "split": report["scored_split"],
+        "verdict": report["verdict"] and report["verdict"]["sentence"],
+        "checkpoint": chosen(report["checkpoint"]),
+        "parameters": report["model"],
+        "speed": speed(report["throughput"]),
+        "notes": [shown(note) for note in report["notes"]],
+        "init_from": report["init_from"] and shown(report["init_from"]),
+    }
+
+
+def _called(name: str, report: Mapping[str, Any]) -> str:
+    """A figure's name as it is said: nsp_* are called after the question that was asked."""
+    question = PAIR_QUESTIONS.get(report["second_sentence"], "")
+    return words_of(name).replace("mlm", "MLM").replace("nsp", question)
+
+
+def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Every figure of every split in words, by the figure's name."""
+    splits = report["splits"]
+    names = [name for name in next(iter(splits.values())) if not name.endswith("_ci95") and name not in ("n", "asked_tokens")]
+    forms = {"mlm_perplexity": lambda part, name: number(part[name])}
+    rows = {_called(name, report): [forms.get(name, with_interval)(part, name) for part in splits.values()] for name in names}
+    counts = {
+        name: [number(part[key]) for part in splits.values()] for name, key in (("rows", "n"), ("masked tokens", "asked_tokens"))
+    }
+    return {"": list(splits), **counts, **rows}
+
+
+def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[list[str]]:
+    """A line of headings, then the model and the guessers, each with the figures it has."""
+    forms = {"mlm_accuracy": figure, "mlm_perplexity": number, "nsp_accuracy": figure}
+    columns = [name for name in forms if name in scored]
+
+    def line(name: str, figures: Mapping[str, Any]) -> list[str]:
+        return [name, *(forms[column](figures[column]) if column in figures else "" for column in columns)]
+
+    guessers = [
+        line(GUESSER_NAMES.get(str(name), str(name)) + (f" ({shown(found['token'], 40)})" if "token" in found else ""), found)
+        for name, found in report["baselines"].items()
+    ]
+    return [["on the same rows", *(_called(name, report) for name in columns)], line("this model", scored), *guessers]
+
+
+def _filled(filled: Mapping[str, Any]) -> dict[str, Any]:
+    guesses = [{"token": shown(one["token"], 40), "probability": one["probability"]} for one in filled["guesses"]]
+    return {"text": shown(filled["text"]), "answer": shown(filled["answer"], 40), "guesses": guesses}

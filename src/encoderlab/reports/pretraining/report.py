@@ -1,0 +1,159 @@
+"""A pretraining run's figures as report.json holds them, what they say beside guessing, and the model's README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
+from encoderlab.reports.parts.plots import plot_pretraining_curves
+from encoderlab.reports.parts.shown_texts import shown
+from encoderlab.reports.pretraining.names import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining.page import write_pretraining_page
+from encoderlab.reports.training.report import caveats, json_safe
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.system.atomic_files import write_text_aside
+
+if TYPE_CHECKING:
+    from encoderlab.metrics import PretrainingScores
+
+
+def build_pretraining_report(
+    *,
+    command: str,
+    task: str,
+    seed: int,
+    parameters: Mapping[str, int],
+    splits: Mapping[str, PretrainingScores],
+    baselines: Mapping[str, Mapping[str, Any]],
+    throughput: Mapping[str, float],
+    checkpoint: Mapping[str, Any],
+    notes: Sequence[str],
+    pairs: Mapping[str, Any],
+    filled_masks: Sequence[Mapping[str, Any]],
+    second_sentence: str,
+    init_from: str | None,
+) -> dict[str, Any]:
+    """What report.json holds: JSON-safe, with null for any figure that is not a finite number.
+
+    `parameters` counts the model's, by part and as `total`. Of `splits`, `scored_split` names the one the verdict is about: test,
+    else validation. `baselines` are the guessers' figures on that split, by the names of GUESSER_NAMES. `pairs` are the facts that
+    `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
+    that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
+    """
+    scored = next(name for name in ("test", "validation", *splits) if name in splits)
+    scores = {name: part.with_intervals(seed).as_dict() for name, part in splits.items()}
+    report = {
+        "command": command,
+        "task": task,
+        "seed": seed,
+        "init_from": init_from,
+        "second_sentence": second_sentence,
+        "model": {
+            "parameters": parameters["total"],
+            "parameters_by_part": {part: n for part, n in parameters.items() if part != "total"},
+        },
+        "scored_split": scored,
+        "main_figure": splits[scored].main,
+        "splits": scores,
+        "baselines": baselines,
+        "verdict": _verdict(scores[scored], baselines, second_sentence),
+        "throughput": throughput,
+        "checkpoint": checkpoint,
+        "pairs": pairs,
+        "filled_masks": filled_masks,
+        "notes": [*notes, *caveats(splits[scored], scored, checkpoint)],
+    }
+    return json_safe(report)
+
+
+def best_guesser(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tuple[str, float] | None:
+    """Name and score of the guesser that is best at `figure`; None where there is none."""
+    found = {name: baseline[figure] for name, baseline in baselines.items() if baseline.get(figure) is not None}
+    name = max(found, key=found.__getitem__, default=None)
+    return None if name is None else (name, found[name])
+
+
+def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> dict[str, Any] | None:
+    """Where the model stands beside the best guesser of each question: above, not distinguishable, or below; None without guessers.
+
+    Above or below only where the guesser's figure lies outside the 95% interval of the model's.
+    """
+    tokens = _stands(scores, "mlm_accuracy", "MLM", baselines)
+    pairs = _stands(scores, "nsp_accuracy", PAIR_QUESTIONS.get(question, ""), baselines)
+    found = {name: stands for name, stands in (("masked_tokens", tokens), ("pairs", pairs)) if stands is not None}
+    if not found:
+        return None
+    sentences = [stands.pop("sentence") for stands in found.values()]
+    if question == "next" and found.get("pairs", {}).get("outcome") == "above":
+        sentences.append("NSP can be solved by topic alone: a high figure does not show that the model follows an argument.")
+    return {"sentence": " ".join(sentences), **found}
+
+
+def _stands(
+    scores: Mapping[str, Any], figure: str, title: str, baselines: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str] | None:
+    best = best_guesser(baselines, figure)
+    if best is None or figure not in scores:
+        return None
+    name, guess = best
+    low, high = scores[f"{figure}_ci95"]
+    outcome = "above" if low > guess else "below" if high < guess else "not distinguishable"
+    stands = f"{outcome} from" if outcome == "not distinguishable" else outcome
+    sentence = (
+        f"The model's {title} accuracy of {scores[figure]:.3f} (95% interval {low:.3f} to {high:.3f}) is {stands} "
+        f"the {guess:.3f} of the best guesser ({GUESSER_NAMES.get(name, name)})."
+    )
+    return {"against": name, "outcome": outcome, "sentence": sentence}
+
+
+def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> None:
+    """Write report.html, report.json, and plots/curves.png where the run has a metrics.jsonl."""
+    guesses = [best_guesser(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
+    token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
+    if folder.metrics.exists():
+        folder.plots.mkdir(exist_ok=True)
+        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+        title = f"pretrain {report['task']}, seed {report['seed']}"
+        plot_pretraining_curves(lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess)
+    write_pretraining_page(folder, report, token_guess, pair_guess)
+    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
+
+
+def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The model's README.md: what it is, how it was made, how good it is; from report.json's figures and `run_facts`."""
+    asked = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
+    origin = f"going on from `{report['init_from']}`" if report["init_from"] else "from scratch"
+    scores = report["splits"][report["scored_split"]]
+    checkpoint = report["checkpoint"]
+    lines = [
+        f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['asked_tokens']:,} masked tokens",
+        *_card_figures(scores, report["baselines"], report["second_sentence"]),
+        f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}",
+        *(shown(note).rstrip(".") for note in report["notes"]),
+    ]
+    return (
+        f"{front_matter(report, facts, 'fill-mask')}"
+        f"# encoderlab: {report['task']}\n\n"
+        f"A transformer encoder of {report['model']['parameters']:,} parameters, pretrained {origin} by `encoderlab pretrain` on "
+        f"{asked.get(report['second_sentence'], 'masked tokens')}, with seed {report['seed']}.\n\n"
+        + "".join(f"- {line}.\n" for line in lines)
+        + "\nTeach it a task with `encoderlab finetune task=... init_from=<this folder>`; "
+        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n\n" + how_it_was_made(facts)
+    )
+
+
+def _card_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
+    """A line for each accuracy, with its interval and the best guesser beside it, and one for the perplexity."""
+    found = []
+    for figure, title in (("mlm_accuracy", "MLM"), ("nsp_accuracy", PAIR_QUESTIONS.get(question, ""))):
+        if figure not in scores:
+            continue
+        low, high = scores[f"{figure}_ci95"]
+        best = best_guesser(baselines, figure)
+        beside = f"; {GUESSER_NAMES.get(best[0], best[0])}: {best[1]:.4f}" if best else ""
+        found.append(f"{title} accuracy {scores[figure]:.4f} (95% interval {low:.4f} to {high:.4f}){beside}")
+    if scores["mlm_perplexity"] is not None:
+        found.insert(1, f"MLM perplexity {scores['mlm_perplexity']:,.1f}")
+    return found

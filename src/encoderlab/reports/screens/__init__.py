@@ -1,0 +1,1 @@
+"""What commands that train nothing show on the screen."""

@@ -1,0 +1,43 @@
+"""Teacher, student, and the student without its teacher side by side, as screen, page and model card show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from encoderlab.reports.parts.console import figure, number, words_of
+
+NAMES = {"student": "student (this model)", "teacher": "teacher", "without_teacher": "student without its teacher"}
+
+
+def distillation_table(report: Mapping[str, Any]) -> list[list[str]]:
+    """A line of headings, then a line for each model; empty where the run had no teacher.
+
+    A teacher of vectors has no score: the student's is how near it comes to them.
+    """
+    found = report.get("distillation")
+    if not found:
+        return []
+    main = report["main_figure"]
+    scored = [words_of(main), "student ahead by (95% interval)"] if main in found["teacher"] else []
+    heading = ["on the same rows", *scored, "parameters", "MB in fp32", "texts/s"]
+    return [heading, *(_line(NAMES[name], found[name], main) for name in NAMES if name in found)]
+
+
+def _line(name: str, model: Mapping[str, Any], main: str) -> list[str]:
+    lead = ""
+    if "student_leads_by" in model:
+        low, high = model["student_leads_by_ci95"]
+        lead = f"{model['student_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
+    scored = [figure(model[main]), lead] if main in model else []
+    speed = "" if model["texts_per_second"] is None else f"{model['texts_per_second']:,.0f}"
+    return [name, *scored, number(model["parameters"]), number(model["megabytes"]), speed]
+
+
+def distillation_markdown(report: Mapping[str, Any]) -> str:
+    """The same table in Markdown, under a heading; "" where the run had no teacher."""
+    rows = distillation_table(report)
+    if not rows:
+        return ""
+    heading, *others = (f"| {' | '.join(row)} |\n" for row in rows)
+    return f"\n## Teacher and student\n\n{heading}|---|{'---:|' * (len(rows[0]) - 1)}\n{''.join(others)}"

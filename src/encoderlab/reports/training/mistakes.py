@@ -1,0 +1,122 @@
+"""The mistakes worth reading: those the model was surest of, and those whose right answer it thought least likely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from encoderlab.reports.parts.shown_texts import marked_texts, shown
+
+if TYPE_CHECKING:
+    from encoderlab.metrics import Scores
+    from encoderlab.runs.inference.importance import TokenImportance
+
+    Importance = Callable[..., Sequence[TokenImportance]]  # `runs.inference.importance.token_importance` of a model
+
+MOST_MISTAKES = 10  # of each kind
+MOST_WORDS = 60  # of a tagged sentence, around its surest wrong answer
+_LABEL = 60  # characters
+
+
+def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+    """`confident`: the wrong answers of the highest probability; `unlikely`: those whose label had the lowest, if others.
+
+    Of two classes both are the same, and `unlikely` is empty. Each mistake has `row` (its place in the split), `texts` (see
+    `marked_texts`), `label`, `predicted`, `confidence` (the answer's probability), `of_label` (the label's), and `method` (how the
+    words' weights were found, "" where they were not). `examples` are the split's, by row.
+    """
+    assert scores.probabilities is not None
+    wrong = np.flatnonzero(scores.labels != scores.predicted)
+    of_label = scores.probabilities[wrong, scores.labels[wrong]]
+    confident = wrong[np.argsort(-scores.probabilities[wrong].max(-1), kind="stable")][:MOST_MISTAKES]
+    unlikely = wrong[np.argsort(of_label, kind="stable")][:MOST_MISTAKES]
+    chosen = [*confident, *(place for place in unlikely if place not in confident and len(scores.label_names) > 2)]
+    found = [examples[int(scores.rows[place])] for place in chosen]
+    said = [scores.label_names[scores.predicted[place]] for place in chosen]
+    explained = importance(found, labels=said) if importance and found else [None] * len(found)
+    told = [_mistaken_text(*each, scores) for each in zip(chosen, found, explained, strict=True)]
+    return {"confident": told[: len(confident)], "unlikely": told[len(confident) :]}
+
+
+def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
+    assert scores.probabilities is not None
+    label, predicted = scores.labels[place], scores.predicted[place]
+    return {
+        "row": int(scores.rows[place]),
+        "texts": marked_texts(example, explained),
+        "label": shown(scores.label_names[label], _LABEL),
+        "predicted": shown(scores.label_names[predicted], _LABEL),
+        "confidence": float(scores.probabilities[place, predicted]),
+        "of_label": float(scores.probabilities[place, label]),
+        "method": "" if explained is None else explained.method,
+    }
+
+
+def mistaken_sentences(examples: Any, scores: Scores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+    """`confident`: the sentences with the surest wrong answers; `most`: those with the most of them, if others.
+
+    Each has `row`, `wrong` (how many words), `of` (how many were asked), `confidence` (of the surest wrong answer), `words` around
+    that one, and `method` as for texts: the weights are those of the words for the surest wrong answer.
+    """
+    assert scores.confidences is not None
+    wrong = [np.flatnonzero(a != b) for a, b in zip(scores.labels, scores.predicted, strict=True)]
+    mistaken = [place for place, words in enumerate(wrong) if len(words)]
+    confidences = scores.confidences
+    surest = {place: int(wrong[place][confidences[place][wrong[place]].argmax()]) for place in mistaken}
+    confident = sorted(mistaken, key=lambda place: -confidences[place][surest[place]])[:MOST_MISTAKES]
+    most = [place for place in sorted(mistaken, key=lambda place: -len(wrong[place]))[:MOST_MISTAKES] if place not in confident]
+    chosen = [*confident, *most]
+    found = [examples[int(scores.rows[place])] for place in chosen]
+    said = [scores.label_names[scores.predicted[place][surest[place]]] for place in chosen]
+    asked = [surest[place] for place in chosen]
+    explained = importance(found, labels=said, words=asked) if importance and found else [None] * len(found)
+    told = [_mistaken_sentence(*each, scores) for each in zip(chosen, asked, found, explained, strict=True)]
+    return {"confident": told[: len(confident)], "most": told[len(confident) :]}
+
+
+def _mistaken_sentence(place: int, asked: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
+    assert scores.confidences is not None
+    labels, predicted = scores.labels[place], scores.predicted[place]
+    return {
+        "row": int(scores.rows[place]),
+        "wrong": int((labels != predicted).sum()),
+        "of": len(labels),
+        "confidence": float(scores.confidences[place][asked]),
+        "words": list(_words(place, asked, example, explained, scores)),
+        "method": "" if explained is None else explained.method,
+    }
+
+
+def _words(place: int, asked: int, example: Any, explained: TokenImportance | None, scores: Scores) -> Iterator[dict[str, Any]]:
+    """`text`, `label`, `predicted`, `weight`, and whether it is `wrong`, and `asked` about; of words the model was asked."""
+    labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
+    begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))
+    weights = {} if explained is None else {word.begin: word.score for word in explained.words()}
+    greatest = max(map(abs, weights.values()), default=0.0) or 1.0
+    start = max(asked - MOST_WORDS // 2, 0)
+    for at in range(start, min(start + MOST_WORDS, len(labels))):
+        yield {
+            "text": shown(example.words[at], _LABEL),
+            "label": shown(names[labels[at]], _LABEL),
+            "predicted": shown(names[predicted[at]], _LABEL),
+            "weight": round(weights.get(begins[at], 0.0) / greatest, 3),
+            "wrong": bool(labels[at] != predicted[at]),
+            "asked": at == asked,
+        }
+
+
+def frequent_confusions(confusion: Sequence[Sequence[int]], names: Sequence[str], most: int) -> list[dict[str, Any]]:
+    """The pairs of `label` and `predicted` that are confused most often, with their `count` and its `share` of the label's rows."""
+    counts = np.array(confusion)
+    rows = counts.sum(1)
+    wrong = counts * ~np.eye(len(counts), dtype=bool)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
+    pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
+    return [
+        {"label": names[a], "predicted": names[b], "count": int(wrong[a, b]), "share": float(wrong[a, b] / rows[a])}
+        for a, b in pairs
+        if wrong[a, b]
+    ]

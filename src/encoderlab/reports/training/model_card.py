@@ -1,0 +1,61 @@
+"""The model's README.md: what it is, how it was made, how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from encoderlab.reports.cards.metadata import USE, front_matter, how_it_was_made, plain
+from encoderlab.reports.parts.console import figure, words_of
+from encoderlab.reports.parts.shown_texts import shown
+from encoderlab.reports.training.distillation import distillation_markdown
+from encoderlab.reports.training.report import BASELINE_NAMES
+
+MOST_LABELS = 20
+
+
+def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[str, Any]) -> str:
+    """A model card from the figures of report.json and what `run_facts` says."""
+    scored = report["scored_split"]
+    scores = report["splits"][scored]
+    main = report["main_figure"]
+    low, high = scores[f"{main}_ci95"]
+    shown_labels = [f'"{plain(shown(label, 60))}"' for label in labels[:MOST_LABELS]]
+    more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
+    start = f"finetuned from `{report['init_from']}`" if report.get("init_from") else "trained from scratch"
+    notes = "".join(f"- {plain(note).rstrip('.')}.\n" for note in report["notes"])
+    pipeline = "token-classification" if main == "token_accuracy" else "text-classification"
+    return (
+        f"{front_matter(report, facts, pipeline)}"
+        f"# encoderlab: {report['task']}\n\n"
+        f"A transformer encoder of {report['model']['parameters']:,} parameters, {start} by `encoderlab {report['command']}` "
+        f"on the task `{report['task']}` with seed {report['seed']}.\n\n"
+        f"- Labels: {', '.join([*shown_labels, *more])}\n"
+        f"- {main.replace('_', ' ')} on {scored}: {scores[main]:.4f} (95% interval {low:.4f} to {high:.4f}, {scores['n']:,} rows)\n"
+        f"- Weights after step {report['checkpoint']['step']:,}, chosen by {report['checkpoint']['chosen_by']}\n"
+        f"{notes}\n"
+        f"{USE}\n\n"
+        f"## Results\n\n{_results(report)}{_compared(report)}{distillation_markdown(report)}\n{how_it_was_made(facts)}"
+    )
+
+
+def _results(report: Mapping[str, Any]) -> str:
+    """A line for each figure, a column for each split."""
+    splits = report["splits"]
+    names = [name for name, value in next(iter(splits.values())).items() if isinstance(value, float)]
+    head = f"| | {' | '.join(splits)} |\n|---|{'---:|' * len(splits)}\n"
+    lines = [f"| {words_of(name)} | {' | '.join(figure(scores.get(name)) for scores in splits.values())} |\n" for name in names]
+    errors = [figure(scores["calibration"]["ece"]) for scores in splits.values()]
+    return f"{head}{''.join(lines)}| expected calibration error | {' | '.join(errors)} |\n"
+
+
+def _compared(report: Mapping[str, Any]) -> str:
+    """What the baselines scored, and the verdict; nothing where none was fitted."""
+    main = report["main_figure"]
+    found = [
+        f"- {BASELINE_NAMES.get(name, name)}: {words_of(main)} {figure(baseline[main])}\n"
+        for name, baseline in report["baselines"].items()
+        if "skipped" not in baseline
+    ]
+    verdict = f"\n{report['verdict']['sentence']}\n" if report["verdict"] else ""
+    return f"\nOn the same rows of {report['scored_split']}:\n\n{''.join(found)}{verdict}" if found else ""

@@ -1,0 +1,182 @@
+"""report.html: a run on one page, for people: how good, how sure, where wrong, on what data, and how to repeat it.
+
+The page does not grow with the run: its plots have at most 500 points a line, its tables at most 60 rows, it shows at most 20 texts
+of 600 characters each, and a confusion matrix up to 20 classes, beyond which the most frequent confusions stand for it.
+
+It is a function of the report, the records and the scored rows; only the marks on the words of mistakes ask the model. It loads
+nothing (a Content-Security-Policy says so), everything that comes from data is escaped, made printable and cut, and it needs no
+script: only the attention page and `serve` bring one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from encoderlab.reports.parts.console import chosen, figure, number, speed, with_interval, words_of
+from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.shown_texts import lengths_of, shown
+from encoderlab.reports.training.by_length import scores_by_length
+from encoderlab.reports.training.distillation import distillation_table
+from encoderlab.reports.training.mistakes import frequent_confusions, mistaken_sentences, mistaken_texts
+from encoderlab.reports.training.report import BASELINE_NAMES
+from encoderlab.runs.folders.folder import RunFolder
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from encoderlab.metrics import Scores
+    from encoderlab.reports.training.mistakes import Importance
+
+METHODS = {"gradient": "gradient times input"}
+MOST_CLASSES = 60  # rows of a table
+MOST_OF_A_MATRIX = 20
+MOST_CONFUSIONS = 30
+
+
+def write_run_page(
+    folder: RunFolder, report: Mapping[str, Any], examples: Any, scores: Scores, importance: Importance | None = None
+) -> None:
+    """Write the page of `report`; `examples` are the scored split's, by row, and `scores` its answers.
+
+    `importance` says of some examples what each token did for the answer; without it mistakes are shown as plain texts.
+    """
+    from encoderlab.reports.parts.page import write_page
+
+    scored = report["splits"][report["scored_split"]]
+    chosen_examples = [examples[int(row)] for row in scores.rows]
+    lengths = lengths_of(chosen_examples)
+    by_length = scores_by_length(lengths[0], scores, report["seed"])
+    tagging = scores.probabilities is None
+    mistakes = (mistaken_sentences if tagging else mistaken_texts)(examples, scores, importance)
+    write_page(
+        folder.page,
+        "run.html",
+        **_headline(report, scored),
+        **run_facts(folder, report["command"]),
+        **_plots(folder, report, scored, lengths, by_length),
+        length_unit=lengths[1],
+        figures=_figures(report),
+        comparison=_comparison(report, scored),
+        distillation=distillation_table(report),
+        per_class=_per_class(scored["per_class"]),
+        n_classes=len(scored["per_class"]),
+        matrix=_matrix(scored, scores.label_names),
+        confusions=_confusions(scored["confusion"], scores.label_names),
+        calibration=scored["calibration"],
+        tempered=scored["calibration"].get("after_temperature"),
+        by_length=by_length,
+        mistakes=mistakes,
+        n_wrong=_n_wrong(scores),
+        n_scored=len(chosen_examples),
+        tagging=tagging,
+        methods={METHODS[one["method"]] for kind in mistakes.values() for one in kind if one["method"]},
+        words_of=words_of,
+        number=number,
+        score=figure,
+        shown=shown,
+    )
+
+
+def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
+    main = report["main_figure"]
+    low, high = scored[f"{main}_ci95"]
+    outcome = (report["verdict"] or {}).get("outcome")
+    return {
+        "title": shown(f"encoderlab {report['command']} {report['task']}, seed {report['seed']}"),
+        "command": report["command"],
+        "main": main,
+        "value": scored[main],
+        "low": low,
+        "high": high,
+        "split": report["scored_split"],
+        "verdict": report["verdict"] and report["verdict"]["sentence"],
+        "stronger": report.get("stronger_command"),
+        "tone": {"above": "good", "below": "bad"}.get(str(outcome), ""),
+        "checkpoint": chosen(report["checkpoint"]),
+        "parameters": report["model"],
+        "speed": speed(report["throughput"]),
+        "notes": [shown(note) for note in report["notes"]],
+        "init_from": report.get("init_from") and shown(report["init_from"]),
+    }
+
+
+def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Every figure of every split in words, by the figure's name; "" where a split does not have it."""
+    splits = report["splits"]
+    names = [name for name in next(iter(splits.values())) if name not in ("n", "per_class", "confusion", "calibration")]
+    wanted = [name for name in names if not name.endswith("_ci95")]
+    rows = {words_of(name): [with_interval(part, name) if name in part else "" for part in splits.values()] for name in wanted}
+    return {"": list(splits), "rows": [number(part["n"]) for part in splits.values()], **rows}
+
+
+def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The model and its baselines, each with its `name`, `score` (None where it was skipped), `lead` of the model, `seconds`."""
+    main = report["main_figure"]
+    rows = [{"name": "this model", "score": scored[main], "lead": "", "seconds": report["throughput"].get("train_seconds")}]
+    for name, baseline in report["baselines"].items():
+        row = {"name": BASELINE_NAMES.get(name, name), "score": None, "lead": "skipped", "seconds": None}
+        if "skipped" not in baseline:
+            low, high = baseline["model_leads_by_ci95"]
+            lead = f"{baseline['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
+            row |= {"score": baseline[main], "lead": lead, "seconds": baseline["seconds"]}
+        rows.append(row)
+    return rows
+
+
+def _per_class(per_class: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """The classes in their order; of more than 60, those with the lowest F1 among those that have rows."""
+    rows = [{"name": shown(name, 80), **figures} for name, figures in per_class.items()]
+    if len(rows) <= MOST_CLASSES:
+        return rows
+    return sorted(rows, key=lambda row: (row["support"] == 0, row["f1"]))[:MOST_CLASSES]
+
+
+def _matrix(scored: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each true class, its cells as count and share of the row; empty where there are too many classes."""
+    if len(names) > MOST_OF_A_MATRIX:
+        return []
+    return [
+        {"name": shown(name, 40), "cells": [(count, count / max(sum(counts), 1)) for count in counts], "place": place}
+        for place, (name, counts) in enumerate(zip(names, scored["confusion"], strict=True))
+    ]
+
+
+def _confusions(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The most frequent confusions, where the matrix is too large or large enough to get lost in."""
+    if len(names) <= 4:
+        return []
+    most = MOST_CONFUSIONS if len(names) > MOST_OF_A_MATRIX else MOST_CONFUSIONS // 3
+    return frequent_confusions(confusion, [shown(name, 60) for name in names], most)
+
+
+def _n_wrong(scores: Scores) -> int:
+    return sum(int((a != b).any()) for a, b in zip(scores.labels, scores.predicted, strict=True))
+
+
+def _plots(
+    folder: RunFolder,
+    report: Mapping[str, Any],
+    scored: Mapping[str, Any],
+    lengths: tuple[Any, str],
+    by_length: Sequence[Mapping[str, Any]],
+) -> dict[str, Markup | None]:
+    from encoderlab.reports.parts.page import picture
+    from encoderlab.reports.parts.page_plots import WIDTH, lengths_figure, reliability_figure, thinned
+    from encoderlab.reports.parts.plots import curves
+
+    main = words_of(report["main_figure"])
+    drawn = None
+    if folder.metrics.exists():
+        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+        said = f"Curves over the optimizer's steps: loss, {main} on validation, learning rate"
+        drawn = picture(curves(thinned(lines), report["main_figure"], WIDTH), said)
+    reliable = "Reliability diagram: share of right answers in each of 15 bins of confidence, and how many answers a bin holds"
+    return {
+        "curves": drawn,
+        "reliability": picture(reliability_figure(scored["calibration"]), reliable),
+        "lengths": picture(
+            lengths_figure(*lengths, by_length, main), f"{main} by the length of the text, and how long the texts are"
+        ),
+    }

@@ -1,0 +1,146 @@
+"""What a run says on the screen: what is in the data before training, and how good the model is after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from encoderlab.reports.parts.console import (
+    chosen,
+    console_on,
+    figure,
+    line,
+    listing,
+    number,
+    speed,
+    table_of,
+    table_of_rows,
+    with_interval,
+    words_of,
+)
+from encoderlab.reports.training.distillation import distillation_table
+from encoderlab.reports.training.report import BASELINE_NAMES
+
+MOST_NAMED = 5  # labels of which training has one row
+MOST_CLASSES = 12  # more would push the headline off the screen
+
+
+def show_report(
+    report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
+) -> None:
+    """Print a report as `build_report` makes it, on standard error unless `file` is given.
+
+    `paths` are the run's files by what they are, printed whole so that they can be copied.
+    """
+    console = console_on(file)
+    scores = report["splits"][report["scored_split"]]
+    _headline(console, report, scores)
+    if report["baselines"]:
+        console.print("", _comparison(report, scores), sep="\n")
+    if report["verdict"]:
+        console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
+    if rows := distillation_table(report):
+        console.print("", table_of_rows(rows), sep="\n")
+    if len(scores["per_class"]) <= MOST_CLASSES:
+        console.print("", _per_class(scores["per_class"]), sep="\n")
+    console.print()
+    line(console, "Speed", speed(report["throughput"]))
+    for note in report["notes"]:
+        line(console, "Note", note)
+    listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
+    listing(console, "Next", next_commands)
+
+
+def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = None) -> None:
+    """Print what was counted in each split, as `Survey.as_dict()` holds it, on standard error unless `file` is given."""
+    console = console_on(file)
+    columns = {
+        "rows": "rows",
+        "no label": "unlabelled",
+        "empty": "empty",
+        "duplicates": "duplicates",
+        "also in train": "shared_with_train",
+        "other label there": "shared_with_other_label",
+    }
+    table = table_of("split", *columns, "words: min, median, p95, max")
+    for name, counts in survey.items():
+        words = " ".join(f"{counts[f'words_{key}']:,.0f}" for key in ("min", "median", "p95", "max"))
+        shown = {key: "-" if name == "train" and key.startswith("shared") else number(counts[key]) for key in columns.values()}
+        table.add_row(name, *shown.values(), words)
+    console.print(table)
+    console.print()
+    labels = list(dict.fromkeys(label for counts in survey.values() for label in counts["labels"]))
+    if len(labels) <= MOST_CLASSES:
+        console.print(_label_counts(survey, labels))
+    else:
+        line(console, "Labels", f"{len(labels):,}; {_extremes(survey)}")
+    if lone := [label for label, count in survey.get("train", {"labels": {}})["labels"].items() if count == 1]:
+        line(console, "Warning", _lone_labels(lone))
+
+
+def _lone_labels(labels: Sequence[str]) -> str:
+    """What to do about labels that training has once."""
+    named = ", ".join(map(repr, labels[:MOST_NAMED])) + (f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else "")
+    have, them = ("the label {} occurs", "it") if len(labels) == 1 else ("the labels {} occur", "them")
+    return f"{have.format(named)} once in training, too little to learn from; add more rows, or merge {them} with another label"
+
+
+def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+    main = report["main_figure"]
+    where = f"{report['scored_split']} ({scores['n']:,} rows)"
+    title = (
+        f"{report['command']} {report['task']}, seed {report['seed']}: {words_of(main)} {with_interval(scores, main)} on {where}"
+    )
+    console.print()
+    console.print(Text(title, style="bold"))
+    others = [name for name in ("accuracy", "f1_macro", "f1", "roc_auc", "loss") if name in scores and name != main]
+    line(console, "Also", ", ".join(f"{words_of(name)} {with_interval(scores, name)}" for name in others))
+    line(console, "Checkpoint", chosen(report["checkpoint"]))
+    line(console, "Parameters", f"{report['model']['parameters']:,}")
+
+
+def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
+    """The model beside its baselines, and how far ahead of each it is."""
+    main = report["main_figure"]
+    table = table_of("on the same rows", words_of(main), "f1 macro", "model ahead by (95% interval)", "seconds")
+    seconds = report["throughput"].get("train_seconds")
+    table.add_row("this model", figure(scores[main]), figure(scores["f1_macro"]), "", number(seconds))
+    for name, baseline in report["baselines"].items():
+        title = BASELINE_NAMES.get(name, name)
+        if "skipped" in baseline:
+            table.add_row(title, "skipped", "", "", "")
+            continue
+        low, high = baseline["model_leads_by_ci95"]
+        lead = f"{baseline['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
+        table.add_row(title, figure(baseline[main]), figure(baseline["f1_macro"]), lead, number(baseline["seconds"]))
+    return table
+
+
+def _per_class(per_class: Mapping[str, Mapping[str, float]]) -> Table:
+    table = table_of("class", "precision", "recall", "f1", "rows")
+    for name, figures in per_class.items():
+        table.add_row(name, *(figure(figures[key]) for key in ("precision", "recall", "f1")), number(figures["support"]))
+    return table
+
+
+def _label_counts(survey: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Table:
+    table = table_of("label", *survey)
+    for label in labels:
+        table.add_row(label, *(_share(counts["labels"], label) for counts in survey.values()))
+    return table
+
+
+def _share(counts: Mapping[str, int], label: str) -> str:
+    total = sum(counts.values())
+    return f"{counts.get(label, 0):,} ({counts.get(label, 0) / total:.1%})" if total else "-"
+
+
+def _extremes(survey: Mapping[str, Mapping[str, Any]]) -> str:
+    """The rarest and the most frequent label of the first split."""
+    name, counts = next((name, counts["labels"]) for name, counts in survey.items())
+    rarest, commonest = min(counts, key=counts.get), max(counts, key=counts.get)
+    return f"in {name} from {counts[rarest]:,} ({rarest}) to {counts[commonest]:,} ({commonest})"

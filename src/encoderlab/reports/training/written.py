@@ -1,0 +1,43 @@
+"""Writes what a scored run leaves behind: report.html, report.json, predictions.csv and the plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from encoderlab.metrics import Scores
+from encoderlab.reports.outputs.predictions import write_predictions
+from encoderlab.reports.parts.plots import plot_confusion, plot_curves
+from encoderlab.reports.training.run_page import write_run_page
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.system.atomic_files import write_text_aside
+
+if TYPE_CHECKING:
+    from encoderlab.reports.training.mistakes import Importance
+
+
+def write_report(
+    folder: RunFolder, report: dict[str, Any], examples: Any, scores: Scores, importance: Importance | None = None
+) -> None:
+    """Write the files of `report`; `examples` are the scored split's, by row, whose answers `scores` holds.
+
+    `importance` as for `run_page.write_run_page`.
+    """
+    folder.plots.mkdir(exist_ok=True)
+    title = f"{report['command']} {report['task']}, seed {report['seed']}"
+    if folder.metrics.exists():
+        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+        plot_curves(lines, folder.plots / "curves.png", title=title, figure=report["main_figure"])
+    scored = f"{title}: {report['scored_split']}"
+    plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=scored)
+    texts = list(_texts(examples))
+    chosen = [texts[row] for row in scores.rows]
+    write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, scores.probabilities, scores.label_names)
+    write_run_page(folder, report, examples, scores, importance)
+    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
+
+
+def _texts(examples: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
+    for example in examples:
+        yield (" ".join(example.words), None) if hasattr(example, "words") else (example.text, example.text_pair)

@@ -1,0 +1,1 @@
+"""From a dataset to the rows that a run reads."""

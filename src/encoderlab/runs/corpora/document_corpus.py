@@ -1,0 +1,145 @@
+"""The corpus of a pretraining run: documents cut into sentences, tokenised once and kept; pairs are put together from there."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from encoderlab.data.documents import Documents, DocumentSplit
+from encoderlab.data.processes import helpers_at_hand, shared_out
+from encoderlab.data.sentences.blocks import Preparation, SentenceBlock, by_size
+from encoderlab.data.sentences.splitter import SentenceSplitter, splitter_for
+from encoderlab.data.sources.dataset import DatasetConfig, Pack
+from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blocks
+from encoderlab.errors import DataError
+from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
+from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceRows
+from encoderlab.tasks.rows import id_type
+
+STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
+_FEW_RUNS = 5  # of documents: one process is done with them in the time that it takes others to start
+_LOOKED_AT = 1_000_000  # tokens, to tell whether a tokenizer knows any word
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCorpus:
+    """Documents, how they are cut into sentences, and `cache`, where their token stores are kept."""
+
+    documents: Documents
+    splitter: SentenceSplitter
+    task: DocumentTaskConfig
+    pack: Pack
+    cache: Path
+
+    @classmethod
+    def load(
+        cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path, documents: Documents | None = None
+    ) -> DocumentCorpus:
+        """Find the documents, unless they are given, and a sentence splitter for them.
+
+        Raises DataError, SettingError as `DatasetConfig.documents` does.
+        """
+        documents = documents or dataset.documents(cache)
+
+        def paragraphs() -> Iterator[str]:
+            return (paragraph for document in documents.by_name["train"].documents() for paragraph in document)
+
+        return cls(documents, splitter_for(paragraphs, task.language or dataset.sentence_language), task, dataset.pack, cache)
+
+    @property
+    def labels(self) -> list[str]:
+        """None of the corpus's own: the task brings them."""
+        return []
+
+    def fingerprints(self) -> dict[str, str]:
+        """A fingerprint of each split's documents."""
+        return {name: split.fingerprint for name, split in self.documents.by_name.items()}
+
+    def scored_splits(self) -> list[str]:
+        """The splits of held-out documents. Raises DataError where there are none."""
+        scored = [name for name in ("validation", "test") if name in self.documents.by_name]
+        if not scored:
+            raise DataError("No documents are held out to score on", remedy="Type dataset.validation_fraction=0.05")
+        return scored
+
+    def training_texts(self) -> Iterator[str]:
+        """Paragraphs of the training documents, as many as a tokenizer needs to be trained."""
+        return self.documents.by_name["train"].texts()
+
+    def description(self) -> dict[str, Any]:
+        """What environment.json says of the data."""
+        splits = {
+            name: {"documents": split.total, "fingerprint": split.fingerprint} for name, split in self.documents.by_name.items()
+        }
+        return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits}
+
+    def rows(self, name: str, task: DocumentTask) -> SentenceRows:
+        """The rows of a split, from a store of its sentences: opened where it was made before, else made.
+
+        Raises DataError where no pairs, or no single texts, can be made of it.
+        """
+        split = self.documents.by_name[name]
+        made_from = (STORE_VERSION, split.fingerprint, self.splitter.key, task.tokenizer.fingerprint)
+        kept_if = (self.task.min_characters, self.task.min_sentences)
+        key = hashlib.sha256(repr((made_from, kept_if)).encode()).hexdigest()[:24]
+        store = kept_store(self.cache / "sentences" / key, lambda folder: self._write(folder, name, split, task))
+        rows = SentenceRows(store, task, self.pack)
+        self._check(rows, name)
+        return rows
+
+    def _write(self, folder: Path, name: str, split: DocumentSplit, task: DocumentTask) -> TokenStore:
+        columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
+        prepare = Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
+        with tqdm(
+            total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
+        ) as bar:
+            return write_blocks(folder, columns, _numbered(_prepared(split, prepare), columns, bar))
+
+    def _check(self, rows: SentenceRows, name: str) -> None:
+        settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"
+        if not len(rows):
+            raise DataError(
+                f"The {name} documents have no paragraph that is long enough for {settings}",
+                remedy="Type smaller ones, or use longer documents",
+            )
+        if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
+            raise DataError(
+                f"Only one of the {name} documents is long enough for {settings}, and what does not follow comes from another",
+                allowed="two documents or more",
+                remedy="Use more documents, hold out more (dataset.validation_fraction), or type task.second_sentence=swapped",
+            )
+        known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
+        if not known.any():
+            raise DataError(
+                f"The tokenizer knows no word of the {name} documents, so that no token can be asked for",
+                remedy="Type tokenizer=wordpiece, which is trained on them",
+            )
+
+
+def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBlock]:
+    """The blocks of a split, made by several processes where there are many."""
+    runs = by_size(split.documents())
+    first = list(islice(runs, _FEW_RUNS))
+    yield from shared_out(prepare, chain(first, runs), helpers_at_hand() if len(first) == _FEW_RUNS else 0)
+
+
+def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:
+    """The columns of each block, documents and paragraphs numbered through the split."""
+    documents = paragraphs = 0
+    for block in blocks:
+        ones = np.ones(len(block.lengths), np.int64)
+        yield {
+            "input_ids": (block.input_ids.astype(columns["input_ids"], copy=False), block.lengths),
+            "document": ((block.document + documents).astype(columns["document"]), ones),
+            "paragraph": ((block.paragraph + paragraphs).astype(columns["paragraph"]), ones),
+        }
+        documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
+        bar.update(block.documents)

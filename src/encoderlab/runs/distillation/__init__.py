@@ -1,0 +1,1 @@
+"""What a teacher gives its student: a start, and targets to learn."""

@@ -1,0 +1,61 @@
+"""Teacher and student side by side: how large each is, and how many texts it answers for in a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+
+from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.runs.distillation.teacher import VectorTeacher
+from encoderlab.runs.engine.batches import scoring_batches
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.tasks.rows import Rows
+
+TIMED_TEXTS = 1_000  # of a split, about: enough for a speed, few enough for a slow teacher
+Answered = TypeVar("Answered")
+
+
+def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:
+    """What `work` gives, and how many of `n` texts it did a second."""
+    started = time.perf_counter()
+    return work(), n / max(time.perf_counter() - started, 1e-9)
+
+
+def size_and_speed(parameters: int, texts_per_second: float | None) -> dict[str, Any]:
+    """The facts of a model: `parameters`, `megabytes` of weights in fp32, `texts_per_second` (None: not measured)."""
+    speed = texts_per_second and round(texts_per_second, 1)
+    return {"parameters": parameters, "megabytes": round(parameters * 4 / 1e6, 1), "texts_per_second": speed}
+
+
+def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str, rows: Rows) -> dict[str, dict[str, Any]]:
+    """The facts of a student of vectors and of its `teacher`, called `name`, both timed on the same batches of `rows`.
+
+    Tokenising is not timed: both read the same tokens. The student is left in evaluation mode.
+    """
+    every = max(len(rows) // TIMED_TEXTS, 1)
+    batches = scoring_batches(rows, assembly.tokenizer.pad_id, assembly.compute.device, every=every)
+    unanswered = [replace(batch, targets=None) for batch in batches]
+    student = assembly.model.eval()
+    with torch.inference_mode(), assembly.compute.autocast():
+        speeds = [_texts_per_second(model, unanswered) for model in (student, teacher)]
+    return {
+        "student": size_and_speed(student.n_parameters, speeds[0]),
+        "teacher": {"name": name, **size_and_speed(teacher.model.n_parameters, speeds[1])},
+    }
+
+
+def _texts_per_second(model: Callable[[Batch], Prediction | Targets], batches: Sequence[Batch]) -> float:
+    """How many texts a second a model gives vectors to, after one batch to warm up."""
+
+    def answer(some: Sequence[Batch]) -> None:
+        for batch in some:
+            vectors = model(batch).sequence_vectors
+            assert vectors is not None
+            vectors.sum().item()  # waits for the device
+
+    answer(batches[:1])
+    return timed(sum(map(len, batches)), lambda: answer(batches))[1]

@@ -1,0 +1,166 @@
+"""Distillation on a task: the student's rows with its teacher's logits, and teacher and student on the same rows afterwards."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from encoderlab.config.command_settings import DistillConfig, StudentStart
+from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.files.files import read_unlabelled
+from encoderlab.errors import DataError, SettingError
+from encoderlab.metrics import Scores
+from encoderlab.metrics.intervals import difference
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.distillation.side_by_side import size_and_speed, timed
+from encoderlab.runs.distillation.student import start_student
+from encoderlab.runs.distillation.task_teacher import TaskTeacher, TeacherLogits
+from encoderlab.runs.distillation.teacher_files import teacher_fingerprints, unlabelled_file
+from encoderlab.runs.fitting.teaching import Teaching
+from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.models.assembly import Assembly, check_paired, compute_for
+from encoderlab.runs.models.pretrained import open_initial, vocabulary_difference
+from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
+from encoderlab.tasks.taught_rows import TaughtRows
+
+
+class TaskDistillation(Teaching):
+    """A teacher, and what its student is to learn from it."""
+
+    def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
+        assert config.teacher is not None
+        self.config, self.train = config, train
+        self.encoder = open_initial(config.teacher, "teacher") if config.init_from is None else None
+        self.teacher = TaskTeacher.open(config, corpus.labels, words)
+        check_paired(self.teacher.assembly, corpus.paired)
+        compute_for(config)  # opening the teacher set threads and kernels for itself
+
+    def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
+        """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
+        if self.encoder is not None:
+            self._check_tokenizer(assembly)
+            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, rows)
+        if not self.config.teacher_weight:
+            return rows
+        assert isinstance(rows, ExampleRows)
+        logits = self.teacher.logits(list(corpus.split("train")))
+        asked = rows.store["asked"].lengths() if "asked" in rows.store else np.ones(len(rows), dtype=np.int64)
+        if few := logits.too_short_for(asked):
+            raise DataError(
+                f"The teacher reads fewer words than the student of {few:,} rows",
+                remedy=f"Set model.max_length to at most {self.teacher.assembly.config.model.max_length}, the teacher's",
+            )
+        if self.config.unlabelled is not None:
+            more = self._unlabelled(assembly, corpus)
+            found = self.teacher.logits(more)
+            rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
+        return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
+
+    def fingerprints(self) -> dict[str, str]:
+        """See `Teaching.fingerprints`."""
+        return teacher_fingerprints(self.config)
+
+    def train_before(self, folder: RunFolder) -> None:
+        """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
+        control = RunFolder(folder.without_teacher)
+        if self._controlled and not control.finished:
+            self._train_control(control)
+        torch.manual_seed(self.config.seed)  # the student's dropout does not depend on whether the control came first
+
+    def _train_control(self, control: RunFolder) -> None:
+        begun = control.config.is_file()
+        place = {"run_dir": None, "resume": str(control.root)} if begun else {"run_dir": str(control.root), "resume": None}
+        print("First training the same student without its teacher, for comparison (compare=false skips this)", file=sys.stderr)
+        self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
+
+    def _check_tokenizer(self, assembly: Assembly) -> None:
+        """Refuse to copy tables whose rows mean other pieces. Raises SettingError."""
+        assert self.encoder is not None
+        difference = vocabulary_difference(assembly.tokenizer, self.encoder.tokenizer)
+        if self.config.start is not StudentStart.fresh and difference:
+            raise SettingError(
+                f"start={self.config.start.value} needs the teacher's tokenizer, and the student has another: {difference}",
+                remedy="Use tokenizer=as_pretrained, or start=fresh",
+            )
+
+    @property
+    def _controlled(self) -> bool:
+        return self.config.compare and self.config.teacher_weight > 0
+
+    def seconds_before(self, own: float) -> dict[str, float]:
+        """See `Teaching.seconds_before`: where `unlabelled` texts are added, the control takes less."""
+        return {"the student without its teacher": own} if self._controlled else {}
+
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+        """See `Teaching.compared`: teacher, student, and the student without its teacher, on the rows of `split`.
+
+        Each has its main figure, `parameters`, `megabytes` of weights in fp32, and, where it was timed, `texts_per_second`. Beside
+        teacher and control, `student_leads_by` is the paired difference, with its 95% interval.
+        """
+        if not self.config.teacher_weight:
+            return {}
+        examples = list(corpus.split(split))
+        answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
+        _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
+        found = {
+            "student": {scores.main: scores.figures[scores.main], **size_and_speed(assembly.model.n_parameters, speed)},
+            "teacher": {
+                "name": self.config.teacher,
+                **_beside(scores, answers.predicted(scores), self.config.seed),
+                **size_and_speed(self.teacher.assembly.model.n_parameters, teacher_speed),
+            },
+        }
+        if self._controlled:
+            control = read_run(RunFolder(folder.without_teacher))
+            beside = _beside(scores, _answers_of(control, scores), self.config.seed)
+            found["without_teacher"] = beside | size_and_speed(control.report["model"]["parameters"], None)
+        return {"distillation": found}
+
+    def _unlabelled(self, assembly: Assembly, corpus: Corpus) -> list[Example]:
+        dataset, words = self.config.dataset, assembly.task.heads.token_classes is not None
+        path = unlabelled_file(self.config.unlabelled or "")
+        pair = getattr(dataset, "text_pair", None) if corpus.paired else None
+        found = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
+        texts = [one for one in found if (one.words if isinstance(one, WordsExample) else one.text.strip())]
+        if not texts:
+            raise DataError(f"unlabelled={path} has no texts", remedy="Name a file that has some, or leave it out")
+        return texts
+
+
+def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
+    task = assembly.task
+    encoded = task.encode(examples)
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+
+
+def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:
+    """The examples with the teacher's best class as their label."""
+    best = logits.values.argmax(1)
+    found: list[Example] = []
+    for row, example in enumerate(examples):
+        answers = best[logits.offsets[row] : logits.offsets[row + 1]].tolist()
+        if isinstance(example, TextExample):
+            found.append(replace(example, label=answers[0]))
+        else:
+            answers += [answers[-1]] * (len(example.words) - len(answers))  # words beyond the teacher's reach
+            found.append(WordsExample(example.words, tuple(answers)))
+    return found
+
+
+def _beside(scores: Scores, other: Any, seed: int) -> dict[str, Any]:
+    """The main figure of other answers to the same rows, and how far the student leads."""
+    lead, bounds = difference(scores.labels, scores.predicted, other, seed)
+    return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
+
+
+def _answers_of(control: FinishedRun, scores: Scores) -> Any:
+    answers = read_answers([control])[0].predicted
+    if isinstance(scores.labels, np.ndarray):
+        return answers
+    return np.split(answers, np.cumsum([len(labels) for labels in scores.labels])[:-1])

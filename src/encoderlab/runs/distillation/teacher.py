@@ -1,0 +1,73 @@
+"""A teacher: a trained model whose answers a student learns to give.
+
+A teacher is a source of targets (`batch.Targets`): a batch carries them, `training.loss` compares them with the student's answers,
+and the loop knows only the names of the losses. On documents a teacher computes its vectors anew at every step, since rows are
+drawn afresh and the vector of one token takes 0.8 kB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from encoderlab.batch import Batch, HeadSizes, Targets
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import SettingError
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.packing import attendable
+from encoderlab.model.pooling import MeanPool
+from encoderlab.runs.models.pretrained import Initial, load_into, open_initial, vocabulary_difference
+from encoderlab.system.device import Compute
+from encoderlab.tasks.teacher_vectors import TeacherVectors
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTeacher:
+    """An encoder that gives a vector to each token of a batch and, as their mean, to each text. It never learns."""
+
+    encoder: Initial
+    model: EncoderWithHeads
+    compute: Compute
+
+    @classmethod
+    def open(cls, name: str, compute: Compute) -> VectorTeacher:
+        """The encoder of a run, a folder or the hub, on the device of `compute`. Raises DataError as `open_initial` does."""
+        encoder = open_initial(name, "teacher")
+        tokenizer = encoder.tokenizer
+        model = EncoderWithHeads(encoder.config, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
+        load_into(model, encoder)
+        return cls(encoder, model.to(compute.device).eval().requires_grad_(False), compute)
+
+    @property
+    def width(self) -> int:
+        """Width of the vectors."""
+        return self.encoder.config.d_model
+
+    def teach(self, task: TeacherVectors) -> None:
+        """Answer for the batches of `task` from now on. Raises SettingError where the student reads what the teacher cannot."""
+        self._check_student(task.tokenizer, task.max_length)
+        task.teacher = self
+
+    def _check_student(self, tokenizer: Tokenizer, max_length: int) -> None:
+        if difference := vocabulary_difference(tokenizer, self.encoder.tokenizer):
+            raise SettingError(
+                f"Student and teacher have different tokenizers, and the vectors of tokens need the same one: {difference}",
+                remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task (task=sst2)",
+            )
+        reach = self.encoder.config.reach
+        if max_length > reach:
+            raise SettingError(
+                f"model.max_length is {max_length}, and the teacher reads {reach} tokens",
+                allowed=f"at most {reach}",
+                remedy=f"Set model.max_length={reach}",
+            )
+
+    def __call__(self, batch: Batch) -> Targets:
+        """The vectors of the asked tokens and of the texts of `batch`."""
+        with torch.inference_mode(), self.compute.autocast():
+            hidden = self.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
+            pooled = MeanPool()(hidden, attendable(batch.attention_mask))
+            tokens = hidden.flatten(0, 1).index_select(0, batch.asked)
+        # Autograd saves the targets for its backward pass, which it does not do with tensors made in inference mode.
+        return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())

@@ -1,0 +1,1 @@
+"""What a run would cost, from a few of its steps."""

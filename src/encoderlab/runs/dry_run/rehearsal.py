@@ -1,0 +1,174 @@
+"""A rehearsal: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
+
+The assembly and the steps are those of a real run; the weights are thrown away.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from encoderlab.batch import Batch
+from encoderlab.metrics import SplitScores
+from encoderlab.runs.dry_run.time_estimate import StepTime, run_time, step_time
+from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
+from encoderlab.runs.engine.micro_batches import Parts, free_memory
+from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
+from encoderlab.runs.models.assembly import Assembly, horizon_of
+from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
+from encoderlab.tasks.rows import Rows
+from encoderlab.training.config import seconds_of
+from encoderlab.training.evaluation import evaluate
+from encoderlab.training.finiteness import FiniteSteps
+from encoderlab.training.horizon import FixedSteps, steps_per_epoch, total_steps
+from encoderlab.training.loop import Step, optimize
+from encoderlab.training.optimizer import build_optimizer
+
+WARM_UP, WARM_UP_SECONDS = 3, 30.0  # steps that are not counted, within so many seconds: they compile, make room and fill caches
+MEASURED, MEASURED_SECONDS = 30, 10.0  # steps that are counted at most, within so many seconds
+LEAST_MEASURED = 2
+EVALUATED, EVALUATION_SECONDS = 20, 3.0  # batches that are scored at most, in so many seconds as far as that can be told before
+FORWARD_SHARE = 1 / 3  # of a step's time: a backward pass takes about twice as long as a forward one
+STATE_BYTES = 12  # of a weight in a checkpoint: itself and AdamW's two averages
+
+
+@dataclass
+class _Measured:
+    """Seconds and tokens (padding too) of each step that counts, how many were taken before them, and in how many parts."""
+
+    parts: Parts
+    warm_up: int = 0
+    seconds: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+
+def rehearse(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
+    """Take the first steps of the run, score a few batches of each split, and say what the whole run would be like.
+
+    `rows` are those of `train` and of the splits that are scored. The assembly's model has other weights afterwards. All processes
+    of a run call it. Of the facts, `time` is in seconds and `memory` in bytes. Raises MemoryTooSmallError and TrainingError as a
+    run does.
+    """
+    device, free = assembly.compute.device, free_memory(assembly.compute.device)
+    reset_peak_memory(device)
+    distributed = assembly.distribute()
+    stepping = replace(assembly, model=distributed.model)
+    measured = _steps(stepping, distributed.stepped, rows["train"])
+    epoch = _epoch(assembly, rows["train"], measured.parts.number)
+    step = step_time(measured.seconds, measured.tokens, epoch.padded_tokens / epoch.steps)
+    per_token = step.seconds * epoch.steps / epoch.padded_tokens
+    scored = {name: _evaluation(stepping, part, per_token) for name, part in rows.items() if name != "train"}
+    estimate = _time(assembly, rows["train"], step, {name: seconds for name, (seconds, _) in scored.items()})
+    return {
+        "task": assembly.config.task.name,
+        "seed": assembly.config.seed,
+        "picked": replace(assembly, parts=measured.parts).picked,
+        "model": _model(assembly),
+        "rows": {name: len(part) for name, part in rows.items()},
+        "steps": _counts(assembly, epoch, estimate, measured.parts),
+        "padding_fraction": 1 - epoch.tokens / epoch.padded_tokens,
+        "memory": {
+            **_memory(assembly, rows["train"], measured.parts),
+            "free": free,
+            "peak": peak_memory(device),
+            "device": device.type,
+        },
+        "time": estimate | {"step": step.seconds, "warm_up_steps": measured.warm_up, "measured_steps": len(measured.seconds)},
+        "figures": {name: list(scores.as_dict()) for name, (_, scores) in scored.items()},
+    }
+
+
+def _epoch(assembly: Assembly, train: Rows, parts: int) -> EpochCounts:
+    config = assembly.config
+    return epoch_counts(train.epoch(config.seed, 0).lengths, config.training, config.seed, parts, assembly.world)
+
+
+def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
+    """Take the run's first steps and time each; how many they are, the first process decides."""
+    training, compute, world = assembly.config.training, assembly.compute, assembly.world
+    horizon = horizon_of(training, len(train))[0] if training.budget is None else FixedSteps(WARM_UP + MEASURED)
+    optimizer = build_optimizer(assembly.model, training)
+    finite = FiniteSteps(training.skip_nonfinite, waits=True, world=world)
+    assert assembly.parts is not None, "a settled assembly has them"
+    within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.parts, training.batch_size)
+
+    def loop(batches: Iterator[list[Batch]], after: int) -> Iterator[Step]:
+        return optimize(stepped, batches, optimizer, training, compute, horizon, after=after, finite=finite, world=world)
+
+    measured, warm_up = _Measured(within.parts), min(WARM_UP, horizon.steps(0) - LEAST_MEASURED)
+    begun = before = time.perf_counter()
+    for step in within.take(loop, optimizer):
+        step.figures()  # waits for the device
+        now = time.perf_counter()
+        if step.number <= warm_up and before - begun < WARM_UP_SECONDS:
+            measured.warm_up = step.number
+        else:
+            measured.seconds.append(now - before)
+            measured.tokens.append(step.padded_tokens)
+        if world.from_first(lambda: _is_enough(measured)):
+            break
+        before = time.perf_counter()
+    measured.parts = within.parts
+    return measured
+
+
+def _is_enough(measured: _Measured) -> bool:
+    taken = len(measured.seconds)
+    return taken >= MEASURED or (taken >= LEAST_MEASURED and sum(measured.seconds) > MEASURED_SECONDS)
+
+
+def _evaluation(assembly: Assembly, rows: Rows, per_token: float) -> tuple[float, SplitScores]:
+    """Seconds that scoring all of `rows` would take, from some batches spread over them, and the scores of these."""
+    device, world = assembly.compute.device, assembly.world
+    lengths = rows.epoch(EVALUATION_SEED, 0).lengths
+    batches = n_scoring_batches(lengths, device, world)
+    a_batch = per_token * FORWARD_SHARE * float(lengths.sum()) / batches
+    every = world.from_first(lambda: math.ceil(batches / max(min(EVALUATED, int(EVALUATION_SECONDS / max(a_batch, 1e-9))), 1)))
+    some = scoring_batches(rows, assembly.tokenizer.pad_id, device, world, every=every)
+    started = time.perf_counter()
+    scores = evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, world)
+    return (time.perf_counter() - started) * batches / math.ceil(batches / every), scores
+
+
+def _model(assembly: Assembly) -> dict[str, Any]:
+    model = assembly.model
+    learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    return {"parameters": model.n_parameters, "parameters_by_part": model.parameters_by_part(), "learning": learning}
+
+
+def _time(assembly: Assembly, train: Rows, step: StepTime, evaluations: Mapping[str, float]) -> dict[str, Any]:
+    training = assembly.config.training
+    budget = None if training.budget is None else seconds_of(training.budget)
+    steps = None if budget else total_steps(training, len(train))
+    per_evaluation = training.evaluate_every or steps_per_epoch(training, len(train))
+    return run_time(step, evaluations, steps=steps, budget=budget, per_evaluation=per_evaluation)
+
+
+def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+    """`total` is an estimate where a budget ends the run."""
+    training, total = assembly.config.training, estimate["steps"]
+    return {
+        "per_epoch": epoch.steps,
+        "total": total,
+        "epochs": total / epoch.steps,
+        "warmup": math.ceil(training.warmup * total),
+        "evaluations": estimate["evaluations"],
+        "batch_size": training.batch_size,
+        "parts": parts.number,
+        "budget": training.budget,
+        "tokens": total * epoch.tokens / epoch.steps,
+    }
+
+
+def _memory(assembly: Assembly, train: Rows, parts: Parts) -> dict[str, Any]:
+    """`estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
+    share = -(-assembly.config.training.batch_size // assembly.world.size)
+    weights = assembly.model.n_parameters * 4
+    step = assembly.step_memory(train).of(-(-share // parts.number))
+    return {"estimate": weights + step, "checkpoint": assembly.model.n_parameters * STATE_BYTES}

@@ -1,0 +1,177 @@
+"""Batches: which rows make up which step, a function of the seed, the epoch and the place in the epoch, and of nothing else.
+
+Rows of one length share a batch where `training.batching=length`: such a batch has no padding and no mask. The rows of a step are
+drawn first and then shared out among the processes, so no step depends on how many there are. A process without a row computes a
+batch `without_answers`, since all processes meet after each micro-batch. A thread prepares the next batches on the loop's own
+stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import TypeVar, cast
+
+import numpy as np
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.system.distributed import ALONE, World
+from encoderlab.tasks.rows import Epoch, Rows
+from encoderlab.training.config import Batching, TrainingConfig
+
+EVALUATION_TOKENS = 4096  # in one batch: enough to keep the matrix products busy, little enough to stay in the cache
+CARD_EVALUATION_TOKENS = 32_768  # a card takes longer to be told what to compute than to compute little
+EVALUATION_SEED = 0  # whatever is drawn for an evaluation is the same for every run, so that scores can be compared
+AHEAD = 3  # batches that wait for a card: enough to bridge a slow one, few enough to take no memory from the model
+Item = TypeVar("Item")
+
+
+def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0) -> Iterator[np.ndarray]:
+    """The rows of each step of one epoch, but for the first `after` steps; every row once.
+
+    `random` draws them in any order. `length` sorts them by length, rows of one length in random order, cuts that into batches and
+    shuffles the batches: on SST-2 that computes 3.4 times fewer tokens than random batches of 64.
+    """
+    draw = np.random.default_rng([seed, epoch])
+    order = draw.permutation(len(lengths))
+    places = np.arange(-(-len(order) // config.batch_size))
+    if config.batching is Batching.length:
+        order = order[np.argsort(_small(lengths)[order], kind="stable")]
+        draw.shuffle(places)
+    for place in places[after:]:
+        yield order[place * config.batch_size : (place + 1) * config.batch_size]
+
+
+def training_batches(
+    rows: Rows,
+    config: TrainingConfig,
+    seed: int,
+    pad_id: int,
+    device: torch.device,
+    *,
+    parts: int = 1,
+    after: int = 0,
+    world: World = ALONE,
+) -> Iterator[list[Batch]]:
+    """The batches of step `after` + 1, + 2, and so on without end: this process's share of each, cut into so many `parts`.
+
+    The rows of a step are drawn first and then shared out, so that they are the same for any number of processes. Where there are
+    fewer rows than processes or parts, what is left over is made of a batch without answers: all processes have as many parts.
+    """
+    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, parts, after, world))
+
+
+def _training_batches(
+    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, parts: int, after: int, world: World
+) -> Iterator[list[Batch]]:
+    per_epoch = -(-len(rows) // config.batch_size)
+    for epoch in count(after // per_epoch):
+        drawn = rows.epoch(seed, epoch)
+        done = max(after - epoch * per_epoch, 0)
+        for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
+            yield [_batch(drawn, part, chosen, pad_id, device) for part in _shares(chosen, parts, world)]
+
+
+def _shares(chosen: np.ndarray, parts: int, world: World) -> list[np.ndarray]:
+    """The parts of this process's share, as many as those of the largest share, the first: some may be empty."""
+    largest = -(-len(chosen) // world.size)
+    return np.array_split(np.array_split(chosen, world.size)[world.rank], min(parts, largest))
+
+
+def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
+    """The batch of some rows; of none, that of the first one `among` which they might have been, without answers."""
+    batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
+    return batch if len(some) else batch.without_answers()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCounts:
+    """What an epoch's batches hold: `steps` of them, real `tokens`, and tokens with padding."""
+
+    steps: int
+    tokens: int
+    padded_tokens: int
+
+
+def epoch_counts(lengths: np.ndarray, config: TrainingConfig, seed: int, parts: int = 1, world: World = ALONE) -> EpochCounts:
+    """Count the batches of the first epoch, cut into so many `parts`, of all processes, without making them."""
+    steps = padded = 0
+    for chosen in epoch_order(lengths, config, seed, 0):
+        largest = -(-len(chosen) // world.size)
+        for share in np.array_split(chosen, world.size):
+            cut = np.array_split(share, min(parts, largest))
+            padded += sum(len(part) * int(lengths[part].max()) for part in cut if len(part))
+        steps += 1
+    return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
+
+
+def scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World = ALONE, *, every: int = 1) -> Iterator[Batch]:
+    """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time.
+
+    The processes of a `world` are dealt a batch each in turn. In the last round there may be too few, and some are given one
+    without answers. With `every`, each process has the first of every so many of its batches alone.
+    """
+    return _made_for(device, _scoring_batches(rows, pad_id, device, world, every))
+
+
+def n_scoring_batches(lengths: np.ndarray, device: torch.device, world: World = ALONE) -> int:
+    """How many batches `scoring_batches` gives each process for rows of these lengths."""
+    return -(-sum(1 for _ in _scoring_rows(lengths, device)) // world.size)
+
+
+def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World, every: int) -> Iterator[Batch]:
+    drawn = rows.epoch(EVALUATION_SEED, 0)
+    dealt = list(_scoring_rows(drawn.lengths, device))
+    dealt += [np.arange(0)] * (-len(dealt) % world.size)
+    for some in dealt[world.rank :: world.size][::every]:
+        yield _batch(drawn, some, dealt[0], pad_id, device)
+
+
+def _scoring_rows(lengths: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
+    """The rows of each scoring batch."""
+    order = np.argsort(_small(lengths), kind="stable")
+    tokens = CARD_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
+    start = 0
+    while start < len(order):
+        size = max(tokens // max(int(lengths[order[start]]), 1), 1)
+        size = max(tokens // max(int(lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
+        yield order[start : start + size]
+        start += size
+
+
+def _small(lengths: np.ndarray) -> np.ndarray:
+    """The same lengths in 16 bits where they fit: NumPy then sorts by radix, which takes a tenth of the time."""
+    return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
+
+
+def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
+    """Batches for a card are made ahead of it, by a thread; on a CPU the cores that would make them are busy with the step."""
+    if device.type != "cuda":
+        yield from batches
+        return
+    # A thread has a current stream of its own (PyTorch, "CUDA semantics"). It is given the consumer's: there a batch is copied and
+    # masked before it is read, and its memory used again after that, with neither events nor `record_stream`.
+    stream = torch.cuda.current_stream(device)
+    yield from made_ahead(batches, AHEAD, partial(torch.cuda.set_stream, stream))
+
+
+def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
+    """The same items in the same order, made by a thread that keeps `ahead` of them ready while the consumer is busy with one.
+
+    What goes wrong in the thread goes wrong here, when its item is due. The thread, in which `prepare_thread` is called first, ends
+    with this generator, however that ends.
+    """
+    end = object()
+    thread = ThreadPoolExecutor(1, "batches", prepare_thread)
+    try:
+        due = deque(thread.submit(next, items, end) for _ in range(ahead))
+        while (item := due.popleft().result()) is not end:
+            due.append(thread.submit(next, items, end))
+            yield cast("Item", item)
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -1,0 +1,184 @@
+"""A model as it is trained: by one process, by several that each hold all of it, or by several that hold a piece of it each.
+
+Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023; the idea is
+ZeRO's third stage, Rajbhandari et al. 2020). Either way weights and states of the optimizer are handed out whole, as one process
+would have them, so that a checkpoint of one kind is read by any other.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.system.distributed import World
+from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.config import Sharding, TrainingConfig
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+
+class Whole:
+    """A model that each process holds all of.
+
+    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
+    """
+
+    def __init__(self, model: EncoderWithHeads, world: World) -> None:
+        self.model, self.world = model, world
+        self.stepped: nn.Module = model
+        if world.size > 1:
+            self.stepped = _replicated(model)
+
+    def weights(self) -> dict[str, Tensor]:
+        """All weights, on the CPU; of use on the first process. All processes call it."""
+        return weights_of(self.model) if self.world.is_first else {}
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Take over the weights that the first process has, whatever the others have."""
+        if self.world.is_first:
+            self.model.load_state_dict(weights)
+        self.world.copy_first(list(self.model.state_dict().values()))
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """The optimizer's state with whole averages; of use on the first process. All processes call it."""
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """Take over a state that `optimizer_state` gave, the same on all processes."""
+        optimizer.load_state_dict(state)
+
+    def finish(self) -> None:
+        """End training: the model that was handed in has all weights, on every process, and is used from here on."""
+        self.model.eval()
+
+
+class Sharded:
+    """A model of which each process holds a piece, and puts a layer together while it computes it: see `Whole`.
+
+    The model that was handed in waits on the CPU until training has ended.
+    """
+
+    def __init__(self, model: EncoderWithHeads, world: World) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        self.original, self.world = model, world
+        self.device = next(model.parameters()).device
+        self.model = copy.deepcopy(model.cpu())
+        mesh = init_device_mesh(self.device.type, (world.size,))
+        for layer in self.model.encoder.layers:
+            fully_shard(layer, mesh=mesh)
+        # All else is one unit: the heads use the table of the embeddings. It is cut again after each forward pass, as layers are:
+        # else the model would hold whole weights after an evaluation, and what is written to them would be lost.
+        self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
+        self.model.forward = self.stepped.forward  # by the one way in, through which the pieces are put together
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `Whole.weights`."""
+        whole = ((name, _whole(weight.detach())) for name, weight in self.model.state_dict().items())
+        return {name: weight.cpu().contiguous() for name, weight in whole if self.world.is_first}
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """See `Whole.load`."""
+        weights = self.world.from_first(lambda: weights)
+        with torch.no_grad():
+            for name, weight in self.model.state_dict().items():
+                weight.copy_(_like(weights[name], weight))
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """See `Whole.optimizer_state`."""
+        plain = optimizer.state_dict()
+        return plain | {"state": {key: {n: _whole(v) for n, v in kept.items()} for key, kept in plain["state"].items()}}
+
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """See `Whole.load_optimizer_state`."""
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        cut = {
+            key: {name: _like(value, parameters[key]) if value.ndim else value for name, value in kept.items()}
+            for key, kept in state["state"].items()
+        }
+        optimizer.load_state_dict(state | {"state": cut})
+
+    def finish(self) -> None:
+        """See `Whole.finish`."""
+        weights = self.weights()
+        if self.world.is_first:
+            self.original.load_state_dict(weights)
+        self.original.to(self.device).eval()
+        self.world.copy_first(list(self.original.state_dict().values()))
+
+
+def distribute(model: EncoderWithHeads, config: TrainingConfig, world: World) -> Whole | Sharded:
+    """The `model`, on its device, as the processes of `world` train it. One process holds all of it, whatever the settings say."""
+    return Sharded(model, world) if config.sharding is Sharding.full and world.size > 1 else Whole(model, world)
+
+
+def distribution(config: TrainingConfig, world: World) -> str | None:
+    """What is said of it in a few words; None where there is nothing to say."""
+    if world.size == 1:
+        return "not sharded (one process)" if config.sharding is Sharding.full else None
+    return f"{world.size} processes{' with a piece of the weights each' if config.sharding is Sharding.full else ''}"
+
+
+def _replicated(model: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        # PyTorch 2.13 has another name for broadcast_buffers, which earlier ones lack. Our buffers are tables that never change.
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+
+
+class _Tensors(nn.Module):
+    """A model whose answer is plain tensors: in those `fully_shard` finds where the gradients will come from."""
+
+    def __init__(self, model: EncoderWithHeads) -> None:
+        super().__init__()
+        self.model, self.answer = model, model.forward
+
+    def forward(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        prediction = self.answer(batch)
+        return prediction.sequence_logits, prediction.token_logits
+
+
+class _Answering(nn.Module):
+    """A model cut into pieces that is called as any other, and can go without meeting the other processes: DDP's `no_sync`."""
+
+    def __init__(self, pieces: Any) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    def forward(self, batch: Batch) -> Prediction:
+        return Prediction(*self.pieces(batch))
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients of the enclosed work are kept, and shared with those of the next."""
+        self.pieces.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.pieces.set_requires_gradient_sync(True)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, whether it is cut or not."""
+    put_together = getattr(tensor, "full_tensor", None)
+    return tensor if put_together is None else put_together()
+
+
+def _like(tensor: Tensor, other: Tensor) -> Tensor:
+    """A whole tensor, the same on all processes, cut as `other` is."""
+    from torch.distributed.tensor import distribute_tensor
+
+    if not hasattr(other, "full_tensor"):
+        return tensor
+    cut = cast("DTensor", other)
+    return distribute_tensor(tensor.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)

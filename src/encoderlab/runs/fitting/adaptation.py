@@ -1,0 +1,96 @@
+"""Adapting a pretrained encoder to a task's own training texts, by masked tokens alone, before it learns the task.
+
+It is a pretraining inside the run's folder: the same command, with the task's training rows as documents. It is finished before the
+first step of the task, so every checkpoint of the task already holds it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
+from encoderlab.data.documents import Documents, as_documents
+from encoderlab.data.examples import Splits
+from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.splitting import hold_out
+from encoderlab.data.tokenizers.config import AsPretrainedTokenizer
+from encoderlab.metrics import Scores
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.fitting.teaching import Teaching
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.runs.models.pretrained import load_into, open_initial
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence
+from encoderlab.tasks.rows import Rows
+from encoderlab.training.config import Keep, TrainingConfig, seconds_of
+
+BATCH_SIZE, LEARNING_RATE, WARMUP = 64, 5e-4, 0.05
+HELD_OUT = 0.05  # of the training texts, to say what was learnt of them
+# what adapting and finetuning share: they run on the same machine
+SHARED = ("precision", "compile", "deterministic", "device", "threads", "log_every")
+
+
+class Adaptation(Teaching):
+    """Pretrains the encoder further inside the run's folder, for the time that `config.adapt` says (Gururangan et al. 2020).
+
+    No text of the validation or test split is read. `pretrain` is the command, given its settings and the documents.
+    """
+
+    def __init__(self, config: FinetuneConfig, corpus: Corpus, pretrain: Callable[[PretrainConfig, Documents], object]) -> None:
+        self.config, self.corpus, self.pretrain = config, corpus, pretrain
+
+    def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
+        """See `Teaching.prepare`: the rows stay as they are."""
+        self.assembly = assembly
+        return rows
+
+    def train_before(self, folder: RunFolder) -> None:
+        """See `Teaching.train_before`: what was interrupted is resumed, what is finished is not done again."""
+        adapted = RunFolder(folder.adapted)
+        if not adapted.finished:
+            print(
+                f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)", file=sys.stderr
+            )
+            self.pretrain(self._settings(adapted), self._documents())
+        load_into(self.assembly.model, open_initial(str(adapted.root)))
+        torch.manual_seed(self.config.seed)  # what the task draws is the same, wherever the adaptation was interrupted
+
+    def seconds_before(self, own: float) -> dict[str, float]:
+        """See `Teaching.seconds_before`."""
+        assert self.config.adapt is not None
+        return {"adapting": seconds_of(self.config.adapt, "adapt")}
+
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+        """See `Teaching.compared`: for how long the encoder was adapted."""
+        return {"adapted_for": self.config.adapt}
+
+    def _settings(self, adapted: RunFolder) -> PretrainConfig:
+        config = self.config
+        shared = {name: getattr(config.training, name) for name in SHARED}
+        training = TrainingConfig(
+            budget=config.adapt, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, warmup=WARMUP, keep=Keep.last, **shared
+        )
+        begun = adapted.config.is_file()
+        return PretrainConfig(
+            cache_dir=config.cache_dir,
+            task=PretrainingConfig(name=config.task.name, second_sentence=SecondSentence.none, min_characters=1, min_sentences=1),
+            dataset=replace(config.dataset, pack=Pack.segments),
+            tokenizer=AsPretrainedTokenizer(),
+            model=AsPretrained(max_length=self.assembly.config.model.max_length),
+            training=training,
+            seed=config.seed,
+            run_dir=None if begun else str(adapted.root),
+            resume=str(adapted.root) if begun else None,
+            init_from=config.init_from,
+        )
+
+    def _documents(self) -> Documents:
+        """The training rows as documents, some of them held out."""
+        parts = hold_out(self.corpus.split("train"), {"validation": HELD_OUT}, seed=0)
+        return as_documents(Splits(parts, [], self.corpus.splits.origin))

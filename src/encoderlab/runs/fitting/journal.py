@@ -1,0 +1,167 @@
+"""The journal of a training run: metrics.jsonl, the progress bar, and the clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from encoderlab.metrics import SplitScores
+from encoderlab.runs.fitting.progress import Progress
+from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
+from encoderlab.system.atomic_files import written_aside
+from encoderlab.training.loop import Step
+
+
+class Journal:
+    """Writes a line per logged step and per evaluation, shows the progress, and counts in `progress` what went by.
+
+    Only every `log_every`-th step's figures are read off the device. A line holds what was counted up to it, so that the speed
+    between any two lines can be told: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
+    start of the process. The `trackers` are told each line too. On a terminal there is a bar; elsewhere one calm line per
+    evaluation. Lines of steps beyond `progress`, which a continuation takes again, are dropped. Use it as a context manager.
+    """
+
+    def __init__(self, path: Path, log_every: int, per_epoch: int, progress: Progress, trackers: Trackers = NO_TRACKERS) -> None:
+        self.trackers = trackers
+        self.log_every, self.per_epoch, self.progress, self.counted = log_every, per_epoch, progress, progress.counted
+        _drop_lines_beyond(path, progress)
+        self._file = path.open("a", encoding="utf-8")
+        self._bar = tqdm(desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True, initial=progress.step)
+        self._shown: dict[str, str] = {}
+        self._last = time.perf_counter()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        self._file.close()
+
+    def step(self, step: Step) -> None:
+        """Count a step, and log it if its turn has come."""
+        self.progress.step, self.progress.of, self._bar.total = step.number, step.of, step.of
+        self.counted.examples += step.examples
+        self.counted.tokens += step.tokens
+        self.counted.padded_tokens += step.padded_tokens
+        for left_out in step.left_out:
+            self._write({"kind": "left_out", "step": left_out.step, **left_out.figures()})
+            self._warn(f"Step {left_out.step:,} was left out, not being finite: {left_out}")
+        if step.number == 1 or step.number % self.log_every == 0:
+            self._log(step)
+        self._bar.update()
+
+    def _log(self, step: Step) -> None:
+        """Write the figures of the last step, and a warning where the losses give reason for one."""
+        figures = step.figures()
+        self._tick()
+        self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
+        loss = figures["loss"]
+        self._warn(self.progress.watch.see(step.number, step.of, loss))
+        self._show(loss="-" if loss is None else f"{loss:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
+
+    def pause(self) -> None:
+        """Stop the clock: what follows is no training."""
+        self._tick()
+
+    def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
+        """Log an evaluation, and say on standard error how it went and how long the rest takes."""
+        seconds, step, of = self.counted.seconds, self.progress.step, self.progress.of
+        self._write({"kind": "evaluation", **self._place(), "split": split, "seconds": round(seconds, 4), **scores.figures})
+        self._show(**{score: f"{scores.figures[score]:.4f}"})
+        figures = f"{score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
+        left = seconds / step * (of - step)
+        ending = f"; about {_duration(left)} left" if left else ""
+        tqdm.write(f"step {step:,} of {of:,}: {split} {figures}{ending}", file=sys.stderr)
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        self._last = time.perf_counter()
+
+    def throughput(self) -> dict[str, float]:
+        """Real tokens and examples per second of training, the share of padding, and the seconds spent training."""
+        padding = 1 - self.counted.tokens / max(self.counted.padded_tokens, 1)
+        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.counted.seconds, 2)}
+
+    def _speed(self) -> dict[str, float]:
+        counted, seconds = self.counted, max(self.counted.seconds, 1e-9)
+        speeds = {"tokens_per_second": counted.tokens / seconds, "examples_per_second": counted.examples / seconds}
+        return {name: round(speed, 1) for name, speed in speeds.items()}
+
+    def _counted(self) -> dict[str, float | None]:
+        return asdict(self.counted) | {"seconds": round(self.counted.seconds, 4), "since_start": seconds_since_start()}
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self.counted.seconds += now - self._last
+        self._last = now
+
+    def _place(self) -> dict[str, float]:
+        return {"step": self.progress.step, "epoch": round(self.progress.step / self.per_epoch, 4)}
+
+    def _warn(self, line: str | None) -> None:
+        if line is not None:
+            tqdm.write(f"encoderlab: {line}", file=sys.stderr)
+
+    def _show(self, **figures: str) -> None:
+        self._shown |= figures
+        self._bar.set_postfix(self._shown, refresh=False)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        self.trackers.log(line)
+
+
+def _drop_lines_beyond(path: Path, progress: Progress) -> None:
+    """Leave in the journal what belongs to a run that has come as far as `progress`; a line a kill cut in half does not."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    kept = [line for line in lines if _belongs(line, progress)]
+    if kept != lines:
+        with written_aside(path) as aside:
+            aside.write_bytes(b"".join(kept))
+
+
+def _belongs(line: bytes, progress: Progress) -> bool:
+    try:
+        found = json.loads(line)
+        return line.endswith(b"\n") and found["step"] <= (progress.judged if found["kind"] == "evaluation" else progress.step)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def seconds_since_start() -> float | None:
+    """Seconds since this process was started, imports and all; None where the system does not tell (it does on Linux).
+
+    Source: proc_pid_stat(5), field 22, counted in clock ticks since boot.
+    """
+    try:
+        said = Path("/proc/self/stat").read_text(encoding="utf-8")
+        fields = said.rpartition(")")[2].split()  # the command's name, field 2, may hold blanks
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return round(time.clock_gettime(time.CLOCK_BOOTTIME) - started, 3)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in words, to two figures: 40 s, 12 min, 1.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def evaluation_throughput(tokens: int, examples: int, seconds: float) -> dict[str, float]:
+    """What a report says of the speed of an evaluation."""
+    seconds = max(seconds, 1e-9)
+    return {
+        "tokens_per_second": round(tokens / seconds, 1),
+        "examples_per_second": round(examples / seconds, 1),
+        "evaluation_seconds": round(seconds, 2),
+    }

@@ -1,0 +1,58 @@
+"""How far a run has come: what a checkpoint holds beside the weights, so that a continuation takes the same steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from encoderlab.runs.fitting.loss_watch import LossWatch
+
+
+@dataclass(slots=True)
+class Best:
+    """The best evaluation so far: `score` and `loss` at `step`, and how many evaluations have come since."""
+
+    score: float = -1.0
+    step: int = 0
+    since: int = 0
+    loss: float = math.inf
+
+    def offer(self, step: int, score: float, loss: float) -> None:
+        """Take in the evaluation after `step`. Of equal scores the lower loss is better; of equal losses too, the earlier stays."""
+        if (score, -loss) > (self.score, -self.loss):
+            self.score, self.loss, self.step, self.since = score, loss, step, 0
+        else:
+            self.since += 1
+
+
+@dataclass(slots=True)
+class Counted:
+    """What has gone by in training: seconds of it, and examples, real tokens and tokens with padding."""
+
+    seconds: float = 0.0
+    examples: int = 0
+    tokens: int = 0
+    padded_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands: the last `step` taken, `of` how many, the step `judged` last, the best, what was counted and watched."""
+
+    step: int = 0
+    of: int = 0
+    judged: int = 0
+    best: Best = field(default_factory=Best)
+    counted: Counted = field(default_factory=Counted)
+    watch: LossWatch = field(default_factory=LossWatch)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as a checkpoint holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Progress:
+        """What `as_dict` wrote."""
+        parts = {"best": Best, "counted": Counted, "watch": LossWatch}
+        return cls(**plain | {name: part(**plain[name]) for name, part in parts.items()})

@@ -1,0 +1,1 @@
+"""Runs and sweeps on disk: their folders, which of them are finished, and how one is resumed."""

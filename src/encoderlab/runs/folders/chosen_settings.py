@@ -1,0 +1,58 @@
+"""The settings of a run beside what they are where nobody says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum
+from typing import Any
+
+from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.settings import REQUIRED
+from encoderlab.system.bounded_yaml import load_yaml
+
+NO_MATTER_OF_THE_RUN = ("cache_dir", "run_dir", "resume")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSetting:
+    """A setting by its full name, with its value and its default; `required` says that it has none."""
+
+    name: str
+    value: Any
+    default: Any
+    required: bool
+
+    @property
+    def differs(self) -> bool:
+        """Whether the run says something about it."""
+        return self.required or self.value != self.default
+
+
+def chosen_settings(folder: RunFolder, command: str) -> list[ChosenSetting]:
+    """What config.yaml of a run of `command` says, in its order; where files are put is left out.
+
+    The default is that of the chosen kind: of `dataset=files`, those that `files` has. Where a group has several kinds, the group
+    stands first, with its kind.
+    """
+    plain = load_yaml(folder.config.read_text(encoding="utf-8"))
+    return [one for one in _chosen(plain, COMMAND_CONFIGS[command], "") if one.name not in NO_MATTER_OF_THE_RUN]
+
+
+def _chosen(plain: dict[str, Any], schema: type, prefix: str) -> Iterator[ChosenSetting]:
+    defaults = {declared.name: _default(declared) for declared in fields(schema)}
+    for name, value in plain.items():
+        if isinstance(value, dict) and (name, value.get("schema")) in SCHEMAS:
+            if value["schema"] != name:
+                yield ChosenSetting(name, value["schema"], None, required=True)
+            inside = {key: inner for key, inner in value.items() if key != "schema"}
+            yield from _chosen(inside, SCHEMAS[name, value["schema"]], f"{name}.")
+        else:
+            default = defaults.get(name, REQUIRED)
+            yield ChosenSetting(f"{prefix}{name}", value, default, required=default == REQUIRED)
+
+
+def _default(declared: Any) -> Any:
+    default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
+    return default.name if isinstance(default, Enum) else default

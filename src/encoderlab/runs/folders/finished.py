@@ -1,0 +1,236 @@
+"""Finished runs, read to be compared: their reports, settings and answers, and whether they were scored on the same rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from encoderlab.errors import DataError
+from encoderlab.metrics.comparison import Answers
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.sweep import FINISHED, JobRecord, SweepFolder
+from encoderlab.system.bounded_yaml import load_yaml
+
+# Where a run writes, how often it says something, what it computes on and what else it scores: none of it is what was tried.
+NOT_COMPARED = {
+    *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
+    *("training.log_every", "training.checkpoint_every", "training.device", "training.threads"),
+}
+MOST_OF_A_REPORT = 200_000_000  # characters: a confusion matrix of thousands of classes is long
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run with a report. `settings` are its own, flat (`model.n_layers`), without those that say nothing of what was tried."""
+
+    folder: RunFolder
+    report: dict[str, Any]
+    settings: dict[str, Any]
+    dataset: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        """The seed it was trained with."""
+        return self.report["seed"]
+
+    @property
+    def split(self) -> str:
+        """The split whose scores are compared."""
+        return self.report["scored_split"]
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The scores of that split."""
+        return self.report["splits"][self.split]
+
+    @property
+    def scored(self) -> tuple[Any, ...]:
+        """What tells the scored rows from others: a fingerprint of texts and labels, and what was asked of them."""
+        fingerprint = self.dataset["splits"][self.split]["fingerprint"]
+        return fingerprint, self.scores["n"], self.scores.get("asked_tokens"), self.report.get("second_sentence")
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of training, where it was trained."""
+        return self.report["throughput"].get("train_seconds")
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The lines of its metrics.jsonl; none where it has none, as an evaluation. Raises DataError where one cannot be read."""
+        if not self.folder.metrics.is_file():
+            return []
+        try:
+            return [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder.metrics} cannot be read: {error}", remedy="Leave this run out") from None
+
+
+def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]:
+    """The finished runs in `folders`, and of each that is not finished a line that says so.
+
+    A folder is a run's, or a sweep's, which stands for its runs. Raises DataError for one that is neither, or is damaged.
+    """
+    found: dict[Path, FinishedRun] = {}
+    left_out: list[str] = []
+    for root in _run_folders(folders, left_out):
+        folder = RunFolder(root)
+        if root.resolve() in found:
+            continue
+        if folder.finished:
+            found[root.resolve()] = read_run(folder)
+        elif folder.config.is_file():
+            left_out.append(f"{root} is not finished and left out; go on with it by resume={root}")
+        else:
+            remedy = "Name run folders, as outputs/train/sst2/*, or the folder of a sweep"
+            raise DataError(f"{root} holds no run" if root.exists() else f"{root} is not there", remedy=remedy)
+    return list(found.values()), left_out
+
+
+def _run_folders(folders: Sequence[str], left_out: list[str]) -> Iterator[Path]:
+    for name in folders:
+        sweep = SweepFolder(Path(name))
+        records = sweep.records() if sweep.exists else []
+        if records:
+            yield from _of_sweep(sweep, records, left_out)
+        else:
+            yield Path(name)
+
+
+def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], left_out: list[str]) -> list[Path]:
+    """The folders of its runs; what is wrong goes to `left_out`. Raises DataError where all that were finished are gone."""
+    there = [record.folder for record in records if record.folder is not None and record.folder.exists()]
+    gone = [record.folder for record in records if record.state == FINISHED and record.folder not in (None, *there)]
+    if not gone:
+        return there
+    runs = "1 run folder" if len(gone) == 1 else f"{len(gone)} run folders"
+    words = f"{runs} of the sweep {sweep.root} cannot be found; looked for as {gone[0]}"
+    words += ", ..." if len(gone) > 1 else ""
+    if not there:
+        raise DataError(
+            words, remedy="Move or copy the sweep's folder together with its runs: it knows them by their place beside it"
+        )
+    left_out.append(words)
+    return there
+
+
+def read_run(folder: RunFolder) -> FinishedRun:
+    """The run in `folder`. Raises DataError where one of its records cannot be read."""
+    report = _read(folder.report, json.loads)
+    settings = dict(flat(_read(folder.config, load_yaml)))
+    environment = _read(folder.environment, json.loads)
+    try:
+        command = environment["command"]
+        if command == "eval":
+            settings = _of_what_was_evaluated(settings)
+        kept = {name: value for name, value in settings.items() if name not in NOT_COMPARED and not name.endswith(".schema")}
+        run = FinishedRun(folder, report, kept | {"command": command}, environment["dataset"] or {})
+        _ = run.scored, run.seed, run.scores[report["main_figure"]], run.seconds, report["task"], report["model"]["parameters"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{folder.root} cannot be compared: its records lack {error}",
+            remedy="Leave it out, or score it anew with encoderlab eval",
+        ) from None
+    return run
+
+
+def _of_what_was_evaluated(settings: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation's settings, and those of the run it scored: by them, evaluations of several seeds belong together."""
+    evaluated = RunFolder(Path(str(settings.get("run"))))
+    if evaluated.root.name == "model":
+        evaluated = RunFolder(evaluated.root.parent)
+    if not evaluated.config.is_file():
+        return settings | {"model": settings.get("run")}
+    of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
+    return dict(flat(_read(evaluated.config, load_yaml))) | of_data
+
+
+def flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings in `plain` by their names with dots."""
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _read(path: Path, parse: Any) -> dict[str, Any]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            found = parse(file.read(MOST_OF_A_REPORT))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} cannot be read: {reason}", remedy="Leave this run out") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds no record of a run", remedy="Leave this run out")
+    return found
+
+
+def check_comparable(runs: Iterable[FinishedRun]) -> None:
+    """Raise DataError where the runs answer another task, or were scored on another split or on other rows than the first."""
+    first, *others = runs
+    for other in others:
+        two = f"{other.folder.root} and {first.folder.root}"
+        if other.report["task"] != first.report["task"] or other.report["main_figure"] != first.report["main_figure"]:
+            tasks = f"{other.report['task']} and {first.report['task']}"
+            raise DataError(f"{two} answer different tasks: {tasks}", remedy="Compare the runs of one task at a time")
+        if other.split != first.split:
+            remedy = "Score both on one split: encoderlab eval run=... split=validation, and compare what that writes"
+            raise DataError(f"{two} were scored on different splits: {other.split} and {first.split}", remedy=remedy)
+        if other.scored != first.scored:
+            remedy = "Score both on the same rows: encoderlab eval run=... dataset=..., and compare what that writes"
+            if "mlm_accuracy" in first.scores:
+                remedy = "Pretrain both on the same documents, with the same tokenizer, length and kind of pairs"
+            raise DataError(f"{two} were scored on different rows of {first.split}", remedy=remedy)
+
+
+def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
+    """What each run answered on the rows that all were scored on, from predictions.csv; of words, those that every run was asked.
+
+    Raises DataError where the files do not hold the same rows.
+    """
+    of_words = runs[0].report["main_figure"] == "token_accuracy"
+    tables = [_answers_by_row(run, of_words) for run in runs]
+    asked = np.min([[len(labels) for labels, _ in table] for table in tables], axis=0)
+    found = []
+    for run, table in zip(runs, tables, strict=True):
+        labels, predicted = (np.concatenate([row[side][:n] for row, n in zip(table, asked, strict=True)]) for side in (0, 1))
+        answers = Answers(
+            labels, predicted, np.repeat(np.arange(len(asked)), asked), len(asked), len(run.scores["per_class"]), of_words
+        )
+        if found and not np.array_equal(labels, found[0].labels):
+            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one out")
+        found.append(answers)
+    return found
+
+
+def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each row, the ids of its labels and of its answers: one of each, or one for each word."""
+    from pandas import read_csv
+
+    path = run.folder.predictions
+    ids = {name: place for place, name in enumerate(run.scores["per_class"])}
+
+    def read(said: str) -> np.ndarray:
+        names = (said.split(" ") if said else []) if of_words else [said]
+        return np.array([ids[name] for name in names], dtype=np.int64)
+
+    try:
+        table = read_csv(path, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
+        found = [(read(label), read(answer)) for label, answer in zip(table["label"], table["predicted"], strict=True)]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
+    if len(found) != run.scores["n"] or any(len(labels) != len(predicted) for labels, predicted in found):
+        raise DataError(f"{path} does not hold the {run.scores['n']:,} rows that were scored", remedy="Leave this run out")
+    return found
+
+
+def say_left_out(lines: Iterable[str]) -> None:
+    """Print, on standard error, which runs are not compared."""
+    for line in lines:
+        print(f"encoderlab: {line}", file=sys.stderr)

@@ -1,0 +1,287 @@
+"""The run folder: every path of a run is named here and nowhere else.
+
+One process holds a run folder, by a lock that ends with the process. The report is the last file a run writes: a folder with a
+report is finished.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from encoderlab.encoders.catalogue import shipped_folder, suggestion
+from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.exchange.huggingface_files import read_config
+
+ASIDE = ".tmp-????????-*"  # what a kill leaves of a file that was not yet whole; see `system.atomic_files`
+MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
+MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A folder that one run fills: a `new` one, or one that is `continued`."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def environment(self) -> Path:
+        return self.root / "environment.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.json"
+
+    @property
+    def page(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def plots(self) -> Path:
+        return self.root / "plots"
+
+    @property
+    def predictions(self) -> Path:
+        return self.root / "predictions.csv"
+
+    @property
+    def model(self) -> Path:
+        return self.root / "model"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def attention(self) -> Path:
+        return self.root / "attention"
+
+    @property
+    def attention_heads(self) -> Path:
+        return self.attention / "heads.json"
+
+    @property
+    def explanation(self) -> Path:
+        return self.root / "explain.html"
+
+    @property
+    def explanation_figures(self) -> Path:
+        return self.root / "explain.json"
+
+    @property
+    def trackers(self) -> Path:
+        return self.root / "trackers.json"
+
+    @property
+    def adapted(self) -> Path:
+        """The run that adapts the encoder of this one to its texts first."""
+        return self.root / "adapted"
+
+    @property
+    def without_teacher(self) -> Path:
+        """The run that trains the student of this one without its teacher first."""
+        return self.root / "without_teacher"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether this is a part of the run in whose folder it lies: nobody resumes it or uses it by itself."""
+        outer = RunFolder(self.root.parent)
+        return self.root in (outer.adapted, outer.without_teacher) and outer.config.is_file()
+
+    @property
+    def lock(self) -> Path:
+        return self.root / ".lock"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end: the report is the last thing it writes."""
+        return self.report.is_file()
+
+    @staticmethod
+    def unused(command: str, task: str) -> Path:
+        """A path that no run has: outputs/<command>/<task>/<time>-<uid>."""
+        return Path("outputs") / command / task / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+
+    @classmethod
+    def contents(cls, *, scored_answers: bool = False) -> list[str]:
+        """The names of what a training run leaves in its folder; with `scored_answers`, the answers it was scored on too."""
+        folder = cls(Path())
+        files = [
+            folder.config,
+            folder.environment,
+            folder.metrics,
+            folder.page,
+            folder.report,
+            *([folder.predictions] if scored_answers else []),
+        ]
+        return [path.name for path in files] + [f"{path.name}/" for path in (folder.plots, folder.model, folder.checkpoints)]
+
+    @classmethod
+    @contextmanager
+    def new(cls, run_dir: str | None, command: str, task: str) -> Iterator[RunFolder]:
+        """Make and hold a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
+
+        On an error the folder is deleted again, unless a step's checkpoint in it is worth keeping. Raises SettingError where
+        `run_dir` already holds something or is being filled by another process, DataError where it cannot be made, and
+        TrainingError where a file cannot be written.
+        """
+        folder = cls(Path(run_dir) if run_dir else cls.unused(command, task))
+        check_free(run_dir)
+        try:
+            folder.root.mkdir(parents=True, exist_ok=bool(run_dir))
+        except OSError as error:
+            raise DataError(
+                f"{folder.root} cannot be made: {error.strerror}", remedy="Type run_dir=... with a folder you may write to"
+            ) from None
+        with folder._held():
+            check_free(run_dir)  # once more: another process may have filled it, and gone, in between
+            try:
+                with folder._errors_explained(command):
+                    yield folder
+            except BaseException:
+                if not folder.worth_continuing:
+                    folder._empty()
+                raise
+
+    @contextmanager
+    def continued(self, command: str) -> Iterator[RunFolder]:
+        """Hold the folder of an unfinished run while it is filled further; nothing in it is deleted on an error.
+
+        Raises SettingError where another process fills it, and TrainingError where a file cannot be written.
+        """
+        with self._held(), self._errors_explained(command):
+            if self.finished:  # by another process, meanwhile
+                raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
+            for left in self.root.glob(ASIDE):  # by a kill in the middle of writing it
+                _delete(left)
+            yield self
+
+    @property
+    def worth_continuing(self) -> bool:
+        """Whether a step has been taken that a continuation need not take again."""
+        inside = self.root.glob(f"*/{self.checkpoints.name}/step-*")  # of a run that comes first, in a folder of this one
+        return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the folder for this process alone. The lock ends with the process, however that ends."""
+        lock = FileLock(self.lock, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            remedy = "Wait until it has ended, or choose another folder"
+            raise SettingError(f"Another process is filling {self.root}", remedy=remedy) from None
+        except OSError as error:
+            remedy = "Type run_dir=... with a folder you may write to"
+            raise DataError(f"{self.root} cannot be written to: {error.strerror}", remedy=remedy) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _errors_explained(self, command: str) -> Iterator[None]:
+        """Say how to go on where there is something to go on with, and what it means that a file cannot be written."""
+        try:
+            yield
+        except BrokenPipeError:  # nobody reads what is printed: no matter of the folder
+            raise
+        except OSError as error:
+            self._say_how_to_go_on(command)
+            what = error.filename or self.root
+            remedy = "Free space, or make the folder writable again, and go on"
+            raise TrainingError(f"{what} cannot be written or read: {error.strerror or error}", remedy=remedy) from None
+        except BaseException:
+            self._say_how_to_go_on(command)
+            raise
+
+    def _say_how_to_go_on(self, command: str) -> None:
+        if self.worth_continuing and not self.finished and not self.is_nested:
+            resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
+            print(f"What was done so far is kept; go on with: {resume}", file=sys.stderr)
+
+    def _empty(self) -> None:
+        """Delete what the run has written, and the folder itself unless the user stands in it.
+
+        It loses its name first, or what makes it a run: a second signal may end this half-way.
+        """
+        if self.root.resolve() != Path.cwd():
+            gone = self.root.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{self.root.name}")
+            with suppress(OSError):  # a folder that something is mounted at keeps its name
+                shutil.rmtree(self.root.rename(gone), ignore_errors=True)
+                return
+        self.config.unlink(missing_ok=True)
+        for path in self.root.iterdir():
+            _delete(path)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
+
+
+def check_free(run_dir: str | None) -> None:
+    """Refuse a `run_dir` that holds something: a run never overwrites another. Raises SettingError.
+
+    What a run leaves that was killed before it had begun, before it had a config.yaml, does not count.
+    """
+    root = Path(run_dir) if run_dir else None
+    if root is None or not root.exists():
+        return
+    if not root.is_dir():
+        raise SettingError(f"run_dir={run_dir} is a file", allowed="a new or empty folder", remedy="Choose another name")
+    folder = RunFolder(root)
+    before_it_began = (folder.lock, folder.environment) if not folder.config.exists() else (folder.lock,)
+    if any(path not in before_it_began and not path.match(ASIDE) for path in root.iterdir()):
+        unfinished = folder.config.exists() and not folder.finished
+        holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "something"
+        remedy = f"Choose another name{f', or go on with resume={run_dir}' if unfinished else ''}"
+        raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
+
+
+def model_folder(run: str) -> Path:
+    """The folder of the weights that `run=` means: a run's model/, that folder itself, a Hugging Face folder, a shipped encoder's.
+
+    Raises DataError where there is none, or the shipped encoder is damaged.
+    """
+    if (shipped := shipped_folder(run)) is not None:
+        return shipped
+    given = Path(run)
+    for folder in (RunFolder(given).model, given):
+        if all((folder / name).is_file() for name in MODEL_FILES):
+            return folder
+    if is_huggingface(given):
+        return given
+    if not given.exists():
+        remedy = suggestion(run, "run") or "Type run= with the folder a training printed at its end"
+        raise DataError(f"run={run} is not there", remedy=remedy)
+    wants = ", ".join(MODEL_FILES)
+    raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}")
+
+
+def is_huggingface(folder: Path) -> bool:
+    """Whether the folder has a config.json that names a kind of model other than ours."""
+    try:
+        said = read_config(folder).get("model_type")
+    except DataError:
+        return False
+    return isinstance(said, str) and said != MODEL_TYPE

@@ -1,0 +1,192 @@
+"""The folder of a sweep: a record of each job, whichever process it ran in, so that what is finished is never done twice.
+
+A job is known by the hash of its settings and not by its number: a sweep that is started again skips what is finished and may have
+more values. A failure is a record like a report. `sweep_dir` and `trials` belong to the sweep and to no run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from encoderlab.config.schemas import settings_to_dict
+from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.system.atomic_files import write_text_aside
+
+RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
+_RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`
+_LOCK = re.compile(r"\.([0-9a-f]{16}|card-\d+)\.lock")
+WHERE_FOUND = ("resume", "cache_dir")  # settings that say where a job finds things, and not what it is
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job: what was typed for it, how far it came, and the run folder it fills (None: it fills none).
+
+    `state` is running (also where its process was killed), finished, failed or stopped. `seconds` are those of its last process,
+    and `start` tells by which command line it was started last.
+    """
+
+    key: str
+    number: int
+    overrides: list[str]
+    state: str
+    folder: Path | None = None
+    error: str | None = None
+    exit_code: int = 0
+    seconds: float | None = None
+    start: str | None = None
+
+
+def job_key(command: str, settings: Any) -> str:
+    """What tells a job from others: its command with every setting's final value."""
+    plain = {name: value for name, value in settings_to_dict(settings).items() if name not in WHERE_FOUND}
+    return _hash(command, plain)
+
+
+def refused_key(command: str, overrides: list[str]) -> str:
+    """The same for a job whose settings were refused."""
+    return _hash(command, overrides)
+
+
+def _hash(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFolder:
+    """The folder `root`, with a file for each job in jobs/."""
+
+    root: Path
+
+    @classmethod
+    def named(cls, sweep_dir: str | None) -> SweepFolder:
+        """The folder that `sweep_dir` names, a new one where it is None. Raises SettingError where it holds something else."""
+        if sweep_dir is None:
+            return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
+        if not sweep_dir:
+            raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or that of a sweep to go on with")
+        folder = cls(Path(sweep_dir))
+        try:
+            strange = folder.root.exists() and not folder.exists and any(folder.root.iterdir())
+        except OSError as error:
+            raise SettingError(f"sweep_dir={sweep_dir} cannot be used: {error.strerror}", allowed="a folder") from None
+        if strange:
+            raise SettingError(
+                f"sweep_dir={sweep_dir} holds something that is no sweep",
+                allowed="a new or empty folder, or that of a sweep to go on with",
+                remedy="Choose another name",
+            )
+        return folder
+
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
+    @property
+    def trials(self) -> Path:
+        """What a search has tried: Optuna's journal."""
+        return self.root / "search.journal"
+
+    @property
+    def exists(self) -> bool:
+        """Whether this is a sweep's folder: a job has begun in it, a search, or Hydra, which writes down what was typed."""
+        if self.trials.is_file() or (self.root / "multirun.yaml").is_file():
+            return True
+        names = [path.name for path in self.jobs.iterdir()] if self.jobs.is_dir() else []
+        return any(_RECORD.fullmatch(name) or _LOCK.fullmatch(name) for name in names)
+
+    def records(self) -> list[JobRecord]:
+        """The records of all jobs, by number and, where several command lines share one, by overrides.
+
+        Raises DataError where one cannot be read.
+        """
+        found = [self._parsed(path) for path in self.jobs.glob("*.json") if _RECORD.fullmatch(path.name)]
+        return sorted(found, key=lambda record: (record.number, record.overrides, record.key))
+
+    def read(self, key: str) -> JobRecord | None:
+        """The record of a job; None where it never began."""
+        path = self._path(key)
+        return self._parsed(path) if path.is_file() else None
+
+    def write(self, record: JobRecord) -> None:
+        """Write the record, whole or not at all. A run folder is kept as seen from here: both can be moved together."""
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        folder = None if record.folder is None else os.path.relpath(record.folder, self.root)
+        write_text_aside(
+            self._path(record.key), json.dumps(asdict(record) | {"folder": folder}, indent=2, ensure_ascii=False) + "\n"
+        )
+
+    @contextmanager
+    def held(self, key: str) -> Iterator[bool]:
+        """Hold a job for this process alone; False where another one runs it. The lock ends with the process, however that ends."""
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        with _lock(self.jobs / f".{key}.lock") as is_free:
+            yield is_free
+
+    @contextmanager
+    def card(self, cards: int, number: int) -> Iterator[int]:
+        """Hold one of the machine's `cards` that no other job of this sweep holds; a shared one where all are taken."""
+        for card in range(cards):
+            with _lock(self.jobs / f".card-{card}.lock") as is_free:
+                if is_free:
+                    yield card
+                    return
+        yield number % cards
+
+    def _path(self, key: str) -> Path:
+        return self.jobs / f"{key}.json"
+
+    def _parsed(self, path: Path) -> JobRecord:
+        try:
+            found = JobRecord(**json.loads(path.read_text(encoding="utf-8")))
+            folder = None if found.folder is None else Path(os.path.relpath(self.root / found.folder))
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{path} cannot be read: {error}", remedy="Delete it: its job is then run again") from None
+        return replace(found, folder=folder)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+class WorkerKilledError(TrainingError):
+    """A process that ran jobs beside others has gone without a word; what started it has ended the others, too."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A process of this sweep was killed, as where memory runs out, or has crashed, and the jobs beside it ended with it",
+            remedy="Type hydra.launcher.n_jobs=1 to run one at a time",
+        )
+
+
+class SweepError(SettingError):
+    """Jobs of a sweep have failed; the exit code is that of the first."""
+
+    def __init__(self, failed: list[JobRecord], of: int, root: Path | None) -> None:
+        again = f"What is finished is not done again: mend it and type the same line with sweep_dir={root}"
+        again = again if root else "Mend it and type the same line"
+        jobs = "1 job" if of == 1 else f"{of} jobs"
+        super().__init__(f"{len(failed)} of {jobs} failed", remedy=again)
+        self.exit_code = failed[0].exit_code

@@ -1,0 +1,146 @@
+"""The texts a command is given for a finished run: a file, a split of the run's dataset, or the lines of standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from tqdm import tqdm
+
+from encoderlab.config.command_settings import EmbedConfig, PredictConfig
+from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.files.files import read_unlabelled
+from encoderlab.data.files.formats import Format, Quoting, format_of
+from encoderlab.data.files.text_files import LONGEST_LINE, plain_lines
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.models.assembly import Assembly, cache_folder, own_dataset
+from encoderlab.tasks.config import DocumentTaskConfig
+from encoderlab.tasks.rows import ExampleRows, hold_encoded
+
+# Rows are sorted by length in chunks of so many, or fewer long ones: enough for batches without padding (of 16,384 phrases of film
+# reviews 1% is padding, of 4,096 it is 3%), and memory does not grow with the input.
+ROWS_AT_A_TIME = 16_384
+CHARACTERS_AT_A_TIME = 2**24
+ENCODED_AT_A_TIME = 2048
+
+
+def check_sources(config: PredictConfig | EmbedConfig) -> None:
+    """Refuse texts from two sources, or columns of no file, before a model is loaded. Raises SettingError."""
+    names = [name for name in ("text", "input", "split") if hasattr(config, name)]
+    given = [name for name in names if getattr(config, name) is not None]
+    if len(given) > 1:
+        one_of = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise SettingError(f"{' and '.join(given)} are given together", allowed=f"one of {one_of}, or none for standard input")
+    for column in ("text_column", "text_pair_column"):
+        if getattr(config, column) and config.input is None:
+            raise SettingError(f"{column} names a column of input, which is not given", remedy="Type input=FILE")
+
+
+def reads_words(assembly: Assembly) -> bool:
+    """Whether the run's examples are sequences of words and not texts."""
+    return assembly.task.heads.token_classes is not None
+
+
+def example_of(text: str, text_pair: str | None, words: bool) -> Example:
+    """One text or a pair as an example; for `words`, the text split at white space."""
+    return WordsExample(tuple(text.split())) if words else TextExample(text, text_pair)
+
+
+def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
+    """A split of the run's dataset, and how many rows it has, as far as it is known. Raises DataError where there is none.
+
+    It is whole, even if the run was limited to some of its rows. Of a pretraining run, which documents are held out is a matter of
+    how they were read: there it is the run's own documents, a paragraph in each row.
+    """
+    dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
+    if not isinstance(assembly.config.task, DocumentTaskConfig):
+        split = Corpus.load(replace(dataset, limit=None), cache).split(name)
+        return split, len(split)
+    documents = dataset.documents(cache).by_name
+    if name not in documents:
+        raise DataError(f"split={name} is not in this dataset", allowed=", ".join(documents))
+    return (TextExample(paragraph) for document in documents[name].documents() for paragraph in document), None
+
+
+def file_examples(
+    assembly: Assembly, path: Path, text: str, text_pair: str | None, quoting: Quoting = Quoting.auto
+) -> tuple[Iterable[Example], int]:
+    """The texts of a file in its order, `text` and `text_pair` being columns, and how many they are.
+
+    Where `quoting` is left to us, quotes mean what they meant in the files of training, if it was of files.
+    All is read once before the first is handed out. A .txt file is then read again line by line; of any other, the texts are held.
+    Raises DataError for whatever cannot be read.
+    """
+    words = reads_words(assembly)
+    if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
+        if quoting is Quoting.auto:
+            quoting = getattr(assembly.config.dataset, "quoting", Quoting.auto)
+        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, quoting=quoting)
+        return split, len(split)
+    total = sum(1 for _ in plain_lines(path))
+    if not total:
+        raise DataError(f"{path} has no rows", remedy="Name a file that has some")
+    return (example_of(line, None, words) for _, line in plain_lines(path)), total
+
+
+def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:
+    """A line, an example; where `paired`, with a tab between the two texts. Raises DataError at a line that is none."""
+    if sys.stdin.isatty():
+        print("Reading lines from standard input; Ctrl-D ends it.", file=sys.stderr)
+    return _lines(sys.stdin.buffer, paired, reads_words(assembly))
+
+
+def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
+    for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
+        if len(raw) == LONGEST_LINE:
+            raise DataError(f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="a text in each line")
+        try:
+            line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
+        first, tab, second = line.partition("\t") if paired else (line, "", "")
+        if paired and not tab:
+            raise DataError(
+                f"Line {number} of standard input has no tab", allowed="the two texts of a pair with a tab between them"
+            )
+        yield example_of(first, second if paired else None, words)
+
+
+def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
+    """The examples, up to ROWS_AT_A_TIME of them at a time, with a bar of progress on standard error.
+
+    A chunk also ends with the example that brings it to CHARACTERS_AT_A_TIME.
+    """
+    with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        some: list[Example] = []
+        characters = 0
+        for example in examples:
+            some.append(example)
+            characters += _characters(example)
+            if len(some) == ROWS_AT_A_TIME or characters >= CHARACTERS_AT_A_TIME:
+                yield some
+                bar.update(len(some))
+                some, characters = [], 0
+        if some:
+            yield some
+            bar.update(len(some))
+
+
+def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
+    """The examples as rows for the model. They are encoded part by part, so that only a part of them is ever held as lists."""
+    task = assembly.task
+    parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
+    encoded = chain.from_iterable(map(task.encode, parts))
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+
+
+def _characters(example: Example) -> int:
+    if isinstance(example, WordsExample):
+        return sum(map(len, example.words))
+    return len(example.text) + len(example.text_pair or "")

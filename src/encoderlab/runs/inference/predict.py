@@ -1,0 +1,29 @@
+"""A finished run's answers to new examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.data.examples import Example
+from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.tasks.task import Answer
+from encoderlab.training.memory import answered
+
+
+def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
+    """The model's answers, one for each of the examples, in their order. Raises DataError for an example it cannot read."""
+
+    def answer(batch: Batch) -> list[Answer]:
+        with assembly.compute.autocast():
+            prediction = assembly.model(batch)
+        return assembly.task.answers(prediction, batch)
+
+    answers: dict[int, Answer] = {}
+    with torch.inference_mode():
+        for batch, found in answered(assembly.scoring_batches(encoded_rows(assembly, examples)), answer):
+            answers.update(zip(batch.rows.tolist(), found, strict=True))
+    return [answers[row] for row in range(len(examples))]

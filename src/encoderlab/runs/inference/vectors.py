@@ -1,0 +1,49 @@
+"""The vectors that a run's encoder makes of examples, or of their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from encoderlab.batch import Batch
+from encoderlab.config.command_settings import VectorPooling
+from encoderlab.model.pooling import ClsPool, MeanPool
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.tasks.rows import ExampleRows
+from encoderlab.training.memory import answered
+
+POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
+
+
+@torch.inference_mode()
+def vectors_of(
+    assembly: Assembly, rows: ExampleRows, pooling: VectorPooling | None, *, normalize: bool = False
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Each row with its vectors, [vectors, d_model], in the order of the batches.
+
+    One stands for the row, as `pooling` makes it; None gives that of each token.
+    """
+    first = 1 if pooling is VectorPooling.cls else None
+
+    def found(batch: Batch) -> np.ndarray:
+        with assembly.compute.autocast():
+            hidden = assembly.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, first)
+        vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
+        return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
+
+    for batch, vectors in answered(assembly.scoring_batches(rows), found):
+        lengths = [1] * len(batch) if pooling is not None else rows.lengths[batch.rows.cpu().numpy()].tolist()
+        for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
+            yield row, of_row[:length]
+
+
+def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
+    """[rows, 1, d_model]: the one vector of each row; zero where a row has no token, as an empty text without special tokens."""
+    vectors = POOLINGS[pooling](hidden, batch.attention_mask)
+    if batch.attention_mask is not None:
+        vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
+    return vectors[:, None]

@@ -1,0 +1,158 @@
+"""What can be known of a dataset before anything is trained on it: counts, lengths in tokens, pieces, odd rows, examples."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from encoderlab.data.examples import Example, Split, WordsExample
+from encoderlab.data.inspection.cutting import cutting_of, first_words
+from encoderlab.data.inspection.oddities import PATTERNS, Oddity, odd_rows
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.engine.batches import EVALUATION_SEED
+from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.models.task import build_task
+from encoderlab.tasks.config import TaskConfig
+from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
+from encoderlab.tasks.task import Task
+
+COUNTED_ROWS = 100_000  # of a split, spread evenly, whose tokens are counted: more would not change the figures shown
+COUNTED_WORDS = 200_000
+ODD_SHOWN = 3  # of each kind
+MOST_CHARACTERS = 300  # of a text that is shown
+MOST_PIECES = 60
+CHARACTERS_BEFORE = 30  # what is odd in a text
+WHOLE = sys.maxsize  # a length that cuts nothing
+_AT_A_TIME = 1000
+_QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
+
+
+def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_length: int, examples: int) -> dict[str, Any]:
+    """The facts of labelled rows, by split, with so many `examples` of each.
+
+    Of each split: what `Survey.as_dict()` counts; `tokens` as `_lengths` says; `odd_rows`, a count and the first places of each
+    kind; `examples`. Raises DataError where the rows are not of the task's kind, SettingError where `max_length` holds no token.
+    """
+    task = build_task(config, tokenizer, corpus.labels, max_length)
+    whole = build_task(config, tokenizer, corpus.labels, WHOLE)
+    by_name, odd = corpus.splits.by_name, odd_rows(corpus.splits.by_name)
+    splits = {
+        name: {
+            **counted,
+            "tokens": _lengths(_token_lengths(by_name[name], whole), max_length),
+            "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
+            "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), examples)],
+        }
+        for name, counted in corpus.survey.as_dict().items()
+    }
+    shared = {"task": config.name, "origin": corpus.splits.origin, "labels": corpus.labels, "max_length": max_length}
+    return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
+
+
+def document_facts(corpus: DocumentCorpus, task: DocumentTask, rows: Mapping[str, SentenceRows], examples: int) -> dict[str, Any]:
+    """The facts of documents, by split: what `pair_facts` counts, the lengths of an epoch's rows in tokens, and some of these."""
+    splits = {}
+    for name, part in rows.items():
+        drawn = part.epoch(EVALUATION_SEED, 0)
+        first, second = drawn.tokens(slice(None))
+        lengths = first + second + (task.max_length - part.room)
+        shown = [_pair(drawn, row) for row in _spread(len(part), examples)]
+        splits[name] = {**pair_facts(part, corpus), "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
+    shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
+    return {**shared, "pieces": _pieces(task.tokenizer, corpus), "splits": splits}
+
+
+def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, Any] | None:
+    """How training words are cut, as in `data.inspection.cutting.Cutting`; None where there are none."""
+    texts = first_words(_counted_texts(corpus), COUNTED_WORDS)
+    found = asdict(cutting_of(tokenizer, texts)) if texts else None
+    return found and {name: found[name] for name in ("vocabulary_size", "pieces_per_word", "whole_words", "unknown_pieces")}
+
+
+def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
+    """The training texts; where they are sequences of words, each word, as it is cut for itself."""
+    if isinstance(corpus, Corpus) and isinstance(next(iter(corpus.split("train")), None), WordsExample):
+        return (word for example in corpus.split("train").of_words() for word in example.words)
+    return corpus.training_texts()
+
+
+def _token_lengths(split: Split, task: Task) -> np.ndarray:
+    """Tokens of each row, special ones too, as `task` encodes it; of many rows, of COUNTED_ROWS spread evenly."""
+    counted = split if len(split) <= COUNTED_ROWS else split.take(_spread(len(split), COUNTED_ROWS))
+    examples, lengths = list(counted), []
+    for start in range(0, len(examples), _AT_A_TIME):
+        lengths += [len(one.input_ids) for one in task.encode(examples[start : start + _AT_A_TIME])]
+    return np.array(lengths, np.int64)
+
+
+def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
+    """Quantiles of lengths in tokens before anything is cut, the share above `max_length`, and how many rows were `counted`."""
+    if not len(lengths):
+        return {"counted": 0, "truncated": 0.0}
+    quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
+    truncated = float((lengths > max_length).mean())
+    return {"counted": len(lengths), **quantiles, "mean": float(lengths.mean()), "truncated": truncated}
+
+
+def _spread(total: int, wanted: int) -> list[int]:
+    """So many of the rows 0 to `total`, spread evenly; all where there are no more."""
+    return np.linspace(0, total - 1, wanted).round().astype(int).tolist() if wanted < total else list(range(total))
+
+
+def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, Any]:
+    split, other = by_name[name], by_name[oddity.like_split or name]
+    shown = []
+    for place, row in enumerate(oddity.rows[:ODD_SHOWN].tolist()):
+        found = {"where": split.where(row), "text": _around(_text_of(split[row]), oddity.kind)}
+        shown.append(found if oddity.like is None else found | {"like": other.where(int(oddity.like[place]))})
+    return {"kind": oddity.kind, "count": len(oddity.rows), "first": shown}
+
+
+def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
+    example = split[row]
+    ids = task.encode([example])[0].input_ids
+    return {
+        "where": split.where(row),
+        "label": _label_of(example, task.labels),
+        "text": _shortened(_text_of(example)),
+        "pieces": task.tokenizer.pieces(ids[:MOST_PIECES]),
+        "tokens": len(ids),
+    }
+
+
+def _pair(drawn: SentenceEpoch, row: int) -> dict[str, Any]:
+    """A row of pretraining before anything is masked: the pieces of its texts, and what is asked of the pair."""
+    tokenizer, labels = drawn.rows.task.tokenizer, drawn.rows.task.labels
+    texts = drawn.texts(np.array([row]))[0]
+    pieces = [tokenizer.pieces(ids[:MOST_PIECES]) for ids in (texts if drawn.paired else texts[:1])]
+    return {"label": labels[int(drawn.pairs.labels[row])] if drawn.paired else None, "pieces": pieces}
+
+
+def _text_of(example: Example) -> str:
+    if isinstance(example, WordsExample):
+        return " ".join(example.words)
+    return example.text if example.text_pair is None else f"{example.text} | {example.text_pair}"
+
+
+def _label_of(example: Example, labels: Sequence[str]) -> str | None:
+    if isinstance(example, WordsExample):
+        return None if example.labels is None else _shortened(" ".join(labels[one] for one in example.labels))
+    return None if example.label is None else labels[example.label]
+
+
+def _around(text: str, kind: str) -> str:
+    """The part of a text that has what is odd about it, where that is a matter of characters; else its beginning."""
+    found = re.search(PATTERNS[kind], text) if kind in PATTERNS else None
+    before = max(found.start() - CHARACTERS_BEFORE, 0) if found else 0
+    return _shortened(f"...{text[before:]}" if before else text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."

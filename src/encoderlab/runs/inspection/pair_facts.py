@@ -1,0 +1,63 @@
+"""What is known of a pretraining run's pairs before an encoder has seen them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from encoderlab.baselines.pretraining import PairFeatures, pair_features, pair_guessers, token_guessers
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.engine.batches import EVALUATION_SEED
+from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+
+SAMPLE = 20_000  # pairs that the guessers learn from and are scored on, at most
+_AT_A_TIME = 10_000_000
+
+
+def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
+    """How many documents, paragraphs, sentences and tokens training reads, and what an epoch of its pairs is like."""
+    drawn = rows.epoch(EVALUATION_SEED, 0)
+    facts = {
+        "documents": _distinct(rows.sentences.document),
+        "paragraphs": _distinct(rows.sentences.paragraph),
+        "sentences": len(rows.store),
+        "tokens": int(rows.sentences.offsets[-1]),
+        "pairs": len(rows),
+        "mean_length": float(drawn.lengths.mean()),
+        "truncated": rows.truncated_share(),
+        "sentence_splitter": corpus.splitter.name,
+    }
+    if rows.paired:
+        facts["labels"] = {name: int((drawn.pairs.labels == id_).sum()) for id_, name in enumerate(rows.task.labels)}
+    return facts
+
+
+def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:
+    """How often those are right who know nothing but the labels' shares, the words in common, or the lengths; {} without pairs."""
+    return pair_guessers(_features(train), _features(scored)) if train.paired else {}
+
+
+def guessed_tokens(train: SentenceRows, answers: np.ndarray) -> dict[str, dict[str, Any]]:
+    """What the frequencies of training's tokens alone would score where `answers` [asked] are the right ids."""
+    tokenizer = train.task.tokenizer
+    counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
+    ids = train.store["input_ids"].values
+    for start in range(0, len(ids), _AT_A_TIME):
+        counts += np.bincount(ids[start : start + _AT_A_TIME], minlength=len(counts))
+    counts[list(tokenizer.special_ids)] = 0
+    found = token_guessers(counts, answers)
+    found["most_frequent_token"]["token"] = tokenizer.pieces([found["most_frequent_token"]["token_id"]])[0]
+    return found
+
+
+def _features(rows: SentenceRows) -> PairFeatures:
+    drawn = rows.epoch(EVALUATION_SEED, 0)
+    sample = np.random.default_rng(0).permutation(len(rows))[:SAMPLE]
+    first, second = zip(*drawn.texts(sample), strict=True)
+    return pair_features(first, second, drawn.pairs.labels[sample])
+
+
+def _distinct(rising: np.ndarray) -> int:
+    """How many different numbers there are in a column whose numbers never fall."""
+    return int((np.diff(rising) != 0).sum()) + 1 if len(rising) else 0

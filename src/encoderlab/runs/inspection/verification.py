@@ -1,0 +1,149 @@
+"""Looking a run over: whether its files are what was written, its numbers are finite, and config, data and weights fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encoderlab.config.command_settings import DistillConfig
+from encoderlab.config.schemas import COMMAND_CONFIGS
+from encoderlab.errors import DataError, UserError
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.resume import changed_files, changed_rows, read_record, read_settings
+from encoderlab.runs.models.assembly import assemble, build_model, cache_folder
+from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.saved_model import HASHED, check_shapes, read_model
+from encoderlab.system.device import choose_compute
+from encoderlab.system.manifest import MANIFEST, differing_files
+from encoderlab.tasks.config import DocumentTaskConfig
+from encoderlab.training.checkpoint import checkpoints, read_state, read_weights
+
+Shapes = Mapping[str, torch.Size]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one part of a run, in words, and whether it is as it should be."""
+
+    part: str
+    words: str
+    good: bool = True
+
+
+def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
+    """What can be said of each part of the run in `folder`: its records, its data, its model, each of its checkpoints.
+
+    Of a model folder without a run, of the model. Raises DataError where there is neither.
+    """
+    if not folder.config.exists() and all((folder.root / name).is_file() for name in ("config.json", MANIFEST)):
+        yield _model(folder.root)[1]
+        return
+    command = read_record(folder)["command"]
+    config = read_settings(folder, COMMAND_CONFIGS[command])
+    yield Finding("config.yaml", f"the settings of encoderlab {command}")
+    corpus = None
+    try:
+        corpus = _corpus(config, cache_dir)
+        yield _data(folder, corpus)
+    except UserError as error:
+        yield Finding("data", str(error), good=False)
+    if isinstance(config, DistillConfig) and not folder.finished:
+        yield _teacher(folder, config)
+    shapes: Shapes | None = None
+    if folder.finished or folder.model.is_dir():
+        shapes, finding = _model(folder.model)
+        yield finding
+    elif corpus is not None:
+        shapes = _shapes_to_be(config, corpus)
+    good = 0
+    for checkpoint in checkpoints(folder.checkpoints):
+        finding = _checkpoint(checkpoint, shapes)
+        if finding.good or checkpoint.exists():  # a run that goes on meanwhile has deleted it
+            yield finding
+        good += finding.good
+    for aside in sorted(folder.checkpoints.glob("corrupt-*")):
+        yield Finding(f"checkpoints/{aside.name}", "was set aside, and is not used", good=bool(good) or folder.finished)
+
+
+def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:
+    cache = cache_folder(cache_dir)
+    if isinstance(config.task, DocumentTaskConfig):
+        return DocumentCorpus.load(config.dataset, config.task, cache)
+    return Corpus.load(config.dataset, cache)
+
+
+def _data(folder: RunFolder, corpus: Corpus | DocumentCorpus) -> Finding:
+    changed = changed_rows(folder, corpus.fingerprints())
+    if changed:
+        return Finding("data", f"other rows than those the run was started with: {', '.join(changed)}", good=False)
+    return Finding("data", f"the rows the run was started with: {', '.join(corpus.fingerprints())}")
+
+
+def _teacher(folder: RunFolder, config: DistillConfig) -> Finding:
+    """Whether a run that is to be resumed finds what it was taught by."""
+    try:
+        found = teacher_fingerprints(config)
+    except UserError as error:
+        return Finding("teacher", str(error), good=False)
+    if changed := changed_files(folder, found):
+        return Finding("teacher", f"other files than those the run was started with: {', '.join(changed)}", good=False)
+    return Finding("teacher", f"the files the run was started with: {', '.join(found)}")
+
+
+def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None:
+    """The shapes of the weights of a run that has written no model yet; None where what it started from is gone."""
+    init_from, taught_by = (getattr(config, name, None) for name in ("init_from", "teacher"))
+    try:
+        initial = None if init_from is None else open_initial(init_from)
+        teacher = None if taught_by is None or initial is not None else open_initial(taught_by, "teacher")
+        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, initial, teacher=teacher)
+    except UserError:
+        return None
+    return _shapes(assembly.model.state_dict())
+
+
+def _model(folder: Path) -> tuple[Shapes | None, Finding]:
+    if differing := differing_files(folder, HASHED):
+        words = f"{', '.join(differing)}: missing, or not what {MANIFEST} states"
+        return None, Finding("model", words, good=False)
+    try:
+        saved = read_model(folder)
+        check_shapes(saved, str(folder))
+        task = saved.task()
+        shapes = _shapes(build_model(saved.config, saved.tokenizer, task).state_dict())
+    except UserError as error:
+        return None, Finding("model", str(error), good=False)
+    return shapes, _weights("model", saved.weights, shapes)
+
+
+def _checkpoint(checkpoint: Path, shapes: Shapes | None) -> Finding:
+    name = f"checkpoints/{checkpoint.name}"
+    try:
+        weights, _ = read_weights(checkpoint), read_state(checkpoint)
+    except DataError as error:
+        return Finding(name, str(error), good=False)
+    return _weights(name, weights, shapes)
+
+
+def _weights(part: str, weights: Mapping[str, Tensor], shapes: Shapes | None) -> Finding:
+    infinite = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
+    if infinite:
+        return Finding(part, f"numbers that are not finite in {', '.join(infinite)}", good=False)
+    if shapes is None:
+        return Finding(part, "hashes and numbers are good; its shape cannot be compared")
+    if _shapes(weights) != shapes:
+        wrong = sorted(name for name in weights.keys() | shapes.keys() if _shapes(weights).get(name) != shapes.get(name))
+        return Finding(part, f"does not fit the config: {', '.join(wrong)}", good=False)
+    return Finding(part, "hashes, numbers and shapes are good")
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> Shapes:
+    return {name: tensor.shape for name, tensor in weights.items()}

@@ -1,0 +1,1 @@
+"""From settings, or from a folder, to a model that is ready to use."""

@@ -1,0 +1,297 @@
+"""Puts tokenizer, task and model of a run together, from its config or, once it is finished, from its folder.
+
+What the settings leave open is decided once and recorded in config.yaml: `max_length` by the training rows before the model is
+built (`with_length`), epochs and evaluations by the number of rows and `accumulate` by the memory after it (`Assembly.settled`). A
+resumed run reads these decisions and makes none again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.config.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config.schemas import settings_to_dict
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.tokenizers.config import AsPretrainedTokenizer
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError, SettingError
+from encoderlab.metrics import Scores, SplitScores
+from encoderlab.model.attention import attention_kernel
+from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.engine.batches import scoring_batches, training_batches
+from encoderlab.runs.engine.compilation import compile_encoder
+from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution
+from encoderlab.runs.engine.micro_batches import Parts, StepMemory, choose_parts, step_memory
+from encoderlab.runs.folders.folder import model_folder
+from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into
+from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
+from encoderlab.runs.models.task import build_task
+from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.distributed import ALONE, World
+from encoderlab.tasks.config import PretrainingConfig, TaskConfig
+from encoderlab.tasks.rows import Rows
+from encoderlab.tasks.task import Task
+from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
+from encoderlab.training.evaluation import evaluate
+from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.optimizer import freeze
+from encoderlab.training.schedule import peak_for_width
+
+FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
+PRETRAINING_LENGTH = 128
+NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts of a run, put together, the model on its device.
+
+    `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
+    is compiled, and why not, and `parts` in how many parts it computes a batch; see `settled`.
+    """
+
+    config: SettledRun
+    compute: Compute
+    tokenizer: Tokenizer
+    task: Task
+    model: EncoderWithHeads
+    origin: Origin | None = None
+    compiled: str | None = None
+    parts: Parts | None = None
+    world: World = ALONE
+
+    @property
+    def opened(self) -> Origin:
+        """`origin` of a run that was opened again."""
+        assert self.origin is not None, "a new run has no origin"
+        return self.origin
+
+    @property
+    def picked(self) -> str:
+        """What was picked for speed, in one line."""
+        compute, model = self.compute, self.config.model
+        dropout = 0.0 if self.origin else model.attention_dropout
+        attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
+        said = [compute, distribution(self.config.training, self.world), f"attention by {attention}", self.compiled, self.parts]
+        return ", ".join(str(part) for part in said if part is not None)
+
+    def evaluate(self, rows: Rows) -> SplitScores:
+        """Score the model on all of `rows`."""
+        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.world)
+        return evaluate(self.model, batches, self.task.metrics(), self.compute, self.world)
+
+    def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
+        """Every one of `rows` once, on the model's device."""
+        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
+
+    def training_batches(self, rows: Rows, after: int = 0, parts: int | None = None) -> Iterator[list[Batch]]:
+        """The run's batches from step `after` + 1 on, without end, each cut into so many `parts` (None: as the settings say)."""
+        training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
+        parts = parts or training.accumulate or 1
+        return training_batches(rows, training, self.config.seed, pad_id, device, parts=parts, after=after, world=self.world)
+
+    def distribute(self) -> Whole | Sharded:
+        """The model as the processes of the run train it; see `runs.engine.distribution`."""
+        return distribute(self.model, self.config.training, self.world)
+
+    def saved(self, origin: Origin) -> SavedModel:
+        """What a model folder will hold of it; `origin` says where its weights come from."""
+        return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
+
+    def settled(self, train: Rows) -> Assembly:
+        """The same, with what `training` leaves open decided: by the number of rows, the encoder's width, and the free memory.
+
+        Done once, and recorded with the run, so that a continuation has the same settings.
+        """
+        parts = self._parts(train)
+        tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
+        training = replace(fixed_by_rows(self.config.training, len(train), tokens), accumulate=parts.number)
+        if training.learning_rate is None:
+            width = self.config.model.d_model
+            training = replace(training, learning_rate=peak_for_width(width))
+            print(f"training.learning_rate={training.learning_rate:g}, as suits an encoder {width} wide", file=sys.stderr)
+        return replace(self, config=replace(self.config, training=training), parts=parts)
+
+    def _parts(self, rows: Rows) -> Parts:
+        training = self.config.training
+        if training.accumulate is not None:
+            return Parts(training.accumulate, "as set")
+        share = -(-training.batch_size // self.world.size)
+        return choose_parts(share, self.step_memory(rows), self.compute.device, self.world)
+
+    def step_memory(self, train: Rows) -> StepMemory:
+        """What a step on the longest of the rows takes beside the weights, as far as that can be told before."""
+        config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
+        asked = config.task.mask_fraction if isinstance(config.task, PretrainingConfig) else 1.0
+        longest = int(train.epoch(config.seed, 0).lengths.max())
+        return step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
+
+
+def compute_for(config: RunConfig, world: World = ALONE) -> Compute:
+    """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
+    training = config.training
+    assert isinstance(config.model, ModelConfig)
+    return choose_compute(
+        training.device,
+        training.precision.value,
+        training.threads,
+        width=config.model.d_model,
+        deterministic=training.deterministic,
+        world=world,
+    )
+
+
+def assemble(
+    config: RunConfig,
+    compute: Compute,
+    corpus: Corpus | DocumentCorpus,
+    initial: Initial | None = None,
+    world: World = ALONE,
+    teacher: Initial | None = None,
+) -> Assembly:
+    """Build tokenizer, task and model for training, from `initial` where there is one.
+
+    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `initial` alone. The
+    assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
+    the parts do not fit.
+    """
+    config = run_settings(config, initial)
+    tokenizer = _tokenizer(config, corpus, initial, teacher)
+    config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
+    task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
+    torch.manual_seed(config.seed)
+    model = build_model(config, tokenizer, task)
+    if initial is not None:
+        _start_from(initial, model, task)
+    freeze(model, config.training)
+    model.to(compute.device)
+    sharded = world.size > 1 and config.training.sharding is Sharding.full
+    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute.device)
+    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, world=world)
+
+
+def run_settings(config: RunConfig, initial: Initial | None) -> SettledRun:
+    """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
+
+    `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
+    run starts from.
+    """
+    shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
+    model = config.model.resolve(None if initial is None else initial.settings_for(config.task))
+    return cast("SettledRun", RunConfig(**{**shared, "model": model}))
+
+
+def with_length(
+    model: ModelConfig, task: TaskConfig, tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus, initial: Initial | None = None
+) -> ModelConfig:
+    """The settings with a number as `max_length`: where it is open, what the training rows need. It is printed.
+
+    It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
+    own, or PRETRAINING_LENGTH.
+    """
+    if model.max_length is not None:
+        return model
+    if isinstance(corpus, DocumentCorpus):
+        length = PRETRAINING_LENGTH if initial is None else initial.config.max_length
+        why = "the default for documents" if initial is None else "as far as the pretrained encoder reads"
+        print(f"model.max_length={length}, {why}", file=sys.stderr)
+        return replace(model, max_length=length)
+    furthest = FURTHEST if initial is None else initial.config.reach
+    length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
+    print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
+    return replace(model, max_length=length)
+
+
+def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
+    """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
+    saved = read_model(model_folder(run.run))
+    check_shapes(saved, f"run={run.run}")
+    width = saved.config.model.d_model
+    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", world=world)
+    task = saved.task()
+    model = build_model(saved.config, saved.tokenizer, task)
+    model.load_state_dict(saved.weights)
+    return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, world=world)
+
+
+def scores_of(assembly: Assembly, rows: Rows) -> Scores:
+    """The scores of a model that answers with labels, on all of `rows`."""
+    scores = assembly.evaluate(rows)
+    assert isinstance(scores, Scores)
+    return scores
+
+
+def check_paired(assembly: Assembly, paired: bool) -> None:
+    """Refuse one text where the model was trained on pairs, and a pair where it was not, if that is known. Raises DataError."""
+    trained_on_pairs = assembly.opened.paired
+    if trained_on_pairs is not None and paired != trained_on_pairs:
+        wants, found = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
+        remedy = "Add text_pair (or its column)" if trained_on_pairs else "Leave text_pair out"
+        raise DataError(f"This model was trained on {wants}, and {found} is given", remedy=remedy)
+
+
+def own_dataset(assembly: Assembly) -> DatasetConfig:
+    """The dataset the run was trained on. Raises DataError for a model alone, which names none."""
+    if assembly.config.dataset is None:
+        raise DataError(
+            f"{assembly.config.task.name} is a model alone, which names no dataset, so it has no splits",
+            remedy="Type text=... or input=FILE, or, with eval, dataset=...",
+        )
+    return assembly.config.dataset
+
+
+def cache_folder(setting: str) -> Path:
+    """The folder of the setting `cache_dir`, with ~ for the user's home."""
+    return Path(setting).expanduser()
+
+
+def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: World = ALONE) -> tuple[Horizon, int]:
+    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
+    per_epoch = steps_per_epoch(training, rows)
+    if training.budget is not None:
+        clock = partial(world.from_first, time.monotonic)  # one for all: they have to end after the same step
+        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
+    return FixedSteps(total_steps(training, rows)), per_epoch
+
+
+def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None, teacher: Initial | None) -> Tokenizer:
+    own = initial or teacher
+    if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
+        return own.tokenizer
+    tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
+    if initial is not None:
+        chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
+        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (typed, or brought along by task={config.task.name})", initial)
+    return tokenizer
+
+
+def _start_from(initial: Initial, model: EncoderWithHeads, task: Task) -> None:
+    """Load the pretrained weights, and say what they are and what is left as drawn."""
+    fresh = load_into(model, initial, task.labels)
+    drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
+    taken = f"{model.n_parameters - drawn:,} pretrained weights"
+    print(f"From {initial.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
+
+
+def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
+    """The model of a run, with weights as drawn. Raises SettingError where it does not fit into memory."""
+    try:
+        return EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        size = f"model.n_layers={config.model.n_layers} model.d_model={config.model.d_model}"
+        raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy="Choose a smaller one") from None

@@ -1,0 +1,237 @@
+"""The model folder: weights, config, tokenizer; all that eval, predict and attention need, in formats that run no code.
+
+Only known schemas are built from a saved config. Weights are compared with the shapes that the config calls for before a model of
+its size is made (`check_shapes`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import settings_from_dict, settings_to_dict
+from encoderlab.data.tokenizers.config import PretrainedConfig
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
+from encoderlab.exchange.huggingface_files import read_config, read_weights
+from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
+from encoderlab.runs.models.task import build_task
+from encoderlab.settings import REQUIRED
+from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.manifest import write_manifest
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
+from encoderlab.tasks.encoding import EncodingConfig
+from encoderlab.tasks.task import Task
+from encoderlab.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from encoderlab.data.sources.dataset import DatasetConfig
+
+    class SettledRun(RunConfig):
+        """A run's settings, its model's in full: see `ModelChoice.resolve`. Only type checkers tell it from another `RunConfig`."""
+
+        model: ModelConfig
+else:
+    SettledRun = RunConfig
+
+NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
+HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+ENCODER = "encoder"  # in config.json, what is said of an encoder without a head
+LARGEST_CONFIG = 10_000_000  # bytes; it holds every label twice
+BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
+
+    `paired` tells whether an example is two texts (None: not known); `fingerprints` holds one of each split's rows, so that a data
+    set that has changed since is noticed.
+    """
+
+    checkpoint: dict[str, Any]
+    paired: bool | None
+    fingerprints: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedModel:
+    """What a model folder holds. `config.dataset` is None where no run is known: of an encoder without a head, of Hugging Face."""
+
+    config: SettledRun
+    labels: list[str]
+    tokenizer: Tokenizer
+    weights: dict[str, Tensor]
+    origin: Origin
+
+    def task(self) -> Task:
+        """What the model answers. Raises SettingError where its sequences hold no example."""
+        return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.reach)
+
+
+def save_model(saved: SavedModel, folder: Path, card: str) -> None:
+    """Write a model to `folder`, with `card` as its README.md and a manifest of hashes; it appears whole or not at all.
+
+    One that a run wrote before it was continued is replaced.
+    """
+    with written_aside(folder) as aside:
+        aside.mkdir(parents=True)
+        write_model(aside, saved, {"format": "pt"})
+        (aside / "README.md").write_text(card, encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> None:
+    """Write what a model folder holds, and its manifest, to a folder that is there; the weights as they are, with `metadata`."""
+    weights = safetensors.torch.save(saved.weights, metadata=metadata)
+    (folder / "model.safetensors").write_bytes(weights)  # its own writer has no errno for a full disk
+    saved.tokenizer.save(folder / "tokenizer.json")
+    (folder / "config.json").write_text(json.dumps(_config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_manifest(folder, HASHED)
+
+
+def _config_json(saved: SavedModel) -> dict[str, Any]:
+    """The content of config.json. An encoder without a head has no run's settings: its name, size and shape alone."""
+    labels = dict(enumerate(saved.labels))
+    is_encoder = isinstance(saved.config.task, EncodingConfig)
+    return {
+        "model_type": MODEL_TYPE,
+        "id2label": labels,
+        "label2id": {label: index for index, label in labels.items()},
+        "origin": asdict(saved.origin),
+        **({ENCODER: _of_encoder(saved.config)} if is_encoder else {"encoderlab": settings_to_dict(saved.config)}),
+    }
+
+
+def _of_encoder(config: SettledRun) -> dict[str, Any]:
+    return {"name": config.task.name, "model": settings_to_dict(config.model)}
+
+
+def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
+    """The encoder of a model as one without a head, called `name`; nothing is left of the run's dataset.
+
+    What is trained from it pools by the mean of its tokens, unless told otherwise, and reports call it by that name.
+    """
+    weights = {key: weight for key, weight in saved.weights.items() if key.startswith("encoder.")}
+    model = replace(saved.config.model.resolve(None), name=name, pooling=Pooling.mean)
+    config = replace(saved.config, task=EncodingConfig(name=name), dataset=None, model=model, run_dir=None)
+    return SavedModel(config, [], saved.tokenizer, weights, Origin(saved.origin.checkpoint, None, {}))
+
+
+def read_model(folder: Path) -> SavedModel:
+    """Read a model folder, ours or one of transformers. Raises DataError where it is damaged, or holds what ours cannot."""
+    if is_huggingface(folder):
+        return _of_huggingface(folder)
+    try:
+        config = read_config(folder, LARGEST_CONFIG)
+        labels, origin = _labels(config["id2label"]), _origin(config["origin"])
+        settings = _settings_of(folder, config)
+        if not isinstance(settings.model, ModelConfig):
+            raise ValueError("config.json does not say the model's size and shape")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
+        raise _not_ours(folder, error) from None
+    tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
+    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin)
+
+
+def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
+    """The settings that our config.json states. Raises whatever parsing does where they are damaged."""
+    if ENCODER not in config:
+        return settings_from_dict(config["encoderlab"], RunConfig)
+    model = {name: value for name, value in config[ENCODER]["model"].items() if name != "schema"}
+    return _without_run(folder, EncodingConfig(name=config[ENCODER]["name"]), settings_from_dict(model, ModelConfig))
+
+
+def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> SettledRun:
+    """The settings of a model that no run of ours is known for."""
+    tokenizer = PretrainedConfig(name=str(folder))
+    no_dataset = cast("DatasetConfig", None)  # see `SavedModel`
+    settings = RunConfig(REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig())
+    return cast("SettledRun", settings)
+
+
+def _labels(id2label: dict[str, Any]) -> list[str]:
+    labels = [id2label[str(index)] for index in range(len(id2label))]
+    if not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
+        raise ValueError("id2label does not hold a name of its own for each class")
+    return labels
+
+
+def _origin(said: dict[str, Any]) -> Origin:
+    origin = Origin(**said)
+    kinds = {"checkpoint": dict, "paired": bool | None, "fingerprints": dict}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(origin, name), kind)]:
+        raise ValueError(f"origin says {wrong[0]}={getattr(origin, wrong[0])}")
+    return origin
+
+
+def check_shapes(saved: SavedModel, named: str) -> None:
+    """Refuse weights that are not those of the config, before a model of its size is made. Raises DataError naming the model."""
+    if saved.config.model.n_layers > len(saved.weights):
+        layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
+        raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
+    with torch.device("meta"):  # shapes without memory
+        model = EncoderWithHeads(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, saved.task().heads)
+    wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}
+    found = {name: list(weight.shape) for name, weight in saved.weights.items()}
+    differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    if differing:
+        name = differing[0]
+        more = f" (and {len(differing) - 1} more)" if differing[1:] else ""
+        raise DataError(
+            f"The weights of {named} do not fit its config: size mismatch, "
+            f"{name}{more} has the shape {found.get(name)}, not {wanted.get(name)}",
+            remedy="Train it again, or use another run",
+        )
+
+
+def _not_ours(folder: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(f"{folder} is damaged or not a model of encoderlab: {reason}", remedy="Train it again, or use another run")
+
+
+def _of_huggingface(folder: Path) -> SavedModel:
+    """The model of a Hugging Face folder, as the answer to a task of ours that is named after the folder."""
+    found = read_huggingface(folder)
+    tokenizer = tokenizer_of(folder)
+    config = _without_run(folder, _task_of(found, folder.resolve().name), found.config)
+    if tokenizer.vocabulary_size > found.vocabulary_size:
+        raise DataError(
+            f"{folder} has embeddings of {found.vocabulary_size:,} pieces, and its tokenizer has {tokenizer.vocabulary_size:,}",
+            remedy="Use a checkpoint with its own tokenizer",
+        )
+    spare = () if found.heads.sequence_classes is not None else ("pool.",)
+    weights = {name: weight for name, weight in found.weights.items() if not name.startswith(tuple(spare))}
+    # tables are often filled up to a round number of rows, which no text ever asks for
+    weights |= {name: weights[name][: tokenizer.vocabulary_size].contiguous() for name in BY_PIECE if name in weights}
+    return SavedModel(config, found.labels, tokenizer, weights, Origin(NOT_KNOWN, None, {}))
+
+
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """The tokenizer that lies in a Hugging Face folder. Raises DataError where there is none."""
+    if (path := folder / "tokenizer.json").is_file():
+        return Tokenizer.load(path)
+    if not (folder / "vocab.txt").is_file():  # transformers would make a tokenizer without a single piece
+        raise DataError(f"{folder} comes without its tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
+    return PretrainedConfig(name=str(folder)).build(list, folder)
+
+
+def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
+    """What the checkpoint's heads were trained to answer."""
+    if found.heads.vocabulary:
+        pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
+        return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
+    if found.heads.token_classes is not None:
+        return TaggingConfig(name=name)
+    return EncodingConfig(name=name) if found.heads.sequence_classes is None else ClassificationConfig(name=name)

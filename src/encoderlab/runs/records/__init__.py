@@ -1,0 +1,1 @@
+"""What a run writes down of itself: its settings, its environment, and what trackers are told."""

@@ -1,0 +1,81 @@
+"""What a run ran on and with: enough to say later why two figures differ."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.system.device import Compute
+
+PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "scipy", "numpy")
+
+
+def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
+    """Versions, hardware, git commit, what was typed, and what was counted in the data (None: no data set was read)."""
+    return {
+        "command": command,
+        "argv": sys.argv,
+        "overrides": _overrides(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in PACKAGES},
+            "torch": torch.__version__,
+        },
+        "hardware": {
+            "platform": platform.platform(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "device": str(compute.device),
+            "device_name": torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None,
+            "precision": str(compute.precision).removeprefix("torch."),
+            "threads": compute.threads,
+            "deterministic": compute.deterministic,
+            "torch_commit": torch.version.git_version,
+        },
+        "git_commit": _git_commit(),
+        "dataset": None if corpus is None else corpus.description(),
+    }
+
+
+def _overrides() -> list[str] | None:
+    """What was typed for this run, of a sweep for this one of its jobs; None where it was started from Python."""
+    from hydra.core.hydra_config import HydraConfig
+
+    typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # so the command line calls itself
+    return list(HydraConfig.get().overrides.task) if typed else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    """The processor's name; Linux tells it in /proc only."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _git_commit() -> str | None:
+    """The commit this code stands at; None where it was installed from a wheel or git is missing."""
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None

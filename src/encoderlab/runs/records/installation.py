@@ -1,0 +1,33 @@
+"""What is installed: the versions of what everything runs on, and which of the libraries that are not needed are there."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from encoderlab.runs.records.environment import PACKAGES
+
+DEVELOPERS = ("dev", "bench")  # extras that a user has no use for
+
+
+def versions() -> dict[str, str | None]:
+    """The version of Python and of each package that results depend on; None where one is missing."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+
+
+def optional_libraries() -> dict[str, dict[str, str | None]]:
+    """For each extra of this package, the libraries it brings, and their versions where they are installed."""
+    found: dict[str, dict[str, str | None]] = {}
+    for requirement in requires("encoderlab") or ():
+        named = re.fullmatch(r"([\w.-]+)(?:\[[^\]]*\])?[^;]*;.*extra == ['\"]([\w-]+)['\"].*", requirement)
+        if named and named[2] not in DEVELOPERS:
+            found.setdefault(named[2], {})[named[1]] = _version(named[1])
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

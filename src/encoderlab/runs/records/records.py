@@ -1,0 +1,44 @@
+"""What a run writes down before it starts: its settings and its environment.
+
+A run begins with its config.yaml, which is the last of its records: a folder without one is free.
+"""
+
+import json
+from collections.abc import Mapping
+
+import yaml
+
+from encoderlab.config.command_settings import CommandConfig
+from encoderlab.config.schemas import settings_to_dict
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.records.environment import environment
+from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.device import Compute
+
+CONTINUED = ("argv", "versions", "hardware", "git_commit")
+
+
+def record_start(
+    folder: RunFolder,
+    command: str,
+    config: CommandConfig,
+    compute: Compute,
+    corpus: Corpus | DocumentCorpus | None = None,
+    beside: Mapping[str, str] | None = None,
+) -> None:
+    """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
+
+    `beside` are the fingerprints of files it reads beside the corpus, by the setting that names them.
+    Of a run that is continued, environment.json keeps what it was started with, and says under `continued` what it goes on with.
+    """
+    found = environment(command, compute, corpus)
+    found |= {"files": dict(beside)} if beside else {}
+    if folder.is_nested:  # what was typed is a line for the run around it
+        found["overrides"] = None
+    if folder.config.is_file():
+        started = json.loads(folder.environment.read_text(encoding="utf-8"))
+        found = started | {"continued": [*started.get("continued", []), {key: found[key] for key in CONTINUED}]}
+    write_text_aside(folder.environment, json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+    write_text_aside(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))

@@ -1,0 +1,219 @@
+"""A finished run behind HTTP, for trying it by hand: answers as JSON, and a page to ask for them.
+
+What comes in is bounded before it is looked at. A page of another site can neither read an answer (nothing is said of CORS) nor ask
+for one, as a request has to be called JSON; under a name that it points here itself it is refused by `hosts`. The model answers in
+one thread of its own, one request at a time, so that whoever asks for anything else never waits for it.
+
+The service listens to this machine only, and a signal ends it as it ends a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from encoderlab.errors import DataError, UserError
+from encoderlab.reports.parts.page import page
+from encoderlab.runs.inference.inputs import example_of, reads_words
+from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.models.assembly import Assembly, check_paired
+
+BODY_SECONDS = 10.0  # that a request may take to arrive
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may hold: so many texts (or pairs), so many characters in each text, so many bytes in all."""
+
+    texts: int
+    characters: int
+    body: int
+
+
+def web_service(assembly: Assembly, limits: Limits, hosts: list[str]) -> Starlette:
+    """The application. `hosts` are the names under which it may be asked for, "*" being any."""
+    service = _Service(assembly, limits)
+    routes = [
+        Route("/", service.page),
+        Route("/health", service.health),
+        Route("/model", service.model),
+        Route("/predict", service.predict, methods=["POST"]),
+    ]
+    handlers: dict[Any, Any] = {HTTPException: _refused, UserError: _mistaken, ClientDisconnect: _gone}
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(_WithHeaders), Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+        exception_handlers=handlers,
+    )
+
+
+class _Service:
+    """What is answered under each path."""
+
+    def __init__(self, assembly: Assembly, limits: Limits) -> None:
+        self.assembly, self.limits = assembly, limits
+        self.facts = _facts(assembly) | {"limits": asdict(limits)}
+        self.html = page("serve.html", title=f"{self.facts['task']}: try it", facts=self.facts)
+        self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(self.html)
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def model(self, request: Request) -> Response:
+        return JSONResponse(self.facts)
+
+    async def predict(self, request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "Send JSON, with the header content-type: application/json")
+        pairs = _pairs(await _body(request, self.limits.body), self.limits)
+        answers = await asyncio.get_running_loop().run_in_executor(self.worker, self._answers, pairs)
+        return JSONResponse({"answers": answers})
+
+    def _answers(self, pairs: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
+        """An object for each text or pair, in order: its label and every class's probability, or a label for each of its words."""
+        check_paired(self.assembly, pairs[0][1] is not None)
+        of_words = reads_words(self.assembly)
+        examples = [example_of(text, text_pair, of_words) for text, text_pair in pairs]
+        answers = answers_of(self.assembly, examples)
+        if not of_words:
+            names = self.assembly.task.labels
+            return [{"predicted": answer.labels[0], "probabilities": answer.by_label(names)} for answer in answers]
+        return [
+            {"words": _words(cast("Any", example).words, answer.labels, answer.word_confidences or ())}
+            for example, answer in zip(examples, answers, strict=True)
+        ]
+
+
+def _words(words: tuple[str, ...], labels: tuple[str, ...], chances: tuple[float, ...]) -> list[dict[str, Any]]:
+    """Each word with its label and that label's probability; both null for words that did not fit into the model."""
+    cut = [None] * (len(words) - len(labels))
+    return [
+        {"word": word, "predicted": label, "probability": chance}
+        for word, label, chance in zip(words, [*labels, *cut], [*chances, *cut], strict=True)
+    ]
+
+
+def _facts(assembly: Assembly) -> dict[str, Any]:
+    """What the model is."""
+    config, task = assembly.config, assembly.task
+    return {
+        "task": config.task.name,
+        "answers_for": "words" if reads_words(assembly) else "texts",
+        "paired": bool(assembly.opened.paired),
+        "labels": task.labels,
+        "parameters": assembly.model.n_parameters,
+        "n_layers": config.model.n_layers,
+        "d_model": config.model.d_model,
+        "max_length": config.model.max_length,
+        "vocabulary_size": assembly.tokenizer.vocabulary_size,
+        "checkpoint": assembly.opened.checkpoint,
+        "device": str(assembly.compute.device),
+    }
+
+
+async def _body(request: Request, most: int) -> Any:
+    """The request's JSON. Raises HTTPException where it is none, too large, or too slow."""
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                raw += part
+                if len(raw) > most:
+                    raise HTTPException(413, f"The request has more than {most:,} bytes", {"connection": "close"})
+    except TimeoutError:
+        raise HTTPException(
+            408, f"The request took more than {BODY_SECONDS:g} seconds to arrive", {"connection": "close"}
+        ) from None
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, 'The request is no JSON; send {"texts": ["...", "..."]}') from None
+
+
+def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
+    """The texts of a request, each with its second text or None. Raises HTTPException for whatever is no such request."""
+    if not isinstance(asked, dict):
+        raise _not_understood("The request is no object")
+    if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs"}:
+        raise _not_understood(f"The request has {sorted(unknown)[0][:40]!r}, which means nothing here")
+    if {"text", "texts"} <= asked.keys() or not {"text", "texts"} & asked.keys():
+        raise _not_understood("The request has to have either text or texts")
+    several = "texts" in asked
+    texts = asked["texts"] if several else [asked["text"]]
+    seconds = asked.get("text_pairs") if several else [asked["text_pair"]] if "text_pair" in asked else None
+    if ("text_pair" if several else "text_pairs") in asked:
+        raise _not_understood("text goes with text_pair, and texts with text_pairs")
+    _check_texts("texts" if several else "text", texts, limits)
+    if seconds is None:
+        return [(text, None) for text in texts]
+    _check_texts("text_pairs" if several else "text_pair", seconds, limits)
+    if len(seconds) != len(texts):
+        raise _not_understood(f"There are {len(texts)} texts and {len(seconds)} text_pairs")
+    return list(zip(texts, seconds, strict=True))
+
+
+def _check_texts(name: str, texts: Any, limits: Limits) -> None:
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise _not_understood(f"{name} has to be {'a list of texts' if name.endswith('s') else 'a text'}")
+    if len(texts) > limits.texts:
+        raise HTTPException(413, f"The request has {len(texts)} texts, and at most {limits.texts} are answered at a time")
+    if (longest := max(map(len, texts))) > limits.characters:
+        raise HTTPException(413, f"A text has {longest:,} characters, and at most {limits.characters:,} are read")
+
+
+def _not_understood(wrong: str) -> HTTPException:
+    return HTTPException(422, f'{wrong}; send {{"texts": ["...", "..."]}}, or {{"text": "...", "text_pair": "..."}}')
+
+
+async def _refused(request: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _mistaken(request: Request, error: UserError) -> Response:
+    """What the model cannot answer is the request's fault, and a memory that is too small is ours."""
+    return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
+
+
+async def _gone(request: Request, error: ClientDisconnect) -> Response:
+    """Nobody reads this: whoever asked has gone away before the request was whole."""
+    return Response(status_code=400)
+
+
+class _WithHeaders:
+    """Every answer says what a browser may do with it: HEADERS."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)

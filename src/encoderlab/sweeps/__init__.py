@@ -1,0 +1,1 @@
+"""Many runs from one command line: every combination, or a search."""

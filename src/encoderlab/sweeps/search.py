@@ -1,0 +1,213 @@
+"""A search: jobs of a sweep whose settings Optuna draws, to score as high as possible on validation, never on test."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+
+from encoderlab.errors import SettingError
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.sweep import FINISHED, JobRecord
+from encoderlab.sweeps.sweep import Sweep
+from encoderlab.system.atomic_files import write_text_aside
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+SEARCHED = ("train", "pretrain", "finetune", "distill")
+SPLIT = "validation"
+FAILURES_AT_FIRST = 3  # without one success before them, they come from what all trials share
+_LOG = re.compile(r"=log\((.*)\)$")
+
+
+def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[list[str], int], JobRecord | None]) -> None:
+    """Run trials until the sweep's folder knows of as many, and show them, the best first.
+
+    `run` starts the job of a command line with a number. What other processes that search in the same folder have tried counts;
+    a trial that was begun and left is gone on with. Raises SettingError where nothing is to be searched, or other values than
+    before.
+    """
+    if sweep.command not in SEARCHED:
+        raise SettingError(f"encoderlab {sweep.command} has nothing to search", allowed=f"one of {', '.join(SEARCHED)}")
+    space, fixed = search_space(arguments)
+    study = _study(sweep)
+    _refuse_other_values(study, space)
+    asked = [trial.number for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
+    while asked or len(study.get_trials(deepcopy=False)) < trials:
+        number = asked.pop(0) if asked else _ask(study, space)
+        drawn = study.get_trials(deepcopy=False)[number].user_attrs.get("drawn")
+        record = None if drawn is None else run([*fixed, *drawn], number)
+        if record is None and drawn is not None:  # another process runs it
+            continue
+        value = None
+        if record is not None and record.state == FINISHED and record.folder is not None:
+            value = score_of(RunFolder(record.folder))
+        study.tell(number, value, state=None if value is not None else _failed(), skip_if_finished=True)
+        _stop_if_hopeless(study)
+    _show(sweep, study, fixed)
+
+
+def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:
+    """What is to be drawn for each setting that is given several values, and the other arguments.
+
+    The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of which each
+    tenfold gets the same share. Raises SettingError where there is nothing to draw.
+    """
+    parser, space, fixed = OverridesParser.create(), {}, []
+    for argument in arguments:
+        if argument.startswith("-"):
+            fixed.append(argument)
+            continue
+        override = parser.parse_override(_LOG.sub(r"=tag(log,interval(\1))", argument))
+        if override.is_sweep_override():
+            space[override.get_key_element()] = _distribution(override, argument)
+        else:
+            fixed.append(argument)
+    presets = [argument for argument in fixed if argument.startswith(("sweep=", "hydra/launcher="))]
+    if presets:
+        raise SettingError(
+            f"{presets[0]} does not go with trials",
+            remedy="Type what to search, as training.learning_rate=log(1e-5,1e-2); several processes started with one "
+            "sweep_dir= share a search",
+        )
+    if not space:
+        raise SettingError("trials=... has nothing to search", remedy="Type a range, as training.learning_rate=log(1e-5,1e-2)")
+    return space, fixed
+
+
+def _distribution(override: Override, argument: str) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    values = override.value()
+    try:
+        if isinstance(values, IntervalSweep):
+            kind = IntDistribution if isinstance(values.start, int) and isinstance(values.end, int) else FloatDistribution
+            bounds: Any = (values.start, values.end)
+            return kind(*bounds, log="log" in values.tags)
+        parts = (values.start, values.stop, values.step) if isinstance(values, RangeSweep) else ()
+        if len(whole := [part for part in parts if isinstance(part, int)]) == 3:
+            return IntDistribution(whole[0], whole[1] - 1, step=whole[2])
+    except ValueError as error:
+        raise SettingError(f"{argument} cannot be searched: {error}", allowed="log(a,b) and interval(a,b) with a < b") from None
+    return CategoricalDistribution(list(override.sweep_string_iterator()))
+
+
+def _study(sweep: Sweep) -> Study:
+    """The study whose journal lies in the sweep's folder. Raises SettingError where Optuna is not installed."""
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise SettingError("trials=... needs Optuna", remedy="pip install 'encoderlab[optuna]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sweep.folder.root.mkdir(parents=True, exist_ok=True)
+    storage = JournalStorage(JournalFileBackend(str(sweep.folder.trials)))
+    return optuna.create_study(storage=storage, study_name=sweep.command, direction="maximize", load_if_exists=True)
+
+
+def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> None:
+    """Raise SettingError where `space` has what the study cannot go on with: of another kind, or another list of values."""
+    from optuna.distributions import check_distribution_compatibility
+
+    begun = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
+    for name in sorted(begun.keys() & space.keys()):
+        try:
+            check_distribution_compatibility(begun[name], space[name])
+        except ValueError:
+            typed = _written(name, begun[name])
+            raise SettingError(
+                f"This search was begun with {typed}, and cannot go on with {_written(name, space[name])}",
+                remedy=f"Type {shlex.quote(typed)}, or another sweep_dir",
+            ) from None
+
+
+def _written(name: str, values: BaseDistribution) -> str:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(values, CategoricalDistribution):
+        return f"{name}={','.join(map(str, values.choices))}"
+    assert isinstance(values, IntDistribution | FloatDistribution)
+    low, high = (int(end) if end == int(end) else end for end in (values.low, values.high))
+    if isinstance(values, FloatDistribution):
+        return f"{name}={'log' if values.log else 'interval'}({low},{high})"
+    if values.log:
+        return f"{name}=tag(log,int(interval({low},{high})))"
+    return f"{name}=range({low},{high + 1})" if values.step == 1 else f"{name}=range({low},{high + 1},{values.step})"
+
+
+def _ask(study: Study, space: dict[str, BaseDistribution]) -> int:
+    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the trial's number."""
+    from optuna.samplers import TPESampler
+
+    study.sampler = TPESampler(seed=len(study.get_trials(deepcopy=False)))
+    trial = study.ask(fixed_distributions=space)
+    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
+    return trial.number
+
+
+def _failed() -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState.FAIL
+
+
+def score_of(folder: RunFolder) -> float | None:
+    """The main figure of a finished run on validation; None where it is no finite number.
+
+    Raises SettingError where validation was not scored.
+    """
+    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    if SPLIT not in report["splits"]:
+        raise SettingError(
+            "A search needs validation rows to choose by", remedy="Hold some out with dataset.validation_fraction=0.1"
+        )
+    return report["splits"][SPLIT][report["main_figure"]]
+
+
+def _stop_if_hopeless(study: Study) -> None:
+    ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
+    if len(ended) == FAILURES_AT_FIRST and all(trial.value is None for trial in ended):
+        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="See above why, and mend it")
+
+
+def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:
+    """Print the trials, the best first, and the line that trains with its settings; write them to search.csv."""
+    from encoderlab.reports.parts.console import console_on, listing, table_of
+
+    trials = sorted(study.get_trials(), key=lambda trial: (-_value(trial), trial.number))
+    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    console, table, file = console_on(None), table_of("trial", f"on {SPLIT}", *names), io.StringIO()
+    written = csv.writer(file, lineterminator="\n")
+    written.writerow(["trial", SPLIT, *names])
+    for trial in trials:
+        table.add_row(str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *_drawn(trial, names))
+        written.writerow([trial.number, trial.value, *(trial.params.get(name) for name in names)])
+    write_text_aside(sweep.folder.root / "search.csv", file.getvalue())
+    console.print()
+    console.print(table)
+    if trials and trials[0].value is not None:
+        line = shlex.join(["encoderlab", sweep.command, *fixed, *trials[0].user_attrs["drawn"]])
+        listing(console, f"Best on {SPLIT}", [line])
+        listing(console, "Next", [f"encoderlab compare {shlex.quote(str(sweep.folder.root))}"])
+    print(f"{len(trials)} trials in {sweep.folder.root}", file=sys.stderr)
+
+
+def _value(trial: FrozenTrial) -> float:
+    return float("-inf") if trial.value is None else trial.value
+
+
+def _drawn(trial: FrozenTrial, names: Sequence[str]) -> list[str]:
+    values = [trial.params.get(name) for name in names]
+    return [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]

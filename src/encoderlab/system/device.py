@@ -1,0 +1,199 @@
+"""Where and how precisely to compute: picks the device, the precision and the threads, and says what was picked.
+
+Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; what was picked is printed
+before the first step. Freed memory is kept: where a page is expensive to get, as on virtual machines, that was
+worth more than any change to the matrix products.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from encoderlab.errors import SettingError
+from encoderlab.system.distributed import ALONE, World
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+BF16_FROM_WIDTH = 128  # d_model; below, a CPU spends longer on converting numbers than on multiplying them
+AVX512_BF16 = "AVX-512 bf16"
+AMD = "AuthenticAMD"  # vendor_id in /proc/cpuinfo
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """What a run computes on. `precision` is the dtype of the matrix products; weights and optimizer stay in float32.
+
+    `reason` says why that precision was picked. `deterministic` says that no kernel rounds otherwise from one run to the next where
+    there is a choice; see docs/determinism.md.
+    """
+
+    device: torch.device
+    precision: torch.dtype
+    threads: int
+    reason: str
+    deterministic: bool = False
+
+    def autocast(self) -> AbstractContextManager:
+        """Run the enclosed forward pass in `precision`."""
+        if self.precision is torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.precision)
+
+    def __str__(self) -> str:
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+        precision = str(self.precision).removeprefix("torch.")
+        same = ", deterministic kernels" if self.deterministic else ""
+        return f"device {name}, precision {precision} ({self.reason}), {self.threads} threads{same}"
+
+
+def choose_compute(
+    device: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+    *,
+    width: int = BF16_FROM_WIDTH,
+    deterministic: bool = False,
+    setting: str = "training.device",
+    world: World = ALONE,
+) -> Compute:
+    """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise; `width` is the model's d_model.
+
+    Sets the number of CPU threads of this process, has it keep the memory it frees, picks `deterministic` kernels if that is asked
+    for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold. Raises SettingError for a
+    device this machine lacks, naming the `setting` it came from. The processes of a `world`
+    share out the cores of their machine, and have a card each.
+    """
+    torch.set_num_threads(threads or max(available_cores() // world.local_size, 1))
+    torch.set_flush_denormal(True)
+    _keep_freed_memory()
+    _use_deterministic_kernels(deterministic)
+    chosen = _choose_device(device, setting)
+    if world.size > 1:
+        chosen = _of_ones_own(chosen, device, setting, world)
+    dtype, reason = _choose_precision(precision, chosen, width)
+    return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
+
+
+def _use_deterministic_kernels(wanted: bool) -> None:
+    """Have this process use kernels that add up in one fixed order wherever there is a choice (PyTorch, notes on randomness).
+
+    The switch reaches the matrix products, which ask for a fixed workspace (cuBLAS, "Results Reproducibility"), the backward passes
+    of attention (cuDNN's is then left out) and of gathers, and the compiler, which then times no kernels to choose one.
+    """
+    if wanted != torch.are_deterministic_algorithms_enabled():  # asked, since the switch imports the compiler: half a second
+        torch.use_deterministic_algorithms(wanted)
+    torch.backends.cudnn.deterministic = wanted
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first matrix product on a card
+        # Nothing here reads what it has not written. (PyTorch makes the attribute at run time.)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _keep_freed_memory() -> None:
+    """Have this process use freed memory again, and ask for huge pages, where the system knows how.
+
+    What a training step frees the next one needs. Given back to the system in between, every page would be cleared and mapped anew
+    in each step, which can take longer than the matrix products (mallopt(3); Linux's Documentation/admin-guide/mm/transhuge.rst).
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it once, at its first allocation: see also cli.main
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def available_cores() -> int:
+    """Cores this process may run on: fewer than the machine has under a batch system or in a container."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def count_cards() -> int:
+    """CUDA cards of this machine, or those that CUDA_VISIBLE_DEVICES leaves to this process."""
+    return torch.cuda.device_count()
+
+
+def _available() -> list[str]:
+    accelerators = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())]
+    return [name for name, there in accelerators if there] + ["cpu"]
+
+
+def _choose_device(wanted: str, setting: str) -> torch.device:
+    available = _available()
+    if wanted == "auto":
+        return torch.device(available[0])
+    remedy = f"Leave {setting} out to use what is there"
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise SettingError(f"{setting}={wanted} is no device", allowed=", ".join(["auto", *available]), remedy=remedy) from None
+    there = device.type in available and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
+    if not there:
+        raise SettingError(f"{setting}={wanted} is not on this machine", allowed=", ".join(["auto", *available]), remedy=remedy)
+    return device
+
+
+def _of_ones_own(device: torch.device, wanted: str, setting: str, world: World) -> torch.device:
+    """The device of this process among those of its machine: a card each, or the cores that all share."""
+    remedy = f"Type {setting}=cpu, or start one process"
+    if device.type == "mps":
+        if wanted == "auto":
+            return torch.device("cpu")
+        raise SettingError(
+            f"{setting}={wanted} works for one process, and there are {world.size}", allowed="cuda, cpu", remedy=remedy
+        )
+    if device.type != "cuda":
+        return device
+    if device.index is not None:
+        raise SettingError(f"{setting}={wanted} is one card for {world.size} processes", allowed="auto, cuda, cpu", remedy=remedy)
+    if world.local_rank >= (cards := torch.cuda.device_count()):
+        raise SettingError(f"{world.local_size} processes on this machine want a card each, and it has {cards}", remedy=remedy)
+    chosen = torch.device("cuda", world.local_rank)
+    torch.cuda.set_device(chosen)
+    return chosen
+
+
+def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
+    if wanted != "auto":
+        return PRECISIONS[wanted], "as set"
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported():
+            return torch.bfloat16, "the card has bf16 units"
+        return torch.float32, "the card has no bf16 units"
+    if device.type != "cpu":
+        return torch.float32, "bf16 is picked on CUDA cards and some processors only"
+    units = _bf16_units()
+    if units is None:
+        return torch.float32, "the processor has no bf16 units: neither AMX nor AVX-512 bf16"
+    if units == AVX512_BF16 and (vendor := processor_vendor()) != AMD:
+        maker = f"one by {vendor}" if vendor else "of unknown make"
+        return torch.float32, f"bf16 without AMX pays on AMD's processors, and this is {maker}"
+    if width < BF16_FROM_WIDTH:
+        return torch.float32, f"bf16 pays from model.d_model={BF16_FROM_WIDTH} on"
+    return torch.bfloat16, f"the processor has {units}"
+
+
+def _bf16_units() -> str | None:
+    """What multiplies bf16 numbers in this processor.
+
+    AVX-512 bf16 alone makes a run faster on AMD's Zen 4 and 5. On an Intel Xeon without AMX, fp32 was 1.8 times as fast as bf16,
+    forward and in training steps, at widths of 256 and 384 and lengths from 32 to 512.
+    """
+    if torch.cpu._is_amx_tile_supported():
+        return "AMX"
+    return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else None
+
+
+def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """Who made this processor, as it says itself: AuthenticAMD, GenuineIntel; None where the system does not tell."""
+    try:
+        found = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    except OSError:
+        return None
+    return found[1] if found else None

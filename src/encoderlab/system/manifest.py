@@ -1,0 +1,58 @@
+"""A folder's manifest.json: the SHA-256 of each of its files, so that damage is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from encoderlab.system.atomic_files import write_synced
+
+MANIFEST = "manifest.json"
+MOST_OF_A_MANIFEST = 10_000  # bytes
+
+
+def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
+    """Write manifest.json: the SHA-256 of each named file in `folder`, read back from it, and further `facts`."""
+    hashes = {name: sha256_of(folder / name) for name in names}
+    write_synced(folder / MANIFEST, json.dumps({**facts, "sha256": hashes}, indent=2).encode())
+
+
+def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
+    """Whether `folder` has a manifest of these `facts` and of files of exactly these `names`, each with the hash it states."""
+    return not differing_files(folder, names, **facts)
+
+
+def differing_files(folder: Path, names: Collection[str] | None = None, **facts: int) -> list[str]:
+    """The names of the files in `folder` that are missing, or not what its manifest states.
+
+    manifest.json itself where it cannot be read, states other `facts`, or is not of exactly these `names` (None: any).
+    """
+    try:
+        manifest = _read(folder)
+        hashes = manifest.pop("sha256")
+        if manifest != facts or (names is not None and set(hashes) != set(names)):
+            return [MANIFEST]
+        return [name for name, stated in hashes.items() if not _has_hash(folder / name, stated)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return [MANIFEST]
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    with (folder / MANIFEST).open("rb") as file:
+        return json.loads(file.read(MOST_OF_A_MANIFEST))
+
+
+def _has_hash(path: Path, stated: str) -> bool:
+    try:
+        return sha256_of(path) == stated
+    except OSError:
+        return False

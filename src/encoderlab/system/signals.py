@@ -1,0 +1,222 @@
+"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where nothing is lost; a second one ends it at once.
+
+A signal sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other work ends at
+once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that arrives during an import waits
+for its end: C++ code that calls Python as it loads aborts on an exception.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from threading import Event, Thread
+from types import FrameType
+
+from encoderlab.errors import UserError
+from encoderlab.system.distributed import ALONE, World
+
+IMPORT_SECONDS = 0.02  # between two looks whether an import has ended
+PASS_ON_SECONDS = 0.1  # between two times that workers are told: one may have been started in between
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
+UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
+
+
+class Interrupted(BaseException):
+    """The user, or the system, has asked this program to end. No Exception: nothing that handles errors may swallow it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(self.name)
+
+    @property
+    def name(self) -> str:
+        """The signal's name."""
+        return signal.Signals(self.number).name
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell is told: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + self.number
+
+
+class _Received:
+    """What has come in. A process has one table of signal handlers, and so one of these."""
+
+    number: int | None = None
+    is_deferred = False
+    promise = ""
+    is_raised = False
+    has_workers = False
+    is_worker = False  # the process that has started this one passes signals on to it
+
+
+@contextmanager
+def signals_handled() -> Iterator[None]:
+    """Turn the first signal into `Interrupted`, at once or where `deferred` work asks for it; the second ends the process.
+
+    A signal that is ignored already, as SIGHUP under nohup, stays so.
+    """
+    before = {number: signal.getsignal(number) for number in _numbers()}
+    _handle()
+    try:
+        yield
+    except Exception as error:  # a library that is interrupted while it loads may report an error of its own
+        if not _Received.is_raised or isinstance(error, UserError):
+            raise
+        assert _Received.number is not None
+        raise Interrupted(_Received.number) from None
+    finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+        _Received.number, _Received.is_raised = None, False
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+
+
+def _handle() -> None:
+    for number in _numbers():
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by something that is no Python
+            signal.signal(number, _on_signal)
+
+
+def _heeded() -> set[int]:
+    return {number for number in _numbers() if signal.getsignal(number) is _on_signal}
+
+
+def is_interrupted() -> bool:
+    """Whether a signal has come."""
+    return _Received.number is not None
+
+
+def stop_if_interrupted(world: World = ALONE) -> None:
+    """A place at which deferred work can end. Raises Interrupted where a signal has come, to any process of the `world`."""
+    number = world.most(_Received.number or 0)
+    if number:
+        raise Interrupted(number)
+
+
+@contextmanager
+def deferred(promise: str = "saving after this step") -> Iterator[None]:
+    """Let signals wait until the enclosed work calls `stop_if_interrupted`, or ends; whoever sends one is told the `promise`."""
+    _Received.is_deferred, _Received.promise = True, promise
+    try:
+        yield
+    finally:
+        _Received.is_deferred = False
+    stop_if_interrupted()
+
+
+@contextmanager
+def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
+    """Let workers hear of signals, and let these wait here until the work is done; a second one kills the workers, too.
+
+    Yields what is to be called before the first worker is started, should there be any. From then on signals are blocked, in the
+    workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still starting, and
+    joblib then kills the others in the midst of their saving. A thread looks for those that have come: the main one may wait for
+    the workers in a call that ends for no signal. Raises Interrupted at the end. Without signal masks, as on Windows, nothing is
+    passed on.
+    """
+    ended = Event()
+    listener = Thread(target=_pass_on, args=(ended,), daemon=True)
+
+    def begin() -> None:
+        if _Received.has_workers or not hasattr(signal, "pthread_sigmask"):
+            return
+        _Received.has_workers, _Received.is_deferred, _Received.promise = True, True, promise
+        resource_tracker.ensure_running()  # up to Python 3.13, starting it unblocks signals; it would start with the first worker
+        signal.pthread_sigmask(signal.SIG_BLOCK, _heeded())
+        listener.start()
+
+    try:
+        yield begin
+    except Exception as error:
+        if not is_interrupted() or isinstance(error, UserError):
+            raise
+    finally:
+        if _Received.has_workers:
+            ended.set()
+            listener.join()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _heeded())
+            _Received.has_workers = _Received.is_deferred = False
+    stop_if_interrupted()
+
+
+def _pass_on(ended: Event) -> None:
+    while not ended.wait(PASS_ON_SECONDS):
+        if signal.sigpending() & _heeded():
+            _on_signal(signal.sigwait(_heeded()), None)
+        if _Received.number is not None:
+            _tell_workers(_Received.number)
+
+
+def _tell_workers(number: int) -> None:
+    for worker in multiprocessing.active_children():
+        with suppress(ProcessLookupError):
+            assert worker.pid is not None  # they have been started
+            os.kill(worker.pid, number)
+
+
+@contextmanager
+def signals_for_worker() -> Iterator[None]:
+    """Turn the first signal that this worker ever gets, also before, into `Interrupted`; it gets more of the same, and heeds none.
+
+    Behind this it goes on to note them, for as long as the process lives: it has no work to do any more.
+    """
+    if not _Received.is_worker:
+        _Received.is_worker = _Received.is_deferred = True
+        _handle()
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _heeded())
+    try:
+        _Received.is_deferred = False
+        stop_if_interrupted()
+        yield
+    finally:
+        _Received.is_deferred = True
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    if _Received.number is not None:
+        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get what the terminal has sent to all once more
+            if _Received.has_workers:
+                _tell_workers(signal.SIGKILL)
+            os._exit(128 + number)
+        return
+    _Received.number = number
+    if not _Received.is_deferred:
+        _raise_unless_importing(0, frame)
+        return
+    if _Received.is_worker:
+        return
+    name = signal.Signals(number).name
+    again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
+    os.write(2, f"\nencoderlab: {name}: {_Received.promise}{again}\n".encode())
+
+
+def _raise_unless_importing(_: int, frame: FrameType | None) -> None:
+    """Raise Interrupted, or wait with that while a module is imported: C++ that calls Python as it loads aborts."""
+    if _Received.is_deferred or _Received.number is None:
+        return
+    if hasattr(signal, "setitimer") and _is_importing(frame):
+        signal.signal(signal.SIGALRM, _raise_unless_importing)
+        signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+        return
+    _Received.is_raised = True
+    raise Interrupted(_Received.number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False

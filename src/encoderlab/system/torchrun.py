@@ -1,0 +1,73 @@
+"""How the processes of a run come together: `torchrun` starts them, and tells each its place in environment variables."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+
+from encoderlab.errors import SettingError
+from encoderlab.system.distributed import ALONE, ProcessLostError, World
+
+WAIT_SECONDS = 600  # for the others at a point where all meet: longer than anything that one does there and the others do not
+START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
+
+
+def placed() -> World:
+    """The place that torchrun's variables give this process, which has not met the others yet; `ALONE` where there are none.
+
+    Raises SettingError for variables that are missing or no numbers.
+    """
+    size = _whole_number("WORLD_SIZE", 1, default=1)
+    if size == 1:
+        return ALONE
+    _whole_number("MASTER_PORT", 1, below=2**16)
+    return World(
+        rank=_whole_number("RANK", 0, below=size),
+        size=size,
+        local_rank=_whole_number("LOCAL_RANK", 0, below=size),
+        local_size=_whole_number("LOCAL_WORLD_SIZE", 1, below=size + 1),
+        machine=_whole_number("GROUP_RANK", 0, below=size, default=0),
+    )
+
+
+def join(place: World) -> World:
+    """The same place, once all processes are there.
+
+    Raises ProcessLostError where they do not come, and SettingError for a time to wait for them that is no number.
+    """
+    if place.size == 1:
+        return place
+    import torch
+    import torch.distributed as distributed
+
+    timeout = timedelta(seconds=_whole_number("ENCODERLAB_WAIT_SECONDS", 1, default=WAIT_SECONDS))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and distributed.is_nccl_available() else "gloo"
+    try:
+        meet, prefixed = distributed.rendezvous, distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]  documented
+        store, _, _ = next(meet("env://", timeout=timeout))
+        distributed.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
+        world = replace(place, store=prefixed("encoderlab", store))
+        world.totals([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
+    except (RuntimeError, ValueError) as error:
+        why = " ".join(str(error).split())[:160]
+        raise ProcessLostError(
+            f"The {place.size} processes of this run do not find one another ({why})", remedy="Start all of them"
+        ) from None
+    return world
+
+
+def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:
+    """The number that an environment variable holds. Raises SettingError."""
+    said = os.environ.get(name)
+    if said is None and default is not None:
+        return default
+    value = int(said) if said is not None and said.strip().isascii() and said.strip().isdigit() else None
+    if value is None or value < least or (below is not None and value >= below):
+        found = "not set" if said is None else f"{said!r}"
+        most = "" if below is None else f" and at most {below - 1}"
+        remedy = f"Let torchrun set it: {START}; without it, unset WORLD_SIZE"
+        raise SettingError(
+            f"The environment variable {name} is {found}", allowed=f"a whole number, at least {least}{most}", remedy=remedy
+        )
+    return value

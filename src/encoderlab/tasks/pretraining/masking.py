@@ -1,0 +1,186 @@
+"""Masking: which tokens a pretraining run asks for, and what the encoder sees in their place (Devlin et al. 2019, 3.1, task 1).
+
+A mask is a hash of seed, epoch, row and position, and not what a generator gives next: the same row is masked alike in any batch,
+in any number of micro-batches, on any device. Evaluations use one fixed seed. Whole-word masking alone waits for the device, in the
+thread that prepares batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from encoderlab.batch import Batch
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError, SettingError
+from encoderlab.tasks.config import PretrainingConfig
+
+_CHOICE, _KIND, _REPLACEMENT = range(3)  # what a number is drawn for
+_BITS = 24  # of each number that is drawn: all that a float32 holds
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What masking asks about pieces: the ids of the ordinary ones, and by id whether one is ordinary, or continues a word."""
+
+    ordinary_ids: Tensor
+    is_ordinary: Tensor
+    continues_word: Tensor
+
+    def to(self, device: torch.device) -> Pieces:
+        """The same on `device`."""
+        return Pieces(self.ordinary_ids.to(device), self.is_ordinary.to(device), self.continues_word.to(device))
+
+
+class Masking:
+    """Asks for some tokens of each row, a fixed share of the ordinary ones, and hides most of them.
+
+    Special tokens, the unknown one among them, are never asked for and never put in. What is drawn for a token is a function of a
+    key, its row and its place alone: the same in any batch, on any device, cut into any number of parts.
+
+    Raises DataError where the tokenizer has no mask token, or no ordinary one; SettingError where it knows no words.
+    """
+
+    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
+        if tokenizer.mask_id is None:
+            raise DataError("The tokenizer has no mask token", remedy="Type tokenizer=wordpiece, or tokenizer=bert_base_uncased")
+        pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+        ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
+        if not ordinary:
+            raise DataError("The tokenizer's vocabulary holds nothing but special tokens")
+        continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
+        if config.whole_words and not continues_word.any():
+            raise SettingError(
+                "task.whole_words=true needs a tokenizer whose words have ## pieces", remedy="Type task.whole_words=false"
+            )
+        self.config, self.mask_id = config, tokenizer.mask_id
+        self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)
+        self.is_ordinary[ordinary] = True
+        self._pieces = {torch.device("cpu"): Pieces(torch.tensor(ordinary), self.is_ordinary, continues_word)}
+
+    def __call__(self, batch: Batch, key: int) -> Batch:
+        """`batch` with its `asked` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
+
+        A batch that says how many it will be asked for is masked on its device without waiting for it (on MPS, and with
+        `whole_words`, how many there are has to be read back, once a batch).
+        """
+        ids, device = batch.input_ids, batch.input_ids.device
+        asked = _true_places(self.choose(ids, batch.rows, key).flatten(), batch.n_asked)
+        answers = ids.flatten()[asked]
+        row, place = batch.rows[asked // ids.shape[1]], asked % ids.shape[1]
+        kind = uniform(key, _KIND, row, place)
+        ordinary = self._pieces_on(device).ordinary_ids
+        drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
+        masked, random = self.config.mask_share, self.config.mask_share + self.config.random_share
+        seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, answers))
+        hidden = ids.flatten().index_copy(0, asked, seen).view_as(ids)
+        return replace(batch, input_ids=hidden, asked=asked, token_labels=answers)
+
+    def count(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+        """How many tokens will be asked for in the sequences that lie one after the other in `flat`, none of them empty.
+
+        None with `whole_words`: that depends on which words are drawn.
+        """
+        if self.config.whole_words:
+            return None
+        ordinary = np.add.reduceat(self.is_ordinary.numpy()[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
+        return int(self._wanted(torch.from_numpy(ordinary)).sum())
+
+    def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
+        """True at the tokens to ask for: [batch, length].
+
+        In each row `mask_fraction` of the ordinary tokens, to the nearest whole number, at least one where there is any. With
+        `whole_words` the pieces of a word are asked for together, and the share is met as nearly as words allow.
+        """
+        ordinary = self._pieces_on(ids.device).is_ordinary[ids]
+        places = torch.arange(ids.shape[1], device=ids.device)
+        wanted = self._wanted(ordinary.sum(1, keepdim=True))
+        if self.config.whole_words:
+            words = self._first_place_of_word(ids, places)
+            standing = _middle_of_word(_standing(_order_keys(key, rows, words, ordinary)), words)
+            return (standing < wanted) & ordinary
+        keys = _order_keys(key, rows, places, ordinary)
+        # the most that any row is asked for: finding the first few takes an eighth of the time of sorting all
+        most = int(self._wanted(torch.tensor(ids.shape[1])))
+        first = keys.topk(most, dim=1, largest=False).values
+        last = first.gather(1, (wanted - 1).clamp(min=0))
+        return (keys <= last) & ordinary
+
+    def _wanted(self, ordinary: Tensor) -> Tensor:
+        """How many tokens to ask for, of so many ordinary ones: the host's count must agree with the device's choice."""
+        return (self.config.mask_fraction * ordinary).round().long().clamp(min=1).minimum(ordinary)
+
+    def _first_place_of_word(self, ids: Tensor, places: Tensor) -> Tensor:
+        starts = ~self._pieces_on(ids.device).continues_word[ids]
+        return torch.where(starts, places, 0).cummax(dim=1).values
+
+    def _pieces_on(self, device: torch.device) -> Pieces:
+        """The tables on `device`: moved once, since each move makes the host wait."""
+        if device not in self._pieces:
+            self._pieces[device] = self._pieces[torch.device("cpu")].to(device)
+        return self._pieces[device]
+
+
+def _true_places(flags: Tensor, count: int | None) -> Tensor:
+    """Where the flags are true, `count` of them. Without a count the host waits for the device to say it."""
+    if count is None or flags.device.type == "mps":  # which has no nonzero_static
+        return flags.nonzero().flatten()
+    return torch.nonzero_static(flags, size=count).flatten()
+
+
+def _order_keys(key: int, rows: Tensor, places: Tensor, ordinary: Tensor) -> Tensor:
+    """A number for each token of a batch, all of a row different, in the order in which they are asked for: [batch, length].
+
+    The number drawn for the token's `places` ([length], or [batch, length]) comes first; of equal ones the token that stands first.
+    What is not ordinary comes last.
+    """
+    drawn = _hash(key, _CHOICE, rows[:, None], places).masked_fill_(~ordinary, 2**_BITS)
+    return drawn.mul_(2**32).add_(torch.arange(drawn.shape[1], device=drawn.device))
+
+
+def _standing(keys: Tensor) -> Tensor:
+    """How many tokens of the row come before each: [batch, length]."""
+    order = keys.argsort(dim=1)
+    return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))
+
+
+def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
+    """The mean standing of each word's tokens, at all of them: [batch, length]; 0 for the first, so that one is always asked."""
+    total = torch.zeros_like(standing).scatter_add_(1, words, standing)
+    count = torch.zeros_like(standing).scatter_add_(1, words, torch.ones_like(standing))
+    first = torch.full_like(standing, standing.shape[1]).scatter_reduce_(1, words, standing, "amin")
+    middle = torch.where(first == 0, 0, total // count.clamp(min=1))
+    return middle.gather(1, words)
+
+
+def uniform(key: int, purpose: int, rows: Tensor, places: Tensor) -> Tensor:
+    """A number in [0, 1) for each row and place: a hash of them, `key` and `purpose`.
+
+    A generator would give a token other numbers in another batch.
+    """
+    return _hash(key, purpose, rows, places).float() * 2.0**-_BITS
+
+
+def _hash(key: int, purpose: int, rows: Tensor, places: Tensor) -> Tensor:
+    """A number of 24 bits for each row and place, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
+    seed = _signed(key * 3 + purpose)
+    x = rows * _signed(0x9E3779B97F4A7C15) + (places * _signed(0xC2B2AE3D27D4EB4F) + seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= _shifted(x, shift)
+        x *= _signed(factor)
+    x ^= _shifted(x, 31)
+    return _shifted(x, 64 - _BITS)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """x >> bits as if x had no sign."""
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits as a signed number."""
+    number &= 2**64 - 1
+    return number - 2**64 if number >= 2**63 else number

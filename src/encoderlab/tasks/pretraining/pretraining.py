@@ -1,0 +1,73 @@
+"""Pretraining: tokens hidden from the encoder, and whether one text follows another (Devlin et al. 2019, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.data.examples import Example, are_texts
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.metrics.pretraining import PretrainingMetrics
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence
+from encoderlab.tasks.pretraining.masking import Masking
+from encoderlab.tasks.sequences import sequences_of
+from encoderlab.tasks.task import Answer, Task
+
+PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swapped: ["in_order", "swapped"], SecondSentence.none: []}
+
+
+class Pretraining(Task):
+    """Asks what the hidden tokens were and, of a pair, whether the second text follows the first.
+
+    The labels are the task's own, in the order of BERT's code: 0 follows. Raises DataError where the tokenizer has no mask token.
+    """
+
+    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(tokenizer, PAIR_LABELS[config.second_sentence], max_length, config.score.value, shortest=5)
+        self.config = config
+        self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
+        self.masking = Masking(config, tokenizer)
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """New texts or pairs as sequences in which nothing is hidden and nothing asked: see `Task.encode`.
+
+        The rows of the run itself are no examples; see `tasks.pretraining.sentence_rows`.
+        """
+        if not are_texts(examples):
+            raise DataError("A pretrained encoder reads texts, and these are sequences of words")
+        return [replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)]
+
+    @property
+    def is_ordinary(self) -> np.ndarray:
+        """By id, whether it is an ordinary piece: [vocabulary]."""
+        return self.masking.is_ordinary.numpy()
+
+    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+        """See `Masking.count`."""
+        return self.masking.count(flat, lengths)
+
+    def ask(self, batch: Batch, key: int) -> Batch:
+        """See `Masking`."""
+        return self.masking(batch, key)
+
+    def metrics(self) -> PretrainingMetrics:
+        """See `Task.metrics`."""
+        return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
+
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """See `Task.answers`: what the second text is to the first.
+
+        Raises DataError where the run was not asked about pairs.
+        """
+        if prediction.sequence_logits is None:
+            raise DataError(
+                "This model was pretrained with task.second_sentence=none: it has no answer for a whole text",
+                remedy="Type encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
+            )
+        probabilities = prediction.sequence_logits.float().softmax(-1)
+        best = probabilities.argmax(-1).tolist()
+        return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]

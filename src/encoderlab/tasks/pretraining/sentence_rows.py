@@ -1,0 +1,153 @@
+"""The rows of a pretraining run: pairs of sentences put together from the store of sentences, and masked.
+
+Rows are drawn every epoch: a window of neighbouring sentences is cut in two, and half of the pairs get a second text that starts
+where the second text of another document does.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.token_store import TokenStore
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
+from encoderlab.tasks.pretraining.pairs import Pairs, Sentences, draw_pairs, windows
+from encoderlab.tasks.rows import side_by_side
+from encoderlab.tasks.sequences import longest_first_of_many
+
+
+class DocumentTask(Protocol):
+    """What rows of sentences need to know of the task they are read for."""
+
+    tokenizer: Tokenizer
+    labels: list[str]
+    max_length: int
+
+    @property
+    def config(self) -> DocumentTaskConfig:
+        """The settings of the task."""
+        ...
+
+    @property
+    def is_ordinary(self) -> np.ndarray:
+        """By id, whether it is an ordinary piece: [vocabulary]."""
+        ...
+
+    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+        """How many tokens will be asked for in the sequences that lie one after the other in `flat`; None: not known."""
+        ...
+
+    def ask(self, batch: Batch, key: int) -> Batch:
+        """The batch with what is asked of it; draws are a function of `key`, row and position."""
+        ...
+
+
+class SentenceRows:
+    """Pairs of runs of sentences, or single runs: as many each epoch, drawn afresh.
+
+    `store` has a row for each sentence: `input_ids`, and the numbers of its `document` and `paragraph`.
+    """
+
+    def __init__(self, store: TokenStore, task: DocumentTask, pack: Pack) -> None:
+        self.store, self.task, self.pack = store, task, pack
+        self.second = task.config.paired
+        self.paired = self.second is not SecondSentence.none
+        length = min(task.config.row_length or task.max_length, task.max_length)
+        self.room = length - (3 if self.paired else 2)  # beside [CLS] and each [SEP]
+        self.sentences = Sentences.of(store)
+        self.windows = windows(self.sentences, pack, self.room, paired=self.paired)
+
+    def __len__(self) -> int:
+        return len(self.windows.start)
+
+    def epoch(self, seed: int, epoch: int) -> SentenceEpoch:
+        """See `Rows.epoch`."""
+        pairs = draw_pairs(self.windows, self.sentences, self.second, self.pack, self.room, [seed, epoch])
+        key = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
+        return SentenceEpoch(self, pairs, key)
+
+    def truncated_share(self) -> float:
+        """See `Rows.truncated_share`: of the rows of one epoch."""
+        first, second = self.epoch(0, 0).tokens(slice(None))
+        return float((first + second > self.room).mean()) if len(self) else 0.0
+
+
+class SentenceEpoch:
+    """The rows of one epoch: see `tasks.rows.Epoch`."""
+
+    def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
+        self.rows, self.pairs, self.key = rows, pairs, key
+        self.paired = rows.paired
+
+    def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of both texts of each of `rows` before they are cut, special ones not counted."""
+        sentences, pairs = self.rows.sentences, self.pairs
+        first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
+        return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """See `Epoch.lengths`."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        first, second = self.tokens(slice(None))
+        return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        """See `Epoch.gather`: [CLS] a [SEP] b [SEP], the longer text being cut first, or [CLS] a [SEP]."""
+        flat, lengths, first_lengths = self._sequences(rows)
+        input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
+        return Batch(
+            input_ids=torch.from_numpy(input_ids),
+            token_type_ids=torch.from_numpy(segments),
+            attention_mask=None if mask is None else torch.from_numpy(mask),
+            rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
+            asked=torch.empty(0, dtype=torch.int64),
+            labels=torch.from_numpy(self.pairs.labels[rows].astype(np.int64)) if self.paired else None,
+            token_labels=None,
+            n_tokens=int(lengths.sum()),
+            n_asked=self.rows.task.count_asked(flat, lengths),
+        )
+
+    def prepare(self, batch: Batch) -> Batch:
+        """See `Epoch.prepare`: masks the batch, or asks the teacher."""
+        return self.rows.task.ask(batch, self.key)
+
+    def texts(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The ids of both texts of each row, whole."""
+        ids, offsets, pairs = self.rows.store["input_ids"].values, self.rows.sentences.offsets, self.pairs
+        return [
+            (
+                ids[offsets[pairs.first_start[row]] : offsets[pairs.first_stop[row]]],
+                ids[offsets[pairs.second_start[row]] : offsets[pairs.second_stop[row]]],
+            )
+            for row in rows
+        ]
+
+    def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The sequences of `rows` one after the other, how long each is, and how much of it is the first text's segment."""
+        column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
+        tokenizer = self.rows.task.tokenizer
+        first, second = longest_first_of_many(*self.tokens(rows), self.rows.room)
+        first_lengths, second_lengths = first + 2, second + self.paired
+        lengths = first_lengths + second_lengths
+        begins = np.cumsum(lengths) - lengths
+        flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
+        flat[begins] = tokenizer.cls_id
+        flat[_places(begins + 1, first)] = column.stretches(offsets[self.pairs.first_start[rows]], first)
+        flat[_places(begins + first_lengths, second)] = column.stretches(offsets[self.pairs.second_start[rows]], second)
+        return flat, lengths, first_lengths
+
+
+def _places(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """begins[0], begins[0] + 1, ... lengths[0] of them, then those of the next."""
+    done = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(begins - done, lengths)

@@ -1,0 +1,110 @@
+"""Guessers: each wins where its clue gives the answer away, and none where there is no clue."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.baselines.pretraining import pair_features, pair_guessers, token_guessers
+
+
+def pairs(n, *, seed, overlap_tells=False, length_tells=False, share_random=0.5):
+    """`n` pairs of which label 1 shares no pieces (`overlap_tells`) or has a long second text (`length_tells`)."""
+    random = np.random.default_rng(seed)
+    labels = (random.random(n) < share_random).astype(int)
+    first = [random.integers(0, 1000, 10) for _ in range(n)]
+    second = []
+    for a, label in zip(first, labels, strict=True):
+        text = random.integers(1000, 2000, 20 if length_tells and label else 10)
+        text[:4] = a[:4] if not (overlap_tells and label) else text[:4]
+        second.append(text)
+    return pair_features(first, second, labels)
+
+
+def accuracies(**options):
+    found = pair_guessers(pairs(2000, seed=1, **options), pairs(1000, seed=2, **options))
+    return {name: figures["nsp_accuracy"] for name, figures in found.items()}
+
+
+def test_without_a_clue_nobody_is_better_than_chance():
+    assert all(abs(accuracy - 0.5) < 0.06 for accuracy in accuracies().values())
+
+
+def test_where_strangers_share_no_words_the_overlap_tells_them():
+    found = accuracies(overlap_tells=True)
+    assert found["word_overlap"] > 0.99
+    assert found["length"] < 0.6
+    assert found["majority"] < 0.6
+
+
+def test_where_strangers_are_longer_their_length_tells_them():
+    found = accuracies(length_tells=True)
+    assert found["length"] == 1.0
+    assert found["majority"] < 0.6
+
+
+def test_which_text_is_the_longer_one_is_a_clue_at_any_length():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, 3000)
+    short = random.integers(5, 200, 3000)
+    sizes = [(n, n + 3) if label else (n + 3, n) for n, label in zip(short, labels, strict=True)]
+    texts = [(random.integers(0, 9000, a), random.integers(0, 9000, b)) for a, b in sizes]
+    features = pair_features([a for a, _ in texts], [b for _, b in texts], labels)
+    assert pair_guessers(features, features)["length"]["nsp_accuracy"] == 1.0
+
+
+def test_the_majority_is_that_of_training():
+    train, scored = pairs(500, seed=1, share_random=0.9), pairs(500, seed=2, share_random=0.1)
+    assert pair_guessers(train, scored)["majority"]["nsp_accuracy"] == pytest.approx((scored.labels == 1).mean())
+
+
+def test_a_small_training_set_is_not_learnt_by_heart():
+    train, scored = pairs(400, seed=1), pairs(1000, seed=2)
+    assert pair_guessers(train, train)["length"]["nsp_accuracy"] < 0.7
+    assert pair_guessers(train, scored) == pair_guessers(train, scored)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_smallest_corpus_has_guessers_too(n):
+    some = pair_features([np.array([1])] * n, [np.array([2])] * n, list(range(n)))
+    assert set(pair_guessers(some, some)) == {"majority", "word_overlap", "length"}
+
+
+def test_overlap_is_the_share_of_the_shorter_texts_distinct_pieces():
+    first = [np.array([1, 1, 2, 3, 4]), np.array([5, 6]), np.array([], dtype=int), np.array([7, 8])]
+    second = [np.array([1, 9]), np.array([5, 5, 6, 7]), np.array([1]), np.array([9])]
+    features = pair_features(first, second, [0, 1, 0, 1])
+    assert features.overlap.tolist() == [0.5, 1.0, 0.0, 0.0]
+    assert features.lengths.tolist() == [[5, 2], [2, 4], [0, 1], [2, 1]]
+    assert features.labels.tolist() == [0, 1, 0, 1]
+
+
+ids = st.lists(st.integers(0, 20), max_size=10).map(np.array)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ids, ids)
+def test_overlap_is_a_share_and_the_same_from_both_sides(a, b):
+    one, other = pair_features([a], [b], [0]), pair_features([b], [a], [0])
+    assert 0 <= one.overlap[0] <= 1
+    assert one.overlap[0] == other.overlap[0]
+
+
+def test_the_most_frequent_token_is_that_of_training():
+    found = token_guessers(np.array([0, 3, 90, 7]), np.array([2, 2, 1, 3]))
+    assert found["most_frequent_token"] == {"mlm_accuracy": 0.5, "token_id": 2}
+
+
+def test_the_unigrams_loss_is_the_cross_entropy_of_smoothed_counts():
+    found = token_guessers(np.array([0, 3, 90, 7]), np.array([2, 0]))["unigram"]
+    loss = -(math.log(91 / 104) + math.log(1 / 104)) / 2
+    assert found["mlm_loss"] == pytest.approx(loss)
+    assert found["mlm_perplexity"] == pytest.approx(math.exp(loss))
+
+
+def test_where_all_tokens_are_alike_the_unigram_is_as_unsure_as_the_vocabulary_is_large():
+    found = token_guessers(np.full(50, 10), np.arange(50))
+    assert found["unigram"]["mlm_perplexity"] == pytest.approx(50)
+    assert found["most_frequent_token"]["mlm_accuracy"] == pytest.approx(1 / 50)

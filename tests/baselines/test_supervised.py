@@ -1,0 +1,114 @@
+"""Baselines: simple methods on the same rows, honest and strong enough to be worth beating."""
+
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from encoderlab.baselines import supervised as module
+from encoderlab.baselines.supervised import baselines
+from encoderlab.data.examples import Split
+
+SST2 = Path(__file__).parents[3] / "shared" / "hub" / "datasets" / "nyu-mll" / "glue" / "sst2"
+
+
+def texts(rows, pairs=None):
+    columns = {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
+    return Split(datasets.Dataset.from_dict(columns | ({"text_pair": pairs} if pairs else {})))
+
+
+def words(rows):
+    return Split(datasets.Dataset.from_dict({"words": [list(w) for w, _ in rows], "labels": [labels for _, labels in rows]}))
+
+
+def test_the_majority_is_that_of_training_and_not_of_the_scored_rows():
+    train = texts([("good", 1), ("fine", 1), ("bad", 0)])
+    found = baselines(train, texts([("bad", 0), ("poor", 0), ("good", 1)]))["majority"]
+    assert found.predicted.tolist() == [1, 1, 1]
+    assert found.figures["accuracy"] == pytest.approx(1 / 3)
+    assert found.figures["f1_macro"] == pytest.approx(1 / 4)
+    assert found.figures["seconds"] >= 0
+
+
+def test_the_linear_model_learns_from_words():
+    train = texts([("a good film", 1), ("a bad film", 0)] * 10)
+    found = baselines(train, texts([("such a bad day", 0), ("good grief", 1)]))["tfidf_logreg"]
+    assert found.figures["accuracy"] == 1.0
+    assert set(found.figures) == {"accuracy", "f1_macro", "seconds"}
+
+
+def test_single_marks_are_words_to_the_linear_model():
+    train = texts([("( ) ( )", 1), (") ) ( (", 0), ("[]", 1), ("][", 0)] * 5)
+    assert baselines(train, texts([("[][]", 1), (")) ((", 0)]))["tfidf_logreg"].figures["accuracy"] == 1.0
+
+
+def test_both_texts_of_a_pair_are_read():
+    train = texts([("same", 1), ("same", 0)] * 10, pairs=["good", "bad"] * 10)
+    scored = texts([("same", 0), ("same", 1)], pairs=["bad", "good"])
+    assert baselines(train, scored)["tfidf_logreg"].figures["accuracy"] == 1.0
+
+
+def test_rows_without_a_label_are_neither_learnt_from_nor_scored_but_answered():
+    train = texts([("good", 1), ("bad", 0), ("good", None)] * 5)
+    found = baselines(train, texts([("good", None), ("good", 1), ("bad", 0)]))["tfidf_logreg"]
+    assert found.predicted.tolist() == [1, 1, 0]
+    assert found.figures["accuracy"] == 1.0
+
+
+def test_the_linear_model_is_skipped_with_a_reason_beyond_its_rows(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    split = texts([("good", 1), ("bad", 0)] * 2)
+    found = baselines(split, split)
+    assert found["tfidf_logreg"].skipped == "the linear baseline is fitted on at most 3 rows, and training has 4"
+    assert found["tfidf_logreg"].figures == {}
+    assert found["majority"].figures["accuracy"] == 0.5
+
+
+def test_the_limit_is_two_hundred_thousand_rows():
+    assert module.MOST_ROWS == 200_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [([("good", 1), ("fine", 1)], "needs two labels"), ([(" ", 1), ("", 0)], "every training text is empty")],
+)
+def test_the_linear_model_is_skipped_where_there_is_nothing_to_fit(rows, reason):
+    found = baselines(texts(rows), texts([("good", 1), ("bad", 0)]))
+    assert reason in found["tfidf_logreg"].skipped
+
+
+def test_words_get_their_own_most_frequent_label_and_new_ones_that_of_all():
+    train = words([(["a", "b"], [0, 1]), (["a", "b", "c"], [0, 1, 1]), (["b"], [0])])
+    scored = words([(["a", "b", "new"], [0, 1, 1]), (["c"], [1])])
+    found = baselines(train, scored)
+    assert [answers.tolist() for answers in found["majority"].predicted] == [[0, 0, 0], [0]]
+    assert [answers.tolist() for answers in found["word_majority"].predicted] == [[0, 1, 0], [1]]
+    assert found["word_majority"].figures["token_accuracy"] == pytest.approx(3 / 4)
+    assert found["word_majority"].figures["accuracy"] == pytest.approx(1 / 2)
+    assert found["majority"].figures["f1_macro"] == pytest.approx(0.2)
+
+
+def test_sequences_without_labels_are_answered_and_not_scored():
+    train = words([(["a", "b"], [0, 1]), (["a"], None)])
+    found = baselines(train, words([(["a", "b"], None), (["b"], [1])]))["word_majority"]
+    assert [answers.tolist() for answers in found.predicted] == [[0, 1], [1]]
+    assert found.figures["token_accuracy"] == 1.0
+
+
+def test_fitting_twice_gives_the_same_answers():
+    random = np.random.default_rng(0)
+    rows = [(" ".join(random.choice(list("abcdefgh"), 6)), int(random.integers(2))) for _ in range(200)]
+    first, second = (baselines(texts(rows), texts(rows))["tfidf_logreg"].predicted for _ in range(2))
+    assert first.tolist() == second.tolist()
+
+
+@pytest.mark.skipif(not SST2.is_dir(), reason="needs ../shared/hub, a copy of SST-2")
+def test_on_sst2_the_linear_model_is_as_good_as_its_like():
+    files = {split: str(SST2 / f"{split}-00000-of-00001.parquet") for split in ("train", "validation")}
+    splits = {
+        name: Split(datasets.Dataset.from_parquet(file, keep_in_memory=True).rename_column("sentence", "text"))
+        for name, file in files.items()
+    }
+    found = baselines(splits["train"], splits["validation"])
+    assert 0.815 <= found["tfidf_logreg"].figures["accuracy"] <= 0.83

@@ -1,0 +1,111 @@
+"""What a run's model settings become beside a pretrained encoder's: its own, a few changes, or a refusal with both values."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.errors import SettingError
+from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+
+PRETRAINED = ModelConfig(name="pretrained", n_layers=3, d_model=24, n_heads=2, max_length=40, pooling=Pooling.pooler, dropout=0.2)
+OTHERWISE = {
+    "n_layers": 2,
+    "d_model": 32,
+    "n_heads": 4,
+    "d_head": 6,
+    "d_ff": 100,
+    "positions": Positions.rotary,
+    "segments": 0,
+    "scale_embeddings": True,
+    "embedding_norm": False,
+    "norm": Norm.rms,
+    "norm_position": NormPosition.pre,
+    "norm_epsilon": 1e-12,
+    "activation": Activation.geglu,
+    "bias": False,
+}
+FREE = {
+    "name": "mine",
+    "max_length": 10,
+    "pooling": Pooling.mean,
+    "tie_decoder": False,
+    "dropout": 0.5,
+    "attention_dropout": 0.3,
+    "word_dropout": 0.4,
+    "initializer_range": 0.5,
+}
+
+
+def test_nothing_given_is_the_pretrained_encoder_itself_and_its_length_is_left_to_the_rows():
+    assert AsPretrained().resolve(PRETRAINED) == replace(PRETRAINED, max_length=None)
+
+
+@pytest.mark.parametrize("name", [declared.name for declared in fields(AsPretrained)])
+def test_what_is_given_is_changed_and_nothing_else(name):
+    change = {name: FREE[name]}
+    assert AsPretrained(**change).resolve(PRETRAINED) == replace(PRETRAINED, **{"max_length": None} | change)
+
+
+def test_no_dropout_at_all_is_a_change_too():
+    assert AsPretrained(dropout=0.0).resolve(PRETRAINED).dropout == 0
+
+
+def test_without_a_pretrained_encoder_it_is_refused_with_what_to_type():
+    with pytest.raises(SettingError, match=r"^model=as_pretrained needs init_from.*Type init_from=\.\.\..*model=mini\.$"):
+        AsPretrained().resolve(None)
+
+
+def test_settings_in_full_may_leave_their_length_to_the_rows_too():
+    wanted = replace(PRETRAINED, max_length=None)
+    assert wanted.resolve(PRETRAINED) is wanted
+
+
+def test_every_setting_must_agree_or_may_differ_and_none_is_forgotten():
+    assert set(AGREEING) == set(OTHERWISE)
+    assert {declared.name for declared in fields(ModelConfig)} == set(OTHERWISE) | set(FREE)
+
+
+@pytest.mark.parametrize(("name", "value"), FREE.items())
+def test_settings_in_full_may_differ_where_weights_do_not_depend_on_them(name, value):
+    wanted = replace(PRETRAINED, **{name: value})
+    assert wanted.resolve(PRETRAINED) is wanted
+
+
+@pytest.mark.parametrize(("name", "value"), OTHERWISE.items())
+def test_settings_in_full_that_do_not_agree_are_refused_with_both_values(name, value):
+    theirs = {"d_head": 12, "d_ff": 96}.get(name, getattr(PRETRAINED, name))
+    said = [getattr(one, "value", one) for one in (value, theirs)]
+    with pytest.raises(SettingError) as refused:
+        replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)
+    assert str(refused.value) == (
+        f"model.{name} is {said[0]}, and {said[1]} in the pretrained encoder. "
+        "Type model=as_pretrained to take the pretrained encoder's own."
+    )
+
+
+def test_what_is_derived_and_what_is_said_are_the_same():
+    said = replace(PRETRAINED, d_head=12, d_ff=96)
+    assert said.resolve(PRETRAINED) is said
+    assert PRETRAINED.resolve(said) is PRETRAINED
+
+
+@pytest.mark.parametrize("choice", [AsPretrained(max_length=41), replace(PRETRAINED, max_length=41)])
+def test_more_positions_than_were_learnt_are_refused_with_both_values(choice):
+    with pytest.raises(SettingError) as refused:
+        choice.resolve(PRETRAINED)
+    assert str(refused.value) == (
+        "model.max_length is 41, and the pretrained encoder has learnt 40 positions. Allowed: at most 40. Type model.max_length=40."
+    )
+
+
+@pytest.mark.parametrize("positions", [Positions.sinusoidal, Positions.rotary])
+def test_positions_that_are_computed_go_on_further(positions):
+    initial = replace(PRETRAINED, positions=positions)
+    assert AsPretrained(max_length=500).resolve(initial).max_length == 500
+
+
+@pytest.mark.parametrize(("name", "value"), [("dropout", 1.0), ("word_dropout", -0.1), ("max_length", 0)])
+def test_numbers_out_of_range_are_refused_as_everywhere(name, value):
+    with pytest.raises(SettingError, match=rf"^model\.{name} is {value}"):
+        AsPretrained(**{name: value})

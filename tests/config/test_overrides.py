@@ -1,0 +1,76 @@
+"""What is typed arrives as it was typed."""
+
+import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from encoderlab.cli import main as cli
+from encoderlab.config.overrides import folders_as_setting, quoted_arguments
+
+
+def arrives(argument):
+    """The value that Hydra and OmegaConf make of the argument."""
+    (quoted,) = quoted_arguments([argument])
+    override = OverridesParser.create().parse_override(quoted)
+    assert not override.is_sweep_override()
+    config = OmegaConf.create({"value": ""})
+    config.value = override.value()
+    return OmegaConf.to_container(config, resolve=True)["value"]
+
+
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+@example("Dull, dull, dull.")
+@example('It\'s 100% "great"; {really} [no] (joke)=1')
+@example("costs ${5} or \\${5} or \\\\${x.y}")
+@example("ends with a backslash \\")
+@example("\\' mixed \\\\'")
+@example("null")
+@example("a\nb")
+@settings(deadline=None)
+def test_any_text_arrives_unchanged(text):
+    assert arrives(f"text={text}") == text
+
+
+def test_a_path_that_is_no_hydra_value_is_taken_as_it_is():
+    for path in ("my reviews (final), v2.csv", "a[1.csv", "it's.csv", "x{y.csv"):
+        assert arrives(f"dataset.path={path}") == path
+
+
+def test_everything_hydra_understands_is_left_to_hydra():
+    arguments = [
+        "-m",
+        "--config-dir",
+        "mine",
+        "model.n_layers=1,2",
+        "rows=[0,7]",
+        "seed=range(3)",
+        "~seed",
+        "task=sst2",
+        "run_dir='a b'",
+    ]
+    assert quoted_arguments(arguments) == arguments
+
+
+@pytest.mark.parametrize("typed", ["training.batch_size=auto", "training.accumulate=auto"])
+@pytest.mark.parametrize(("recipe", "batch_size"), [("task=docs", 32), ("training=pretraining", 64)])
+def test_auto_keeps_the_recipes_batch_and_leaves_its_parts_to_the_machine(typed, recipe, batch_size, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["encoderlab"])
+    cli.run(["train", recipe, "training.accumulate=2", typed, "--cfg", "job"])
+    training = yaml.safe_load(capsys.readouterr().out)["training"]
+    assert (training["batch_size"], training["accumulate"]) == (batch_size, None)
+
+
+def test_folders_without_a_name_become_a_setting_and_flags_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "seed=1").mkdir()
+    typed = ["a", "output=c", "seed=1", "b d"]
+    made = folders_as_setting("compare", ["--config-dir", "mine", *typed], typed)
+    assert made == ["--config-dir", "mine", "output=c", "runs=['a','seed=1','b d']"]
+    assert folders_as_setting("train", ["a"], ["a"]) == ["a"]
+    assert folders_as_setting("compare", ["runs=[a]"], ["runs=[a]"]) == ["runs=[a]"]
+    long = "a=" + "b" * 5000
+    assert folders_as_setting("compare", [long, "\0=a"], [long, "\0=a"]) == [long, "\0=a"]

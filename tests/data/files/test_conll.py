@@ -1,0 +1,111 @@
+"""Sentences in CoNLL columns: words and labels by name or number, or refused with their line."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.data.examples import WordsExample
+from encoderlab.data.files.files import FilesDataset, read_unlabelled
+from encoderlab.errors import DataError
+
+CONLL_2003 = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\n# NN O\nPeter NNP B-PER\n\n\n"
+CONLLU = (
+    "# text = vámonos al mar\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\n2\tnos\tnosotros\tPRON\n2.1\tx\tx\tX\n\n"
+    "# sent_id = 2\n1\tmar\tmar\tNOUN\n"
+)
+WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=" #"), min_size=1, max_size=5)
+
+
+def sentences(path, content, **given):
+    path.write_text(content, encoding="utf-8")
+    splits = FilesDataset(path=str(path), **{"validation_fraction": 0, **given}).load(path.parent)
+    return [list(zip(one.words, [splits.labels[label] for label in one.labels], strict=True)) for one in splits.by_name["train"]]
+
+
+def error_of(path, content, **given):
+    with pytest.raises(DataError) as caught:
+        sentences(path, content, **given)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_the_first_column_is_the_word_and_the_last_its_label(tmp_path):
+    read = sentences(tmp_path / "train.conll", CONLL_2003)
+    assert read == [[("EU", "B-ORG"), ("rejects", "O")], [("#", "O"), ("Peter", "B-PER")]]
+
+
+def test_columns_may_be_chosen_by_number(tmp_path):
+    read = sentences(tmp_path / "train.conll", CONLL_2003, text="0", label="1")
+    assert read == [[("EU", "NNP"), ("rejects", "VBZ")], [("#", "NN"), ("Peter", "NNP")]]
+
+
+def test_universal_dependencies_give_forms_and_their_parts_of_speech(tmp_path):
+    assert sentences(tmp_path / "train.conllu", CONLLU) == [[("vamos", "VERB"), ("nos", "PRON")], [("mar", "NOUN")]]
+    assert sentences(tmp_path / "train.conllu", CONLLU, label="lemma")[1] == [("mar", "mar")]
+
+
+def test_columns_may_be_named_on_the_first_line(tmp_path):
+    plus = "# global.columns = ID FORM NER\n1\tParis\tLOC\n2\tis\tO\n"
+    assert sentences(tmp_path / "train.conll", plus, text="form", label="ner") == [[("Paris", "LOC"), ("is", "O")]]
+    header = "word\tner\nParis\tLOC\nis\tO\n"
+    assert sentences(tmp_path / "train.conll", header, text="word", label="ner") == [[("Paris", "LOC"), ("is", "O")]]
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "message"),
+    [
+        ("a X\nb\n", {}, "train.conll, line 2 has 1 columns. Allowed: 2, like the first word."),
+        ("a\tX\n\tY\n", {}, "train.conll, line 2 has an empty one among 2 columns. Allowed: 2, like the first word."),
+        ("\n\n", {}, "train.conll has no sentences. Allowed: a word and its label per line, a blank line between sentences."),
+        (
+            "a X\n",
+            {"label": "ner"},
+            "train.conll does not name its columns, so none is 'ner'. Allowed: 0, 1, -1 for the last. Type dataset.label=1.",
+        ),
+        (
+            "a X\n",
+            {"text": "7"},
+            "train.conll does not name its columns, so none is '7'. Allowed: 0, 1, -1 for the last. Type dataset.text=0.",
+        ),
+        (
+            "# global.columns = FORM UPOS\na\tX\n",
+            {"label": "upo", "text": "form"},
+            "train.conll has no column 'upo'. Allowed: form, upos, 0, 1. Type dataset.label=upos.",
+        ),
+        ("a X\n", {"text_pair": "2"}, "train.conll holds sentences, no pairs of them. Type dataset.text_pair=null."),
+        ("a X\n\nb X\n", {}, "The training rows have only the label 'X'. Allowed: at least two labels. Check dataset.label."),
+    ],
+)
+def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, content, given, message):
+    assert error_of(tmp_path / "train.conll", content, **given) == message
+
+
+def test_a_label_training_has_not_is_refused_with_its_sentence(tmp_path):
+    (tmp_path / "test.conll").write_text("a X\n\nb Y\nc Z\n")
+    with pytest.raises(DataError, match="test.conll, line 3 has the label 'Z', which no training row has. Allowed: X, Y."):
+        (tmp_path / "train.conll").write_text("a X\nb Y\n")
+        FilesDataset(train=str(tmp_path / "train.conll"), test=str(tmp_path / "test.conll"), validation_fraction=0).load(tmp_path)
+
+
+def test_validation_sentences_are_whole_sentences(tmp_path):
+    (tmp_path / "train.conll").write_text("".join(f"w{n} X\nv{n} Y\n\n" for n in range(20)))
+    splits = FilesDataset(path=str(tmp_path / "train.conll"), validation_fraction=0.25).load(tmp_path)
+    assert {name: len(split) for name, split in splits.by_name.items()} == {"train": 15, "validation": 5}
+    assert all(len(example.words) == 2 for split in splits.by_name.values() for example in split)
+
+
+def test_new_sentences_are_read_without_their_labels(tmp_path):
+    (tmp_path / "new.conll").write_text("a X\nb Y\n\nc X\n")
+    read = read_unlabelled(tmp_path / "new.conll", text="text", text_pair=None, words=True)
+    assert list(read) == [WordsExample(("a", "b"), None), WordsExample(("c",), None)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4), min_size=1, max_size=5), st.sampled_from("\t "))
+def test_sentences_come_back_as_written_or_are_refused(tmp_path_factory, written, separator):
+    path = tmp_path_factory.mktemp("conll") / "train.conll"
+    content = "\n".join("".join(f"{word}{separator}{label}\n" for word, label in sentence) for sentence in written)
+    labels = {label for sentence in written for _, label in sentence}
+    try:
+        assert sentences(path, content) == written
+    except DataError as error:
+        assert len(labels) < 2 or any(not word.strip() for sentence in written for pair in sentence for word in pair), error

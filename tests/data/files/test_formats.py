@@ -1,0 +1,59 @@
+"""Which format a file has, and what is no file at all."""
+
+import pytest
+
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files.formats import Format
+from encoderlab.errors import DataError
+
+
+def write(path, content, encoding="utf-8"):
+    path.write_bytes(content.encode(encoding))
+    return path
+
+
+def load(path, **given):
+    given = {"validation_fraction": 0, **given}
+    return FilesDataset(path=str(path), **given).load(path.parent)
+
+
+def train_of(path, **given):
+    """The training rows as (text, label name)."""
+    splits = load(path, **given)
+    return [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]]
+
+
+def error_of(path, **given):
+    with pytest.raises(DataError) as caught:
+        load(path, **given)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_a_file_that_is_not_there_is_refused_with_the_closest(tmp_path):
+    write(tmp_path / "reviews.csv", "text,label\n")
+    message = error_of(tmp_path / "review.csv")
+    assert message == "review.csv does not exist. Perhaps reviews.csv is meant."
+    assert "no-folder/x.csv does not exist. Paths start from " in error_of(tmp_path / "no-folder" / "x.csv").replace(
+        "x.csv", "no-folder/x.csv", 1
+    )
+
+
+def test_a_name_that_tells_no_format_is_refused_until_the_format_is_said(tmp_path):
+    file = write(tmp_path / "rows.dat", "text,label\nx,a\ny,b\n")
+    assert error_of(file).startswith("The name of rows.dat does not tell its format. Allowed: .csv, .tsv, ")
+    assert len(train_of(file, format=Format.csv)) == 2
+
+
+def test_files_and_folders_are_not_taken_for_each_other(tmp_path):
+    folder = tmp_path / "data.csv"
+    folder.mkdir()
+    assert error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Name the file inside it."
+    file = write(tmp_path / "rows.csv", "text,label\nx,a\n")
+    message = "rows.csv is a file. Allowed: a folder with one sub-folder per label. Leave dataset.format out."
+    assert error_of(file, format=Format.folder) == message
+
+
+def test_a_compressed_parquet_file_is_refused(tmp_path):
+    message = error_of(write(tmp_path / "rows.parquet.gz", ""))
+    assert message.startswith("rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll under .gz. Type gunzip ")

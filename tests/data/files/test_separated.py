@@ -1,0 +1,282 @@
+"""Csv and tsv files: read as they stand, or refused with one line that says where and what to type."""
+
+import codecs
+import csv
+import gzip
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from encoderlab.data.examples import TextExample
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files.formats import Quoting
+from encoderlab.errors import DataError
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+NASTY = st.text(st.sampled_from('ab",\n\r\t 01\u2028\x85\ufeff'), max_size=8)
+ROWS = st.lists(st.tuples(TEXTS | NASTY, st.sampled_from("01")), min_size=1, max_size=6)
+FEW = settings(max_examples=60, deadline=None)
+
+
+def write(path, content, encoding="utf-8"):
+    path.write_bytes(content.encode(encoding))
+    return path
+
+
+def load(path, **given):
+    given = {"validation_fraction": 0, **given}
+    return FilesDataset(path=str(path), **given).load(path.parent)
+
+
+def train_of(path, **given):
+    """The training rows as (text, label name)."""
+    splits = load(path, **given)
+    return [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]]
+
+
+def error_of(path, **given):
+    with pytest.raises(DataError) as caught:
+        load(path, **given)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_a_csv_file_is_read_by_the_columns_the_user_names(tmp_path):
+    file = write(tmp_path / "reviews.csv", 'id,review,stars\n1,"good, really",5\n2,bad,1\n3,,1\n')
+    assert train_of(file, text="review", label="stars") == [("good, really", "5"), ("bad", "1"), ("", "1")]
+    assert load(file, text="review", label="stars").labels == ["1", "5"]
+
+
+def test_words_that_look_like_missing_values_stay_text(tmp_path):
+    rows = [("NA", "None"), ("null", "nan"), ("nan", "None"), ("#N/A", "nan"), (" padded ", "nan"), ("007", "nan")]
+    file = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    assert train_of(file) == rows
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path, encoding):
+    file = write(tmp_path / "rows.csv", "text,label\nschön,a\r\nübel,b\n", encoding)
+    assert train_of(file) == [("schön", "a"), ("übel", "b")]
+
+
+def test_utf_16_of_the_other_byte_order_is_read(tmp_path):
+    (tmp_path / "rows.csv").write_bytes(codecs.BOM_UTF16_BE + "text,label\nschön,a\nübel,b\n".encode("utf-16-be"))
+    assert train_of(tmp_path / "rows.csv") == [("schön", "a"), ("übel", "b")]
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.tsv.gz", "rows.jsonl.gz"])
+def test_compressed_files_are_read(tmp_path, name):
+    content = {
+        "rows.csv.gz": "text,label\nx,a\ny,b\n",
+        "rows.tsv.gz": "text\tlabel\nx\ta\ny\tb\n",
+        "rows.jsonl.gz": '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n',
+    }
+    (tmp_path / name).write_bytes(gzip.compress(content[name].encode()))
+    assert train_of(tmp_path / name) == [("x", "a"), ("y", "b")]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "message"),
+    [
+        ("rows.csv", "text;label", "semicolons. Allowed: commas in such a file. Save it with commas instead."),
+        ("rows.csv", '"text";"label"', "semicolons. Allowed: commas in such a file. Save it with commas instead."),
+        ("rows.csv", "text\tlabel", "tabs. Allowed: commas in such a file. Type dataset.format=tsv, or rename it to .tsv."),
+        ("rows.tsv", "text,label", "commas. Allowed: tabs in such a file. Type dataset.format=csv, or rename it to .csv."),
+        ("rows.tsv", "text;label", "semicolons. Allowed: tabs in such a file. Save it with tabs instead."),
+    ],
+)
+def test_a_file_with_another_separator_is_refused_with_what_to_do(tmp_path, name, header, message):
+    file = write(tmp_path / name, f"{header}\nx, y;a\n")
+    assert error_of(file) == f"The cells in the first line of {name} are separated by {message}"
+
+
+def test_a_single_column_may_have_a_separator_in_its_name(tmp_path):
+    file = write(tmp_path / "rows.csv", "a;b\nx\n")
+    assert load(file, text="a;b", label=None).by_name["train"][0].text == "x"
+
+
+def test_numbers_as_labels_are_ordered_as_numbers(tmp_path):
+    file = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n}\n" for n in (10, 9, -1, 2)))
+    assert load(file).labels == ["-1", "2", "9", "10"]
+
+
+def test_label_names_put_labels_in_order_or_name_numbers(tmp_path):
+    words = write(tmp_path / "words.csv", "text,label\nx,good\ny,bad\n")
+    numbers = write(tmp_path / "numbers.csv", "text,label\nx,1\ny,0\n")
+    assert load(words, label_names=["good", "bad"]).labels == ["good", "bad"]
+    assert [example.label for example in load(words, label_names=["good", "bad"]).by_name["train"]] == [0, 1]
+    assert train_of(numbers, label_names=["negative", "positive"]) == [("x", "positive"), ("y", "negative")]
+
+
+def test_pairs_of_texts_are_read(tmp_path):
+    file = write(tmp_path / "pairs.csv", "a,b,same\nx,y,no\nz,z,yes\n")
+    train = load(file, text="a", text_pair="b", label="same").by_name["train"]
+    assert list(train) == [TextExample("x", "y", 0), TextExample("z", "z", 1)]
+
+
+def test_texts_can_be_read_without_labels(tmp_path):
+    splits = load(write(tmp_path / "corpus.txt", "one\n\nthree"), label=None)
+    assert [example.text for example in splits.by_name["train"]] == ["one", "", "three"]
+    assert splits.labels == [] and not splits.by_name["train"].labelled
+
+
+def test_a_very_long_text_is_read(tmp_path):
+    long = "word " * 100_000
+    assert train_of(write(tmp_path / "rows.csv", f"text,label\n{long},a\nx,b\n"))[0][0] == long
+
+
+def test_more_rows_than_one_chunk_holds_keep_their_order(tmp_path):
+    file = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(25_003)))
+    assert [text for text, _ in train_of(file)] == [f"t{n}" for n in range(25_003)]
+    file.write_text(file.read_text() + "last,\n")
+    assert "rows.csv, line 25005 has no label in column 'label'" in error_of(file)
+
+
+def test_blank_lines_between_rows_of_several_columns_hold_no_row(tmp_path):
+    assert train_of(write(tmp_path / "rows.csv", "text,label\n\nx,a\n\n\ny,b\n\n")) == [("x", "a"), ("y", "b")]
+
+
+def test_rows_may_end_both_ways_where_no_text_stands_last(tmp_path):
+    content = "text,label\nx,a\r\ny,b\n"
+    assert train_of(write(tmp_path / "rows.csv", content)) == [("x", "a"), ("y", "b")]
+    assert error_of(write(tmp_path / "rows.csv", content), label=None, text="label") == (
+        "rows.csv, line 2 ends with a carriage return and a line feed, the rows before do not. "
+        "End all rows alike, and put cells that hold line ends in double quotes."
+    )
+
+
+def test_two_stray_quotes_never_merge_rows(tmp_path):
+    file = write(tmp_path / "rows.csv", 'text,label\n"hello,pos\nfine,neg\nbad,neg\nhm,neg\ngood",pos\nlast,neg\n')
+    assert error_of(file) == (
+        "rows.csv, lines 2 to 6 are one quoted row, yet line 2 reads like a row of its own. "
+        "Mend the quotes, or type dataset.quoting=double if it is one row, =literal if quotes mean nothing."
+    )
+    assert len(train_of(file, quoting=Quoting.literal)) == 6
+    assert len(train_of(file, quoting=Quoting.double)) == 2
+
+
+def test_a_quoted_text_may_run_over_several_lines(tmp_path):
+    file = write(tmp_path / "rows.csv", 'text,label\n"Dear, all,\n\nit works, mostly\nbye",pos\nno,neg\n')
+    assert train_of(file)[0] == ("Dear, all,\n\nit works, mostly\nbye", "pos")
+
+
+def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
+    file = write(tmp_path / "rows.tsv", 'text\tlabel\n"so" he said\ta\nx\tb\n')
+    assert error_of(file) == (
+        "rows.tsv, line 2 has a cell that begins with a quotation mark, which tsv files use in two ways. "
+        "Type dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
+    )
+    assert train_of(file, quoting=Quoting.literal)[0] == ('"so" he said', "a")
+    quoted = write(tmp_path / "quoted.tsv", 'text\tlabel\n"a ""tab""\there"\ta\nx\tb\n')
+    assert train_of(quoted, quoting=Quoting.double)[0] == ('a "tab"\there', "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "rows.csv is empty. Allowed: a first row with the names of the columns."),
+        ("\n\n", "rows.csv, line 1 is empty. Allowed: a first row with the names of the columns."),
+        ("text,label\n", "rows.csv has no rows. Name a file that has some."),
+        ("text,label,text\nx,a,b\n", "rows.csv has more than one column 'text'. Give each column a name of its own."),
+        (
+            "text,label\nx,a\ny,b,c\n",
+            "rows.csv, line 3 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
+            "A cell that holds a comma stands in double quotes.",
+        ),
+        (
+            'text,label\n"x\ny",a\nz\n',
+            "rows.csv, line 4 has 1 cells, the header has 2. Allowed: one cell for each of text, label. "
+            "A cell that holds a comma stands in double quotes.",
+        ),
+        ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Type dataset.text=texts."),
+        ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
+        ("text,label\nx,a\ny,\n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
+        ("text,label\nx,a\ny, \n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
+        ("text,label\nx,a\ny,a\n", "The training rows have only the label 'a'. Allowed: at least two labels. Check dataset.label."),
+        (
+            "text,label\nx,a\ny\0,b\n",
+            "rows.csv, line 3 holds a NUL byte. Allowed: text in UTF-8, or UTF-16 with a byte-order mark.",
+        ),
+        (
+            'text,label\nx,a\n"y,b\nz,a\n',
+            'rows.csv, line 3 opens a quoted cell that never closes. Write a quote inside quotes as "", '
+            "or type dataset.quoting=literal if quotes mean nothing here.",
+        ),
+        (
+            'text,label\n"x"y,a\nz,b\n',
+            'rows.csv, line 2 has a single quotation mark inside a quoted cell. Write a quote inside quotes as "", '
+            "or type dataset.quoting=literal if quotes mean nothing here.",
+        ),
+        (
+            "label,text\na,x\ry,z\nb,y\n",
+            "rows.csv, line 2 ends with a carriage return, the rows before do not. "
+            "End all rows alike, and put cells that hold line ends in double quotes.",
+        ),
+    ],
+)
+def test_a_csv_file_that_cannot_be_trusted_is_refused_with_its_line(tmp_path, content, message):
+    assert error_of(write(tmp_path / "rows.csv", content)) == message
+
+
+def test_a_cell_too_many_in_a_tsv_file_is_refused(tmp_path):
+    assert error_of(write(tmp_path / "rows.tsv", "text\tlabel\nx\ty\ta\n")) == (
+        "rows.tsv, line 2 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
+        "A cell that holds a tab stands in double quotes (with dataset.quoting=double)."
+    )
+
+
+def test_a_blank_line_in_a_single_column_is_refused(tmp_path):
+    message = error_of(write(tmp_path / "rows.csv", "text\nx\n\ny\n"), label=None)
+    assert message == 'rows.csv, line 3 is blank. Write an empty text as "", or take the line out.'
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "encoding"),
+    [
+        (b"text,label\r\nx,a\r\ncaf\xe9,b\r\n", 3, "UTF-8"),
+        (codecs.BOM_UTF16_LE + "text,label\nx,a\n".encode("utf-16-le") + b"\x00\xd8a\x00", 3, "UTF-16"),
+    ],
+)
+def test_bytes_that_cannot_be_decoded_are_refused_with_their_line(tmp_path, content, line, encoding):
+    (tmp_path / "rows.csv").write_bytes(content)
+    assert error_of(tmp_path / "rows.csv").startswith(
+        f"rows.csv, line {line} cannot be decoded as {encoding}. Allowed: UTF-8, or UTF-16 with a byte-order mark. Type iconv -f"
+    )
+
+
+def test_a_cut_off_gzip_file_is_refused(tmp_path):
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 1000)[:-12])
+    assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is no whole gzip file: ")
+    (tmp_path / "rows.csv.gz").write_bytes(b"text,label\nx,a\n")
+    assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is no whole gzip file: Not a gzipped file")
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    file = write(tmp_path / "rows.csv", "text,label\nx,a\n")
+    monkeypatch.setattr(type(file), "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    assert error_of(file) == "rows.csv cannot be read: Permission denied."
+
+
+@FEW
+@given(
+    rows=ROWS,
+    end=st.sampled_from(["\n", "\r\n"]),
+    separator=st.sampled_from([",", "\t"]),
+    quoting=st.sampled_from(Quoting),
+    first=st.booleans(),
+)
+@example(rows=[("", "0"), ("\r", "1")], end="\n", separator=",", quoting=Quoting.auto, first=False)
+@example(rows=[("", "0"), ("\r", "1")], end="\n", separator="\t", quoting=Quoting.auto, first=False)
+def test_separated_rows_come_back_as_written_or_are_refused(tmp_path_factory, rows, end, separator, quoting, first):
+    path = tmp_path_factory.mktemp("rows") / ("rows.csv" if separator == "," else "rows.tsv")
+    order = (0, 1) if first else (1, 0)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter=separator, lineterminator=end)
+        writer.writerows([[("text", "label")[place] for place in order], *([row[place] for place in order] for row in rows)])
+    if quoting is Quoting.literal and '"' in path.read_text(encoding="utf-8"):
+        return  # written with quotes and read without: not the same file
+    try:
+        assert train_of(path, quoting=quoting) == rows
+    except DataError:
+        assert len({label for _, label in rows}) < 2 or any(set(text) & set('"\n\r\t,') for text, _ in rows)

@@ -1,0 +1,84 @@
+"""A model as an ONNX graph: every shape of ours gives in onnxruntime what it gives here, for any batch, or is refused."""
+
+import pytest
+
+from encoderlab.errors import DataError
+from encoderlab.exchange import onnx_graph
+from encoderlab.exchange.onnx_graph import WholeModel, largest_difference, write_graph
+from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+pytestmark = pytest.mark.usefixtures("symbolic_sizes")
+
+MODERN = {
+    "n_layers": 2,
+    "positions": Positions.rotary,
+    "norm": Norm.rms,
+    "norm_position": NormPosition.pre,
+    "activation": Activation.geglu,
+    "bias": False,
+    "pooling": Pooling.mean,
+    "segments": 0,
+}
+ODD = {"positions": Positions.sinusoidal, "norm": Norm.scalar, "activation": Activation.relu, "pooling": Pooling.max, "d_head": 6}
+SHAPES = {
+    "modern": (MODERN | {"token_classes": None}, ["logits"]),
+    "notebook": (ODD | {"token_classes": None}, ["logits"]),
+    "pretrained": (
+        {"n_layers": 2, "positions": Positions.learned, "pooling": Pooling.pooler, "vocabulary": True, "token_classes": None},
+        ["last_hidden_state", "token_logits", "sequence_logits"],
+    ),
+    "no head": ({"n_layers": 1, "sequence_classes": None, "token_classes": None}, ["last_hidden_state"]),
+}
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def written(request, make_model, tmp_path_factory, symbolic_sizes):
+    """A model of each shape, its graph, and the names of its outputs."""
+    settings, outputs = SHAPES[request.param]
+    whole = WholeModel(make_model(**settings).eval()).eval()
+    path = tmp_path_factory.mktemp("graph") / "model.onnx"
+    write_graph(whole, path)
+    return whole, path, outputs
+
+
+def test_every_shape_gives_its_outputs_for_every_size_and_length(written):
+    whole, path, outputs = written
+    assert whole.outputs == outputs
+    assert largest_difference(whole, path, 12, 13) < 1e-5
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [given.name for given in session.get_inputs()] == whole.inputs
+    assert all(given.shape == ["batch", "length"] for given in session.get_inputs())
+    assert [given.name for given in session.get_outputs()] == outputs
+    assert path.parent.glob("*").__next__() == path
+
+
+def test_segments_are_an_input_only_where_the_model_has_them(written):
+    whole = written[0]
+    assert ("token_type_ids" in whole.inputs) == (whole.model.encoder.embeddings.segment is not None)
+
+
+def test_a_graph_that_is_off_is_refused(written, monkeypatch):
+    whole, path, _ = written
+    monkeypatch.setattr(onnx_graph, "TOLERANCE", -1.0)
+    with pytest.raises(DataError, match=r"The ONNX graph is wrong: of 1 rows of 1 tokens its outputs are off by"):
+        largest_difference(whole, path, 12, 13)
+
+
+def test_other_weights_are_noticed(written, make_model):
+    whole, path, _ = written
+    before = {name: weight.clone() for name, weight in whole.state_dict().items()}
+    for weight in whole.parameters():
+        weight.data.mul_(1.01)
+    with pytest.raises(DataError, match="The ONNX graph is wrong"):
+        largest_difference(whole, path, 12, 13)
+    whole.load_state_dict(before)
+
+
+def test_weights_that_are_too_large_for_one_file_lie_beside_it(make_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_graph, "LARGEST_GRAPH", 100)
+    whole = WholeModel(make_model(n_layers=1, sequence_classes=None).eval()).eval()
+    write_graph(whole, tmp_path / "model.onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert largest_difference(whole, tmp_path / "model.onnx", 12, 13) < 1e-5

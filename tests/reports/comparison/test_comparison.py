@@ -1,0 +1,84 @@
+"""Comparisons: as few settings as tell all apart, names that mean one thing, plots of whatever was swept."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoderlab.reports.comparison.comparison import is_lower_better, short_names, shown, telling
+from encoderlab.reports.comparison.plots import pictures_of
+
+NAMES = ["model.name", "model.n_layers", "training.learning_rate", "init_from"]
+many = st.lists(st.fixed_dictionaries({name: st.integers(0, 2) for name in NAMES}), min_size=1, max_size=8)
+
+
+@given(many)
+def test_the_settings_that_tell_all_apart_do_so_and_none_of_them_can_be_spared(values):
+    def kinds(names):
+        return len({tuple(value[name] for name in names) for value in values})
+
+    chosen = telling(values)
+    assert kinds(chosen) == kinds(NAMES)
+    assert all(kinds([other for other in chosen if other != name]) < kinds(chosen) for name in chosen)
+
+
+def test_the_name_of_a_model_speaks_for_its_shape():
+    shapes = [{"model.d_model": width, "model.name": name} for width, name in ((128, "tiny"), (256, "mini"))]
+    assert telling(shapes) == ["model.name"]
+
+
+def test_where_it_began_speaks_for_what_came_with_it():
+    scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "init_from": None}
+    finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "init_from": "run"}
+    assert telling([scratch, finetuned]) == ["init_from"]
+    assert telling([{name: one[name] for name in list(one)[:2]} for one in (scratch, finetuned)]) == ["training.learning_rate"]
+
+
+def test_a_short_name_is_used_where_it_means_one_thing():
+    assert short_names(["model.n_layers", "seed"]) == ["n_layers", "seed"]
+    assert short_names(["model.dropout", "training.dropout", "model.name"]) == ["model.dropout", "training.dropout", "model.name"]
+
+
+@pytest.mark.parametrize(("value", "typed"), [(None, "null"), (True, "true"), (0.0001, "0.0001"), (3, "3"), ("a", "a")])
+def test_values_are_shown_as_they_are_typed(value, typed):
+    assert shown(value) == typed
+
+
+def test_of_losses_and_perplexities_the_least_is_the_best():
+    assert [is_lower_better(name) for name in ("loss", "mlm_perplexity", "nsp_loss", "accuracy")] == [True, True, True, False]
+
+
+def compared(values, told_apart_by, parameters=10):
+    rows = [
+        {
+            "label": str(number),
+            "values": value,
+            "value": 0.5 + number / 100,
+            "interval": [0.4, 0.6] if number else None,
+            "parameters": parameters * (number + 1),
+            "runs": [{"folder": f"run{number}", "seed": 0, "score": 0.5}],
+        }
+        for number, value in enumerate(values)
+    ]
+    differing = {name: [str(value[name]) for value in values] for name in values[0]}
+    return {"figure": "f1_macro", "settings": rows, "differing": differing, "told_apart_by": told_apart_by, "reference": "0"}
+
+
+def test_a_swept_number_has_a_plot_and_a_wide_range_a_logarithmic_axis():
+    values = [{"training.learning_rate": rate, "model.norm": norm} for norm in ("a", "b") for rate in (1e-5, 1e-4, 1e-2)]
+    drawn = pictures_of(compared(values, ["training.learning_rate", "model.norm"]), {})
+    assert list(drawn) == ["scores", "f1_macro_against_learning_rate"]
+    (axes,) = drawn["f1_macro_against_learning_rate"][0].axes
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["norm=a", "norm=b"]
+
+
+def test_models_that_go_by_their_name_are_drawn_by_their_number_of_parameters():
+    values = [{"model.name": name, "model.n_layers": number} for number, name in enumerate(["tiny", "mini", "small"])]
+    assert list(pictures_of(compared(values, ["model.name"]), {})) == ["scores", "f1_macro_against_parameters"]
+
+
+def test_curves_are_laid_over_one_another_where_runs_have_logged_any():
+    lines = [{"kind": "step", "step": step, "loss": loss} for step, loss in ((1, 2.0), (2, None), (3, 1.0))]
+    comparison = compared([{"model.norm": "a"}, {"model.norm": "b"}], ["model.norm"])
+    assert list(pictures_of(comparison, {"run0": lines, "run1": lines})) == ["scores", "curves"]
+    assert list(pictures_of(comparison, {"run0": [], "run1": []})) == ["scores"]

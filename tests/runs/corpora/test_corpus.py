@@ -1,0 +1,207 @@
+"""The corpus: what may be trained and scored on, and token stores that are made once and for nothing else."""
+
+import datasets
+import numpy as np
+import pytest
+
+from encoderlab.data.examples import Split, Splits
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.survey import survey
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.errors import DataError
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.tasks.classification import Classification
+from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
+from encoderlab.tasks.tagging import Tagging
+
+
+def texts(*labels, pairs=False):
+    """A row for each label, with a text of its own."""
+    columns = {"text": [f"({row})" for row in range(len(labels))], "label": list(labels)}
+    return columns | ({"text_pair": [f"[{row}]" for row in range(len(labels))]} if pairs else {})
+
+
+def words(*labels):
+    """A row of words for each row of labels; where those are unknown, of two."""
+    return {
+        "words": [[f"{row}", "1"][: 2 if of_row is None else len(of_row)] for row, of_row in enumerate(labels)],
+        "labels": list(labels),
+    }
+
+
+@pytest.fixture
+def corpus_of(tmp_path):
+    def make(names=("no", "yes"), **splits):
+        made = Splits({name: Split(datasets.Dataset.from_dict(columns)) for name, columns in splits.items()}, list(names))
+        return Corpus(made, survey(made), tmp_path)
+
+    return make
+
+
+class Counting:
+    """A task that counts the rows it was asked to encode."""
+
+    def __init__(self, task):
+        self.task, self.encoded = task, 0
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def encode(self, examples):
+        self.encoded += len(examples)
+        return self.task.encode(examples)
+
+
+def task_of(max_length=16, symbols="0123456789()[]"):
+    tokenizer = SymbolsConfig(symbols=symbols).build(lambda: [], None)
+    return Counting(Classification(ClassificationConfig(name="test"), tokenizer, ["no", "yes"], max_length))
+
+
+def rows_of(rows, column):
+    store = rows.store
+    return [store[column].gather(np.array([row]))[0].tolist() for row in range(len(store))]
+
+
+def test_a_dataset_is_read_and_counted(tmp_path):
+    corpus = Corpus.load(BracketsDataset(train_rows=8, validation_rows=6, test_rows=4, pairs=4), tmp_path)
+    assert [len(corpus.split(name)) for name in ("train", "validation", "test")] == [8, 6, 4]
+    assert corpus.survey.splits["train"].labels == {"unbalanced": 4, "balanced": 4}
+    assert corpus.cache == tmp_path
+
+
+def test_a_split_that_is_not_there_is_refused_with_those_that_are(corpus_of):
+    with pytest.raises(DataError, match=r"^split=tset is not in this dataset\. Allowed: train, test\.$"):
+        corpus_of(train=texts(0, 1), test=texts(0, 1)).split("tset")
+
+
+def test_validation_and_test_are_scored_where_they_have_labels(corpus_of):
+    assert corpus_of(train=texts(0, 1), test=texts(0), validation=texts(1)).scored_splits() == ["validation", "test"]
+    assert corpus_of(train=texts(0, 1), validation=texts(1), test=texts(None, None)).scored_splits() == ["validation"]
+    assert corpus_of(train=words([0, 1]), test=words([1], [])).scored_splits() == ["test"]
+
+
+@pytest.mark.parametrize("splits", [{}, {"test": texts(None, None)}, {"validation": texts()}], ids=["none", "unlabelled", "empty"])
+def test_without_labels_to_score_on_nothing_is_trained(corpus_of, splits):
+    with pytest.raises(DataError, match=r"^No split has labels to score on.*dataset.validation_fraction=0.1"):
+        corpus_of(train=texts(0, 1), **splits).scored_splits()
+
+
+def test_a_split_with_some_labels_is_neither_labelled_nor_not(corpus_of):
+    message = r"^1 of 3 rows of the split {} have no label\. Allowed: a label in every row, or in none\."
+    with pytest.raises(DataError, match=message.format("test")):
+        corpus_of(train=texts(0, 1), test=texts(0, None, 1)).scored_splits()
+    with pytest.raises(DataError, match=message.format("train")):
+        corpus_of(train=words([0, 1], None, [1])).check_training_labels()
+
+
+def test_training_needs_two_labels(corpus_of):
+    corpus_of(train=texts(0, 1)).check_training_labels()
+    corpus_of(train=words([0], [1])).check_training_labels()
+    with pytest.raises(DataError, match=r"^The training split has no labels\. Set dataset.label"):
+        corpus_of(train=texts(None, None)).check_training_labels()
+    with pytest.raises(DataError, match=r"^All training rows have the label 'yes'\. Allowed: at least two labels\."):
+        corpus_of(train=texts(1, 1), test=texts(0, 1)).check_training_labels()
+
+
+def test_the_tokenizer_learns_from_every_text_of_training_and_from_nothing_else(corpus_of):
+    assert list(corpus_of(train=texts(0, 1), test=texts(0, 1, 0)).training_texts()) == ["(0)", "(1)"]
+    assert list(corpus_of(train=texts(0, 1, pairs=True)).training_texts()) == ["(0)", "[0]", "(1)", "[1]"]
+    assert list(corpus_of(train=words([0, 1], [1])).training_texts()) == ["0 1", "1"]
+
+
+def test_pairs_are_told_from_single_texts_and_from_words(corpus_of):
+    found = [corpus_of(train=train).paired for train in (texts(0, 1), texts(0, 1, pairs=True), words([0, 1]))]
+    assert found == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "needed"),
+    [
+        ([3] * 50, 512, 32),  # never less: nothing is saved, and new texts may be longer
+        ([40] * 50, 512, 42),  # with [CLS] and [SEP]
+        ([40] * 199 + [400], 512, 42),  # a hundredth may be longer
+        ([40] * 50 + [400] * 50, 512, 402),
+        ([40] * 50 + [400] * 50, 128, 128),  # as far as the encoder reads
+        ([10] * 50, 20, 20),
+        (list(range(100, 200)) * 300, 512, 201),  # of 30,000 rows, some are looked at
+    ],
+)
+def test_the_length_that_is_needed_is_that_of_nearly_all_training_rows(corpus_of, lengths, most, needed):
+    rows = {"text": ["1" * length for length in lengths], "label": [row % 2 for row in range(len(lengths))]}
+    task = Classification(ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
+    assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed
+
+
+def test_both_texts_of_a_pair_and_all_words_count_for_the_length_that_is_needed(corpus_of):
+    tokenizer = SymbolsConfig(symbols="01").build(list, None)
+    pairs = {"text": ["1" * 30] * 9, "text_pair": ["0" * 20] * 9, "label": [0, 1, 0] * 3}
+    of_pairs = Classification(ClassificationConfig(name="digits"), tokenizer, ["a", "b"], 512)
+    assert corpus_of(train=pairs).needed_length(of_pairs) == 53
+    sentences = {"words": [["1"] * 60] * 9, "labels": [[0, 1] * 30] * 9}
+    of_words = Tagging(TaggingConfig(name="digits"), tokenizer, ["a", "b"], 512)
+    assert corpus_of(train=sentences).needed_length(of_words) == 62
+
+
+def test_a_store_is_made_once(corpus_of):
+    corpus, first, again = corpus_of(train=texts(0, 1, 0, pairs=True)), task_of(), task_of()
+    made, reopened = corpus.rows("train", first), corpus.rows("train", again)
+    assert (first.encoded, again.encoded) == (3, 0)
+    assert [rows_of(made, column) == rows_of(reopened, column) for column in ("input_ids", "first_length", "label")] == [True] * 3
+    assert rows_of(reopened, "label") == [[0], [1], [0]]
+
+
+@pytest.mark.parametrize("other", [{"max_length": 5}, {"symbols": "0123456789()"}], ids=["length", "tokenizer"])
+def test_a_task_that_reads_otherwise_gets_a_store_of_its_own(corpus_of, other):
+    corpus, first, second = corpus_of(train=texts(0, 1, pairs=True)), task_of(), task_of(**other)
+    one, two = corpus.rows("train", first), corpus.rows("train", second)
+    assert (first.encoded, second.encoded) == (2, 2)
+    assert rows_of(one, "input_ids") != rows_of(two, "input_ids")
+
+
+def test_rows_that_changed_get_a_store_of_their_own(corpus_of):
+    task = task_of()
+    stores = [corpus_of(train=train).rows("train", task) for train in (texts(0, 1), texts(1, 0), texts(0, 1, 1))]
+    assert [np.concatenate(rows_of(store, "label")).tolist() for store in stores] == [[0, 1], [1, 0], [0, 1, 1]]
+    assert task.encoded == 7
+
+
+def test_fingerprints_tell_splits_apart_and_stay(corpus_of):
+    one, same, other = (corpus_of(train=texts(0, 1), test=test).fingerprints() for test in (texts(0), texts(0), texts(1)))
+    assert one == same
+    assert one["train"] == other["train"]
+    assert one["test"] != other["test"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "no shape", "empty shape"])
+def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, capsys, damage):
+    corpus = corpus_of(train=texts(0, 1))
+    corpus.rows("train", task_of())
+    (folder,) = (tmp_path / "tokens").iterdir()
+    ids = folder / "input_ids.bin"
+    if damage == "cut":
+        ids.write_bytes(ids.read_bytes()[:-1])
+    elif damage == "missing":
+        ids.unlink()
+    elif damage == "no shape":
+        (folder / "store.json").unlink()
+    else:
+        (folder / "store.json").write_text("")
+    task = task_of()
+    assert rows_of(corpus.rows("train", task), "label") == [[0], [1]]
+    assert task.encoded == 2
+    assert f"{folder} is damaged" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "tokens").iterdir()] == [folder.name]
+
+
+def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
+    corpus = corpus_of(train=words([0, 1], [1]))
+    task = Tagging(TaggingConfig(name="test"), SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
+    store = corpus.rows("train", task)
+    assert rows_of(store, "asked") == [[1, 2], [1]]
+    assert rows_of(store, "token_labels") == [[0, 1], [1]]
+
+
+def test_rows_of_the_wrong_kind_leave_no_store_behind(corpus_of, tmp_path):
+    with pytest.raises(DataError, match="Type task=tagging"):
+        corpus_of(train=words([0, 1], [1])).rows("train", task_of())
+    assert list((tmp_path / "tokens").iterdir()) == []

@@ -1,0 +1,209 @@
+"""The corpus of a pretraining run: sentences kept once, counted by document, and refused where nothing can be paired."""
+
+import os
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
+from encoderlab.data.sentences import blocks as sentence_blocks
+from encoderlab.data.sentences.punkt import Punkt
+from encoderlab.data.sentences.punkt_rules import PunktModel
+from encoderlab.data.sentences.splitter import SentenceSplitter
+from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
+from encoderlab.errors import DataError
+from encoderlab.runs.corpora import document_corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.models.task import build_task
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence
+
+
+class FullStops:
+    """Cuts at full stops, for corpora whose every sentence ends in one."""
+
+    def tokenize(self, paragraph):
+        return [f"{part.strip()}." for part in paragraph.split(".") if part.strip()]
+
+
+SPLITTER = SentenceSplitter(FullStops(), "full stops", "full stops 1")
+LONG = "one two three. four five six. seven eight nine. ten eleven twelve."
+DOCUMENTS = [
+    [LONG, "too short. to be. kept."],
+    [LONG.upper(), "only two sentences are here. this is the second and last of them."],
+    [LONG] * 2,
+]
+
+
+@pytest.fixture
+def corpus_of(tmp_path):
+    def make(documents=DOCUMENTS, pack=Pack.sentences, **task):
+        split = DocumentSplit(lambda: iter(documents), len(documents), fingerprint(repr(documents).encode()))
+        config = PretrainingConfig(name="test", **task)
+        return DocumentCorpus(
+            Documents({"train": split, "validation": split}, {"source": "test"}), SPLITTER, config, pack, tmp_path
+        )
+
+    return make
+
+
+def task_of(corpus, max_length=32):
+    tokenizer = WordPieceConfig(vocabulary_size=200, min_frequency=1).build(corpus.training_texts, corpus.cache)
+    return build_task(corpus.task, tokenizer, [], max_length)
+
+
+def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_document_and_paragraph(corpus_of):
+    corpus = corpus_of()
+    rows = corpus.rows("train", task_of(corpus))
+    assert rows.store["document"].values.tolist() == [0] * 4 + [1] * 4 + [2] * 8
+    assert rows.store["paragraph"].values.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
+    pieces = rows.task.tokenizer.pieces(rows.store["input_ids"].gather(np.array([1]))[0])
+    assert "".join(piece.removeprefix("##") for piece in pieces) == "fourfivesix."
+    assert len(rows) == 4 * 3
+
+
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_the_store_is_that_of_one_sentence_after_the_other_whoever_makes_it(corpus_of, monkeypatch, helpers):
+    """Against the plainest way to make it, which reads as the store's description."""
+    monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
+    monkeypatch.setattr(document_corpus, "helpers_at_hand", lambda: helpers)
+    splitter = SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(PunktParameters()))), "Punkt", "Punkt 1")
+    documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
+    corpus = replace(corpus_of(documents=documents), splitter=splitter)
+    task = task_of(corpus)
+    ids, document, paragraph = [], [], []
+    kept = [(number, text) for number, paragraphs in enumerate(documents) for text in paragraphs if len(text) >= 50]
+    for place, (number, text) in enumerate(kept):
+        encoded = [pieces for pieces in task.tokenizer.encode(splitter.split(text)) if pieces]
+        ids, document, paragraph = ids + encoded, document + [number] * len(encoded), paragraph + [place] * len(encoded)
+    store = corpus.rows("train", task).store
+    assert store["input_ids"].values.tolist() == [id_ for pieces in ids for id_ in pieces]
+    assert store["input_ids"].lengths().tolist() == [len(pieces) for pieces in ids]
+    assert store["document"].values.tolist() == document
+    assert store["paragraph"].values.tolist() == paragraph
+    assert store["document"].offsets.tolist() == store["paragraph"].offsets.tolist() == list(range(len(ids) + 1))
+
+
+DEADLY = """
+import os, signal
+
+class Deadly:
+    def __init__(self, spared):
+        self.spared = spared
+    def tokenize(self, paragraph):
+        if os.getpid() != self.spared:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [paragraph]
+"""
+
+
+def test_a_killed_helper_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path):
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 100)
+    monkeypatch.setattr(document_corpus, "helpers_at_hand", lambda: 1)
+    corpus = corpus_of(documents=DOCUMENTS * 20)
+    task = task_of(corpus)
+    deadly = SentenceSplitter(__import__("deadly").Deadly(os.getpid()), "deadly", "deadly 1")
+    with pytest.raises(DataError, match="A process that helped to prepare the data was killed"):
+        replace(corpus, splitter=deadly).rows("train", task)
+    assert list((tmp_path / "sentences").iterdir()) == []
+    del sys.modules["deadly"]
+
+
+@pytest.mark.parametrize("pack", Pack)
+@pytest.mark.parametrize("second", SecondSentence)
+def test_a_batch_is_two_texts_with_their_segments_or_one(corpus_of, second, pack):
+    corpus = corpus_of(second_sentence=second, pack=pack)
+    task = task_of(corpus, max_length=16)
+    rows = corpus.rows("train", task)
+    drawn = rows.epoch(3, 1)
+    batch = drawn.gather(np.arange(len(rows)), task.tokenizer.pad_id)
+    for row in range(len(rows)):
+        n = int(drawn.lengths[row])
+        ids, segments = batch.input_ids[row].tolist(), batch.token_type_ids[row].tolist()
+        ends = [place for place, id_ in enumerate(ids) if id_ == task.tokenizer.sep_id]
+        first, second_text = drawn.texts(np.array([row]))[0]
+        assert ids[0] == task.tokenizer.cls_id and ends[-1] == n - 1 <= 15
+        assert ids[1 : ends[0]] == first[: ends[0] - 1].tolist()
+        if second is SecondSentence.none:
+            assert len(ends) == 1 and not any(segments) and batch.labels is None
+        else:
+            assert ids[ends[0] + 1 : n - 1] == second_text[: n - ends[0] - 2].tolist()
+            assert segments == [0] * (ends[0] + 1) + [1] * (n - ends[0] - 1) + [0] * (len(ids) - n)
+
+
+def test_masks_are_prepared_on_the_batch_and_change_with_the_epoch(corpus_of):
+    corpus = corpus_of()
+    rows = corpus.rows("train", task_of(corpus))
+    found = []
+    for epoch in (0, 0, 1):
+        drawn = rows.epoch(0, epoch)
+        batch = drawn.prepare(drawn.gather(np.arange(len(rows)), 0))
+        assert len(batch.asked) == len(batch.token_labels) > 0
+        found.append(batch.asked.tolist())
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_store_is_made_once_for_all_lengths_and_again_for_what_changes_it(corpus_of, tmp_path):
+    corpus = corpus_of()
+    for max_length in (32, 16):
+        corpus.rows("train", task_of(corpus, max_length))
+    stores = tmp_path / "sentences"
+    assert len(list(stores.iterdir())) == 1
+    corpus_of(min_sentences=2).rows("train", task_of(corpus))
+    corpus_of(documents=DOCUMENTS[::-1]).rows("train", task_of(corpus))
+    assert len(list(stores.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("documents", "settings", "message"),
+    [
+        ([["short."], ["also short."]], {}, "no paragraph that is long enough for task.min_characters=50 task.min_sentences=3"),
+        ([[LONG], ["short."]], {}, "Only one of the train documents.*task.second_sentence=swapped"),
+        ([["a b c d. e f g h."], [LONG]], {"min_sentences": 9}, "task.min_sentences=9"),
+    ],
+)
+def test_what_cannot_be_paired_is_refused(corpus_of, documents, settings, message):
+    corpus = corpus_of(documents=documents, **settings)
+    with pytest.raises(DataError, match=message):
+        corpus.rows("train", task_of(corpus))
+
+
+@pytest.mark.parametrize("second", [SecondSentence.swapped, SecondSentence.none])
+def test_one_long_document_is_enough_where_no_stranger_is_needed(corpus_of, second):
+    corpus = corpus_of(documents=[[LONG], ["short."]], second_sentence=second)
+    assert len(corpus.rows("train", task_of(corpus))) > 0
+
+
+def test_what_is_known_of_the_pairs_beforehand_is_counted(corpus_of):
+    corpus = corpus_of()
+    rows = corpus.rows("train", task_of(corpus))
+    facts = pair_facts(rows, corpus)
+    assert [facts[name] for name in ("documents", "paragraphs", "sentences", "pairs")] == [3, 4, 16, 12]
+    assert facts["labels"] == {"follows": 6, "random": 6}
+    assert facts["truncated"] == 0
+    assert set(guessed_pairs(rows, rows)) == {"majority", "word_overlap", "length"}
+    assert guessed_pairs(rows, rows)["majority"]["nsp_accuracy"] == 0.5
+    alone = corpus_of(second_sentence=SecondSentence.none)
+    single = alone.rows("train", task_of(alone))
+    assert guessed_pairs(single, single) == {} and "labels" not in pair_facts(single, alone)
+
+
+def test_the_most_frequent_token_is_counted_in_training_and_named(corpus_of):
+    corpus = corpus_of()
+    rows = corpus.rows("train", task_of(corpus))
+    full_stop = rows.task.tokenizer.encode(["."])[0][0]
+    found = guessed_tokens(rows, np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]]))
+    assert found["most_frequent_token"] == {"mlm_accuracy": pytest.approx(2 / 3), "token_id": full_stop, "token": "."}
+
+
+def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):
+    corpus = corpus_of()
+    task = build_task(corpus.task, SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
+    with pytest.raises(DataError, match="knows no word of the train documents.*Type tokenizer=wordpiece"):
+        corpus.rows("train", task)

@@ -1,0 +1,113 @@
+"""What a student starts from: its teacher's embeddings made narrower, or its layers."""
+
+import numpy as np
+import pytest
+import torch
+
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.config.command_settings import StudentStart
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, NormPosition, Positions
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.distillation.student import projection, start_student
+from encoderlab.runs.models.pretrained import TOKEN_TABLE, Initial
+
+
+def config_of(**changes):
+    return ModelConfig(**{"n_layers": 4, "d_model": 16, "n_heads": 2, "max_length": 10} | changes)
+
+
+def built(config):
+    return EncoderWithHeads(config, 30, 0, HeadSizes())
+
+
+@pytest.fixture
+def teacher():
+    torch.manual_seed(0)
+    config = config_of()
+    return Initial("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
+
+
+class Rows:
+    """The rows of a split, which a teacher is pruned on."""
+
+    lengths = np.full(200, 8)
+
+    def epoch(self, seed, epoch):
+        return self
+
+    def gather(self, rows, pad_id):
+        ids = 1 + torch.arange(8)[None] * torch.from_numpy(rows)[:, None] % 29
+        none = torch.zeros(0, dtype=torch.long)
+        return Batch(ids, torch.zeros_like(ids), None, torch.from_numpy(rows), none, None, None, n_tokens=ids.numel())
+
+
+def test_the_projection_keeps_what_varies_most():
+    torch.manual_seed(0)
+    spread = torch.randn(200, 3) @ torch.diag(torch.tensor([5.0, 3.0, 0.01]))
+    kept = projection(spread, 2)
+    assert torch.allclose(kept.T @ kept, torch.eye(2), atol=1e-5)
+    assert (spread - spread @ kept @ kept.T).norm() < 0.01 * spread.norm()
+
+
+def test_fresh_weights_are_left_as_drawn(teacher):
+    config = config_of(d_model=8)
+    model = built(config)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    start_student(model, config, teacher, StudentStart.fresh, Rows())
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_narrower_embeddings_keep_which_words_are_alike(teacher):
+    config = config_of(d_model=12, max_length=6)
+    model = built(config)
+    start_student(model, config, teacher, StudentStart.embeddings, Rows())
+    mine, its = model.encoder.embeddings.token.weight.detach(), teacher.weights[TOKEN_TABLE]
+    alike, wanted = (torch.corrcoef(torch.stack([(one @ one.T).flatten() for one in (mine, its)])))[0]
+    assert wanted > 0.9 and alike == pytest.approx(1.0)
+    assert model.encoder.embeddings.position(slice(6)).shape == (6, 12)
+
+
+def test_layers_are_taken_evenly_the_last_one_last(teacher):
+    config = config_of(n_layers=2)
+    model = built(config)
+    start_student(model, config, teacher, StudentStart.layers, Rows())
+    for mine, its in ((0, 1), (1, 3)):
+        found, wanted = model.encoder.layers[mine].state_dict(), f"encoder.layers.{its}."
+        assert all(torch.equal(weight, teacher.weights[wanted + name]) for name, weight in found.items())
+    assert torch.equal(model.encoder.embeddings.token.weight, teacher.weights[TOKEN_TABLE])
+
+
+@pytest.mark.parametrize(
+    ("changes", "start", "message"),
+    [
+        ({"d_model": 32}, StudentStart.embeddings, "cannot be widened"),
+        ({"d_model": 8}, StudentStart.layers, "model.d_model is 8, where the teacher's is 16"),
+        ({"n_layers": 5}, StudentStart.layers, "model.n_layers is 5, where the teacher's is 4"),
+        ({"d_model": 32}, StudentStart.pruned, "cannot be widened"),
+        ({"n_layers": 5}, StudentStart.pruned, "model.n_layers is 5, and start=pruned has 4"),
+        ({"n_heads": 4, "d_head": 8}, StudentStart.pruned, "model.n_heads is 4, and start=pruned has 2"),
+        ({"d_ff": 65}, StudentStart.pruned, "model.d_ff is 65, and start=pruned has 64"),
+        ({"n_heads": 4}, StudentStart.pruned, "keeps the teacher's d_head, 8, and the student's is 4"),
+        ({"norm_position": NormPosition.pre}, StudentStart.pruned, "keeps the teacher's norm_position, post"),
+    ],
+)
+def test_what_a_student_cannot_hold_is_refused(teacher, changes, start, message):
+    config = config_of(**changes)
+    with pytest.raises(SettingError, match=message):
+        start_student(built(config), config, teacher, start, Rows())
+
+
+def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
+    config = config_of(n_layers=2, d_model=12, n_heads=1, d_head=8, d_ff=20)
+    model = built(config)
+    start_student(model, config, teacher, StudentStart.pruned, Rows())
+    assert "its teacher pruned, on 1,600 tokens" in capsys.readouterr().err
+    assert model.training and torch.isfinite(torch.cat([weight.flatten() for weight in model.state_dict().values()])).all()
+
+
+def test_a_teacher_of_another_kind_is_not_pruned():
+    config = config_of(positions=Positions.rotary)
+    teacher = Initial("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
+    with pytest.raises(SettingError, match="encoders of BERT's kind"):
+        start_student(built(config), config, teacher, StudentStart.pruned, Rows())

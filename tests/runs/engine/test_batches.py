@@ -1,0 +1,268 @@
+"""Batches: every row once an epoch, the same whatever came before."""
+
+import threading
+from itertools import count, islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Encoded
+from encoderlab.runs.engine.batches import (
+    epoch_counts,
+    epoch_order,
+    made_ahead,
+    n_scoring_batches,
+    scoring_batches,
+    training_batches,
+)
+from encoderlab.system.distributed import World
+from encoderlab.tasks.rows import ExampleRows, hold_encoded
+from encoderlab.training.config import Batching, TrainingConfig
+
+PAD = 0
+CPU = torch.device("cpu")
+
+
+def encoded(lengths, seed=0):
+    draw = np.random.default_rng(seed)
+    return [
+        Encoded(draw.integers(1, 50, n).tolist(), [0] * (n - n // 3) + [1] * (n // 3), label=i % 3, truncated=n > 8)
+        for i, n in enumerate(lengths)
+    ]
+
+
+def held(examples, tokens_asked=False):
+    return hold_encoded(examples, 50, tokens_asked=tokens_asked)
+
+
+lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
+
+
+@given(lengths=lengths_of_rows, batch_size=st.integers(1, 9), batching=st.sampled_from(Batching), epoch=st.integers(0, 3))
+@settings(deadline=None)
+def test_every_row_comes_once_an_epoch(lengths, batch_size, batching, epoch):
+    config = TrainingConfig(batch_size=batch_size, batching=batching)
+    order = list(epoch_order(np.array(lengths), config, seed=1, epoch=epoch))
+    assert sorted(np.concatenate(order)) == list(range(len(lengths)))
+    assert len(order) == -(-len(lengths) // batch_size)
+    assert all(len(batch) <= batch_size for batch in order)
+
+
+def test_length_batching_pads_almost_nothing_and_random_batching_does():
+    lengths = np.random.default_rng(0).integers(3, 60, 2000)
+    padded = {}
+    for batching in Batching:
+        batches = epoch_order(lengths, TrainingConfig(batch_size=32, batching=batching), seed=0, epoch=0)
+        padded[batching] = sum(len(rows) * lengths[rows].max() for rows in batches) / lengths.sum()
+    assert padded[Batching.length] < 1.02
+    assert padded[Batching.random] > 1.5
+
+
+def test_seed_and_epoch_each_change_the_order():
+    lengths = np.array([5] * 64)
+    orders = [
+        np.concatenate(list(epoch_order(lengths, TrainingConfig(), seed, epoch))).tolist()
+        for seed, epoch in [(0, 0), (0, 1), (1, 0)]
+    ]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+@pytest.mark.parametrize("longest", [60, 70_000])
+def test_length_batching_puts_rows_of_neighbouring_lengths_together_however_long_they_are(longest):
+    lengths = np.random.default_rng(1).integers(3, longest, 500)
+    batches = epoch_order(lengths, TrainingConfig(batch_size=25), seed=0, epoch=0)
+    ranges = sorted((lengths[rows].min(), lengths[rows].max()) for rows in batches)
+    assert all(longest_here <= shortest_next for (_, longest_here), (shortest_next, _) in zip(ranges, ranges[1:], strict=False))
+
+
+class Drawing(ExampleRows):
+    """Rows that are drawn afresh each epoch: what is drawn shows seed and epoch."""
+
+    drawn = None
+
+    def epoch(self, seed, epoch):
+        rows = Drawing(self.store)
+        rows.drawn = (seed, epoch)
+        return rows
+
+    def prepare(self, batch):
+        return batch, self.drawn
+
+
+@given(after=st.integers(0, 25), batching=st.sampled_from(Batching))
+@settings(deadline=None, max_examples=20)
+def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, batching):
+    store = Drawing(held(encoded([3, 4, 5, 3, 9, 7, 7, 2, 5, 6])).store)
+    config = TrainingConfig(batch_size=3, batching=batching)
+
+    def facts(after):
+        steps = islice(training_batches(store, config, 5, PAD, CPU, parts=2, after=after), 30 - after)
+        return [[(part.rows.tolist(), drawn) for part, drawn in parts] for parts in steps]
+
+    assert facts(after) == facts(0)[after:]
+
+
+def test_accumulation_cuts_the_same_batch_into_parts():
+    store = held(encoded([4] * 10))
+    whole, parts = (next(training_batches(store, TrainingConfig(batch_size=7), 0, PAD, CPU, parts=n)) for n in (1, 3))
+    assert [len(part) for part in parts] == [3, 2, 2]
+    assert torch.cat([part.rows for part in parts]).tolist() == whole[0].rows.tolist()
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60))
+@settings(deadline=None, max_examples=30)
+def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
+    store = held([Encoded([1] * n, [0] * n, label=0) for n in lengths])
+    batches = list(scoring_batches(store, PAD, CPU))
+    assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
+    assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
+
+
+def threads():
+    return {thread for thread in threading.enumerate() if thread.name.startswith("batches")}
+
+
+@given(items=st.lists(st.integers(), max_size=12), ahead=st.integers(1, 5))
+@settings(deadline=None, max_examples=30)
+def test_what_is_made_ahead_comes_whole_and_in_order_and_leaves_no_thread(items, ahead):
+    assert list(made_ahead(iter(items), ahead)) == items
+    assert threads() == set()
+
+
+def test_a_batch_is_made_while_the_one_before_it_is_used_and_never_more_than_allowed():
+    made, enough = [], threading.Event()
+
+    def items():
+        for number in count():
+            made.append(number)
+            if number == 3:
+                enough.set()
+            yield number
+
+    ahead = made_ahead(items(), 3)
+    assert next(ahead) == 0
+    assert enough.wait(timeout=30)  # 1, 2 and 3 are made while nobody asks for them
+    assert made == [0, 1, 2, 3]
+    ahead.close()
+    assert threads() == set()
+
+
+def test_an_error_in_the_thread_is_raised_as_it_is_when_its_batch_is_due():
+    def items():
+        yield 1
+        raise ZeroDivisionError("the second")
+
+    ahead = made_ahead(items(), 2)
+    assert next(ahead) == 1
+    with pytest.raises(ZeroDivisionError, match="the second"):
+        next(ahead)
+    assert threads() == set()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
+def test_a_consumer_that_stops_ends_the_thread(stop):
+    with pytest.raises(stop):
+        for number in (ahead := made_ahead(count(), 4)):
+            if number == 2:
+                ahead.throw(stop)
+    assert threads() == set()
+
+
+def test_the_thread_is_prepared_before_it_makes_anything():
+    local = threading.local()
+    items = (getattr(local, "prepared", False) for _ in range(3))
+    assert list(made_ahead(items, 2, lambda: setattr(local, "prepared", True))) == [True] * 3
+    assert not hasattr(local, "prepared")  # here
+
+
+def test_batches_for_a_card_are_made_ahead_in_the_consumers_stream_and_are_the_same(monkeypatch):
+    """The card is played by the CPU: what is tested is which batches come, from which thread."""
+    store, streams, makers = held(encoded([3, 4, 5, 3, 9, 7, 7])), [], set()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: streams.append((stream, threading.current_thread())))
+    monkeypatch.setattr("encoderlab.batch.Batch.to", lambda batch, device: makers.add(threading.current_thread()) or batch)
+    config, card = TrainingConfig(batch_size=3), torch.device("cuda:1")
+    here, there = (
+        [[part.rows.tolist() for part in step] for step in islice(training_batches(store, config, 0, PAD, device, after=2), 6)]
+        for device in (CPU, card)
+    )
+    assert here == there
+    assert [part.rows.tolist() for part in scoring_batches(store, PAD, card)]
+    assert [stream for stream, _ in streams] == ["stream of cuda:1"] * 2
+    assert makers == {threading.main_thread(), *(thread for _, thread in streams)}
+
+
+@given(
+    lengths=lengths_of_rows,
+    batch_size=st.integers(1, 9),
+    parts=st.integers(1, 4),
+    size=st.integers(1, 5),
+    after=st.integers(0, 7),
+    batching=st.sampled_from(Batching),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(lengths, batch_size, parts, size, after, batching):
+    store, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+
+    def steps(rank, size, parts):
+        return list(islice(training_batches(store, config, 3, PAD, CPU, parts=parts, after=after, world=World(rank, size)), 6))
+
+    alone = [step[0] for step in steps(0, 1, 1)]
+    of_each = [steps(rank, size, parts) for rank in range(size)]
+    for number, whole in enumerate(alone):
+        shares = [one[number] for one in of_each]
+        assert torch.cat([part.rows for share in shares for part in share]).tolist() == whole.rows.tolist()
+        assert torch.cat([part.labels for share in shares for part in share]).tolist() == whole.labels.tolist()
+        assert len({len(share) for share in shares}) == 1  # all meet after each part
+        assert all(len(part) for share in shares for part in share)  # there is something to compute
+        assert sum(part.n_tokens for share in shares for part in share) == whole.n_tokens
+
+
+@given(lengths=lengths_of_rows, size=st.integers(1, 5))
+@settings(deadline=None, max_examples=40)
+def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths, size):
+    store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
+    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU)]
+    of_each = [list(scoring_batches(store, PAD, CPU, World(rank, size))) for rank in range(size)]
+    assert len({len(batches) for batches in of_each}) == 1
+    in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
+    assert [rows for rows in in_turn if rows] == alone
+    assert in_turn[: len(alone)] == alone
+
+
+@given(
+    lengths=lengths_of_rows,
+    batch_size=st.integers(1, 9),
+    batching=st.sampled_from(Batching),
+    parts=st.integers(1, 3),
+    size=st.integers(1, 3),
+)
+@settings(deadline=None)
+def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, parts, size):
+    rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+    counts = epoch_counts(rows.lengths, config, 3, parts, World(size=size))
+    made = [
+        part
+        for rank in range(size)
+        for step in islice(
+            training_batches(rows, config, 3, PAD, CPU, parts=parts, world=World(rank=rank, size=size)), counts.steps
+        )
+        for part in step
+    ]
+    assert counts.steps == -(-len(lengths) // batch_size)
+    assert counts.tokens == sum(part.n_tokens for part in made if len(part.rows)) == sum(lengths)
+    assert counts.padded_tokens == sum(part.input_ids.numel() for part in made if len(part.rows))
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60), every=st.integers(1, 4), size=st.integers(1, 3))
+@settings(deadline=None, max_examples=30)
+def test_some_of_the_scoring_batches_are_every_so_many_of_all(lengths, every, size):
+    rows = held(encoded(lengths))
+    for rank in range(size):
+        world = World(rank=rank, size=size)
+        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, world)]
+        assert len(whole) == n_scoring_batches(rows.lengths, CPU, world)
+        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, world, every=every)] == whole[::every]

@@ -1,0 +1,142 @@
+"""A step that runs out of memory is taken again in smaller parts: the run is the one with those parts from its start."""
+
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from encoderlab.batch import Encoded, Prediction
+from encoderlab.model.dropout import Dropout
+from encoderlab.runs.engine.batches import training_batches
+from encoderlab.runs.engine.micro_batches import Parts
+from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
+from encoderlab.system.device import Compute
+from encoderlab.tasks.rows import hold_encoded
+from encoderlab.training.config import TrainingConfig
+from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.loop import optimize
+from encoderlab.training.memory import MemoryTooSmallError
+from encoderlab.training.optimizer import build_optimizer
+
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+ROWS, STEPS = 30, 12
+
+
+class Small(nn.Module):
+    """A classifier with room for so many rows at once; where there are more, the device says so, after some work."""
+
+    def __init__(self, room, p=0.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.dropout, self.head = nn.Embedding(20, 8), Dropout(p), nn.Linear(8, 3)
+        self.room, self.sizes, self.held = room, [], []
+
+    def forward(self, batch):
+        assert all(kept() is None for kept in self.held), "what a failed step held is still there"
+        hidden = self.dropout(self.embedding(batch.input_ids))
+        self.sizes.append(len(batch))
+        if len(batch) > self.room:
+            self.held.append(weakref.ref(hidden))
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return Prediction(sequence_logits=self.head(hidden.mean(1)))
+
+
+def rows():
+    draw = np.random.default_rng(0)
+    encoded = [Encoded(draw.integers(1, 20, 3 + n % 4).tolist(), [0] * (3 + n % 4), label=n % 3) for n in range(ROWS)]
+    return hold_encoded(encoded, 20, tokens_asked=False)
+
+
+def run(model, parts, *, after=0, optimizer=None):
+    """The steps of a run, what was used in the end, and the final weights."""
+    training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
+    optimizer = optimizer or build_optimizer(model, training)
+    taken = StepsWithinMemory(
+        lambda done, number: training_batches(rows(), training, 0, 0, CPU.device, parts=number, after=done), parts, 10
+    )
+
+    def loop(batches, done):
+        return optimize(model, batches, optimizer, training, CPU, FixedSteps(STEPS), after=done)
+
+    torch.manual_seed(7)
+    steps = list(taken.take(loop, optimizer, after))
+    return [step.figures() for step in steps], taken, torch.cat([weight.flatten() for weight in model.parameters()])
+
+
+@pytest.mark.parametrize(("room", "number"), [(5, 2), (3, 4), (1, 10)])
+def test_the_curve_is_that_of_the_parts_set_by_hand(room, number, capsys):
+    figures, taken, weights = run(Small(room), Parts(1, "a guess", open=True))
+    by_hand, _, expected = run(Small(ROWS), Parts(number, "as set"))
+    assert figures == by_hand
+    assert torch.equal(weights, expected)
+    assert taken.parts == Parts(number, "memory ran out in step 1", open=True, grown=True)
+    assert (
+        f"going on with batches in {number} parts (memory ran out in step 1), as training.accumulate={number}"
+        in capsys.readouterr().err
+    )
+
+
+class SmallLater(Small):
+    """Small from its fifth call on."""
+
+    def forward(self, batch):
+        room, self.room = self.room, self.room if len(self.sizes) >= 4 else ROWS
+        try:
+            return super().forward(batch)
+        finally:
+            self.room = room
+
+
+def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_as_they_were():
+    model = SmallLater(5, p=0.3)
+    training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
+    optimizer = build_optimizer(model, training)
+    figures, taken, weights = run(model, Parts(1, "a guess", open=True), optimizer=optimizer)
+    assert taken.parts.reason == "memory ran out in step 5"
+    assert model.sizes == [10] * 5 + [5, 5] * 8
+
+    def by_hand():
+        """Four steps in one part, then the others in two, the draws going on."""
+        again = Small(ROWS, p=0.3)
+        optimizer = build_optimizer(again, training)
+        found = []
+        torch.manual_seed(7)
+        for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
+            batches = training_batches(rows(), training, 0, 0, CPU.device, parts=number, after=after)
+            for step in optimize(again, batches, optimizer, training, CPU, FixedSteps(STEPS), after=after):
+                found.append(step.figures())
+                if step.number == last:
+                    break
+        return found, torch.cat([weight.flatten() for weight in again.parameters()])
+
+    expected_figures, expected = by_hand()
+    assert figures == expected_figures
+    assert torch.equal(weights, expected)
+    assert taken.note() == "Batches were computed in 2 parts at last: memory ran out in step 5"
+
+
+def test_a_run_goes_on_with_the_parts_that_its_state_names():
+    _, taken, _ = run(Small(3), Parts(1, "a guess", open=True))
+    model = Small(3)
+    run(model, Parts(**taken.state()), after=6)
+    assert max(model.sizes) == 3
+
+
+@pytest.mark.parametrize(("room", "parts"), [(5, Parts(1, "as set")), (0, Parts(1, "a guess", open=True))])
+def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, parts):
+    with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):
+        run(Small(room), parts)
+
+
+def test_what_fewer_rows_do_not_help_is_not_tried_again():
+    class Full(torch.optim.AdamW):
+        def step(self, closure=None):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model = Small(ROWS)
+    optimizer = Full([{"params": list(model.parameters()), "scale": 1.0}])
+    with pytest.raises(MemoryTooSmallError, match=r"Choose a smaller model, or a smaller model.max_length\.$"):
+        run(model, Parts(1, "a guess", open=True), optimizer=optimizer)
+    assert model.sizes == [10]

@@ -1,0 +1,147 @@
+"""The run folder: never reused, never overwritten, and gone again where nothing came of the run."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.runs.folders.folder import MODEL_FILES, RunFolder, check_free, model_folder
+
+
+def made(*arguments):
+    """The folder of a run that has written its settings and ended well."""
+    with RunFolder.new(*arguments) as folder:
+        folder.config.write_text("")
+    return folder
+
+
+def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = {made(None, "train", "sst2").root for _ in range(20)}
+    assert len(folders) == 20
+    assert all(root.is_dir() and root.parts[:3] == ("outputs", "train", "sst2") for root in folders)
+
+
+def test_an_empty_folder_of_ones_own_is_taken_and_a_full_one_is_not(tmp_path):
+    (tmp_path / "mine").mkdir()
+    folder = made(str(tmp_path / "mine"), "train", "sst2")
+    assert folder.root == tmp_path / "mine"
+    with pytest.raises(SettingError, match="already holds an unfinished run.*or go on with resume="):
+        check_free(str(tmp_path / "mine"))
+    folder.report.write_text("")
+    with pytest.raises(SettingError, match="already holds a run.*Choose another name"):
+        check_free(str(tmp_path / "mine"))
+
+
+def test_what_a_run_leaves_that_was_killed_before_it_began_does_not_take_a_folder(tmp_path):
+    folder = RunFolder(tmp_path)
+    for path in (folder.lock, folder.environment, tmp_path / ".tmp-0a1b2c3d-config.yaml"):
+        path.write_text("")
+        check_free(str(tmp_path))
+    folder.config.write_text("")
+    with pytest.raises(SettingError, match="already holds an unfinished run"):
+        check_free(str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be made: Not a directory. Type run_dir="):
+        made(str(tmp_path / "file" / "run"), "train", "sst2")
+
+
+def test_a_run_inside_another_does_not_say_how_to_resume_it(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "finetune", "sst2") as outer:
+        outer.config.write_text("")
+        with RunFolder.new(str(outer.adapted), "pretrain", "sst2") as inner:
+            (inner.checkpoints / "step-3").mkdir(parents=True)
+            raise KeyboardInterrupt
+    said = capsys.readouterr().err
+    assert said.count("resume=") == 1 and f"encoderlab finetune resume={outer.root}\n" in said
+
+
+@pytest.mark.parametrize(("steps", "kept"), [((), False), ((0,), False), ((0, 3), True)])
+def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, capsys, steps, kept):
+    root = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(root), "train", "sst2") as folder:
+        for step in steps:
+            (folder.checkpoints / f"step-{step}").mkdir(parents=True)
+        raise KeyboardInterrupt
+    assert root.exists() == kept
+    assert (f"go on with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
+
+
+def test_a_folder_that_is_deleted_half_way_is_no_run_any_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("encoderlab.runs.folders.folder.shutil.rmtree", lambda *_, **__: None)  # a second signal
+    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "train", "sst2") as folder:
+        (folder.checkpoints / "step-0").mkdir(parents=True)
+        folder.config.write_text("")
+        raise KeyboardInterrupt
+    assert not folder.root.exists()
+    made(str(tmp_path / "run"), "train", "sst2")
+
+
+def test_what_a_kill_has_left_half_written_is_cleared_when_the_run_goes_on(tmp_path):
+    folder = made(str(tmp_path / "run"), "train", "sst2")
+    (folder.root / ".tmp-12345678-model").mkdir()
+    (folder.root / ".tmp-12345678-config.yaml").write_text("half")
+    with folder.continued("train"):
+        pass
+    assert sorted(path.name for path in folder.root.iterdir()) == [".lock", "config.yaml"]
+
+
+def test_the_folder_one_stands_in_is_emptied_and_not_deleted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt), RunFolder.new(".", "train", "sst2") as folder:
+        folder.plots.mkdir()
+        folder.config.write_text("")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path):
+    holds = "import sys; from encoderlab.runs.folders.folder import RunFolder; "
+    holds += f"folder = RunFolder.new({str(tmp_path / 'run')!r}, 'train', 'sst2'); folder.__enter__(); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(SettingError, match="Another process is filling"):
+            made(str(tmp_path / "run"), "train", "sst2")
+        with pytest.raises(SettingError, match="Another process is filling"), RunFolder(tmp_path / "run").continued("train"):
+            pass
+        assert (tmp_path / "run").exists()
+        other.kill()
+    made(str(tmp_path / "run"), "train", "sst2")  # the lock has ended with the process
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device", "x/y"), OSError(errno.EROFS, "Read-only file system")]
+)
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, error):
+    expected = pytest.raises(TrainingError, match=f"cannot be written or read: {error.strerror}. Free space")
+    with expected, RunFolder.new(str(tmp_path / "run"), "train", "sst2"):
+        raise error
+
+
+def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
+    folder = made(str(tmp_path / "run"), "train", "sst2")
+    folder.model.mkdir()
+    with pytest.raises(DataError, match="holds no finished model"):
+        model_folder(str(folder.root))
+    for name in MODEL_FILES:
+        (folder.model / name).write_text("")
+    assert model_folder(str(folder.root)) == model_folder(str(folder.model)) == folder.model
+    with pytest.raises(DataError, match="run=nowhere is not there"):
+        model_folder("nowhere")
+
+
+def test_a_folder_that_cannot_be_renamed_is_emptied(tmp_path, monkeypatch):
+    def busy(self, target):
+        raise OSError(errno.EBUSY, "Device or resource busy")  # as where something is mounted at it
+
+    monkeypatch.setattr(Path, "rename", busy)
+    with pytest.raises(SettingError), RunFolder.new(str(tmp_path / "mine"), "train", "sst2") as folder:
+        folder.config.write_text("begun")
+        raise SettingError("No")
+    assert not list((tmp_path / "mine").iterdir())

@@ -1,0 +1,275 @@
+"""Token importance: what is said of a token is what changing that token does, whatever else is asked at the same time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from encoderlab.batch import Encoded
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.runs.inference.importance import log_odds, occluded, token_importance
+from encoderlab.runs.models.assembly import Assembly, build_model
+from encoderlab.runs.models.task import build_task
+from encoderlab.system.device import Compute
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
+from encoderlab.tasks.encoding import EncodingConfig
+from encoderlab.tasks.rows import hold_encoded
+from encoderlab.training.config import TrainingConfig
+
+TOKENIZER = SymbolsConfig(symbols="0123456789ab").build(list, None)
+SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 12}
+SHAPES = [
+    {},
+    {"positions": Positions.learned, "pooling": Pooling.mean, "norm_position": NormPosition.pre, "segments": 2},
+    {"positions": Positions.rotary, "norm": Norm.rms, "activation": Activation.geglu, "pooling": Pooling.max, "bias": False},
+    {"pooling": Pooling.pooler, "scale_embeddings": True, "word_dropout": 0.5, "dropout": 0.5, "attention_dropout": 0.5},
+]
+LABELS = ["up", "down", "level"]
+digits = st.text("0123456789ab", min_size=1, max_size=14)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def assembly_of(task=None, labels=LABELS, seed=0, **shape):
+    """A model with every weight drawn."""
+    task = task or ClassificationConfig(name="digits")
+    model = ModelConfig(**SIZES | shape)
+    config = RunConfig("cache", task, None, SymbolsConfig(), model, TrainingConfig())
+    built = build_task(task, TOKENIZER, labels, model.max_length)
+    torch.manual_seed(seed)
+    encoder = build_model(config, TOKENIZER, built)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_()
+    return Assembly(config, Compute(torch.device("cpu"), torch.float32, 1, "test"), TOKENIZER, built, encoder)
+
+
+def odds_of(assembly, encoded, label):
+    """The log-odds of a label for one sequence of ids."""
+    rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, tokens_asked=assembly.task.heads.asks_tokens)
+    assembly.model.eval()
+    with torch.inference_mode():
+        prediction = assembly.model(rows.gather(np.array([0]), TOKENIZER.pad_id))
+    logits = prediction.token_logits if prediction.sequence_logits is None else prediction.sequence_logits
+    chance = logits.double().softmax(-1)[0, LABELS.index(label)]
+    return float(torch.log(chance) - torch.log1p(-chance))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_occlusion_is_what_predicting_the_changed_ids_by_hand_gives(shape):
+    assembly = assembly_of(**shape)
+    text = TextExample("12ab", "73")
+    (found,) = token_importance(assembly, [text], "occlusion")
+    (encoded,) = assembly.task.encode([text])
+    before = odds_of(assembly, encoded, found.label)
+    for place, score in enumerate(found.scores):
+        ids = list(encoded.input_ids)
+        ids[place] = TOKENIZER.mask_id
+        assert score == pytest.approx(before - odds_of(assembly, replace(encoded, input_ids=ids), found.label), abs=2e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradient_times_input_is_the_slope_towards_an_embedding_of_zero(shape):
+    """One token's own: each piece stands in the text once, so that its row of the table is its place."""
+    assembly = assembly_of(**shape)
+    (found,) = token_importance(assembly, [TextExample("12ab")], "gradient")
+    (encoded,) = assembly.task.encode([TextExample("12ab")])
+    assembly.model.double()
+    table, step = assembly.model.encoder.embeddings.token.weight, 1e-6
+    for place, id_ in enumerate(encoded.input_ids):
+        ends = []
+        row = table.data[id_].clone()
+        for sign in (1, -1):
+            table.data[id_] = row * (1 + sign * step)
+            ends.append(odds_of(assembly, encoded, found.label))
+        table.data[id_] = row
+        assert found.scores[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-3, abs=1e-3)
+
+
+class Through(nn.Module):
+    """A layer that changes nothing."""
+
+    def forward(self, x, tokens, asked):
+        return asked.pick(x)
+
+
+@given(texts=st.lists(digits, min_size=1, max_size=4), seed=st.integers(0, 20))
+@settings(max_examples=25)
+def test_for_a_model_that_is_linear_in_its_embeddings_gradient_times_input_adds_up_to_the_log_odds(texts, seed):
+    assembly = assembly_of(
+        labels=LABELS[:2], seed=seed, pooling=Pooling.mean, positions=Positions.rotary, embedding_norm=False, segments=0
+    )
+    assembly.model.encoder.layers = nn.ModuleList([Through()])
+    assembly.model.packs = seed % 2 == 0
+    bias = assembly.model.sequence_head.bias.detach()
+    for found in token_importance(assembly, [TextExample(text) for text in texts], "gradient"):
+        sign = 1 if found.label == LABELS[0] else -1
+        odds = np.log(found.probability) - np.log1p(-found.probability)
+        if abs(odds) < 8:  # beyond that a probability in float32 says little of it
+            assert found.scores.sum() + sign * float(bias[0] - bias[1]) == pytest.approx(odds, abs=5e-3)
+        assert same_scores(found)
+
+
+def same_scores(found):
+    """Where places mean nothing, a piece has one score wherever it stands."""
+    by_piece = {}
+    for piece, score in zip(found.pieces, found.scores, strict=True):
+        by_piece.setdefault(piece, []).append(score)
+    return all(np.ptp(scores) < 1e-5 for scores in by_piece.values())
+
+
+@given(texts=st.lists(st.tuples(digits, st.none() | digits), min_size=2, max_size=5), shape=st.sampled_from(SHAPES))
+@settings(max_examples=25)
+@pytest.mark.parametrize("method", ["gradient", "occlusion"])
+def test_scores_do_not_depend_on_what_else_is_in_the_batch(method, texts, shape):
+    assembly, examples = assembly_of(**shape), [TextExample(*text) for text in texts]
+    together = token_importance(assembly, examples, method)
+    for one, among in zip(examples, together, strict=True):
+        (alone,) = token_importance(assembly, [one], method)
+        assert alone.label == among.label
+        np.testing.assert_allclose(alone.scores, among.scores, rtol=2e-3, atol=2e-3)
+
+
+@given(text=digits, packs=st.booleans())
+def test_leaving_out_padding_changes_no_score(text, packs):
+    assembly = assembly_of()
+    texts = [TextExample("0123456789ab"), TextExample(text), TextExample("7")]
+    assembly.model.packs = packs
+    by_layout = token_importance(assembly, texts)
+    assembly.model.packs = not packs
+    for one, other in zip(by_layout, token_importance(assembly, texts), strict=True):
+        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-3, atol=1e-3)
+
+
+@given(text=st.text("0123456789ab xy", max_size=16), pair=st.none() | st.text("0123456789ab ", max_size=16))
+def test_every_token_but_the_special_ones_stands_for_its_characters(text, pair):
+    (found,) = token_importance(assembly_of(), [TextExample(text, pair)])
+    assert [piece in ("[CLS]", "[SEP]") for piece in found.pieces] == found.special.tolist()
+    for piece, span in zip(found.pieces, found.spans, strict=True):
+        if span is not None:
+            shown = found.texts[span.text][span.begin : span.end]
+            assert piece == (shown if shown in "0123456789ab" else "[UNK]")
+    words = found.words()
+    assert [word.text for word in words] == sorted(word.text for word in words)
+    assert sum(word.score for word in words) == pytest.approx(found.scores[~found.special].sum(), abs=1e-3)
+
+
+def test_where_the_tokenizer_has_no_mask_a_token_becomes_the_unknown_one():
+    plain = Tokenizer(TOKENIZER._backend, {role: text for role, text in TOKENIZER.specials.items() if role != "mask_token"})
+    assembly = replace(assembly_of(), tokenizer=plain)
+    (found,) = token_importance(assembly, [TextExample("x1")], "occlusion")
+    assert (found.pieces[1], found.scores[1]) == ("[UNK]", 0)
+    assert found.scores[2] != 0
+
+
+def test_a_class_of_ones_own_choice_is_explained_and_of_two_classes_one_speaks_against_the_other():
+    assembly = assembly_of(labels=LABELS[:2])
+    examples = [TextExample("12ab"), TextExample("3")]
+    for method in ("gradient", "occlusion"):
+        up = token_importance(assembly, examples, method, labels=["up", "up"])
+        down = token_importance(assembly, examples, method, labels=["down", "down"])
+        for one, other in zip(up, down, strict=True):
+            assert (one.label, other.label) == ("up", "down")
+            assert one.probability + other.probability == pytest.approx(1)
+            np.testing.assert_allclose(one.scores, -other.scores, atol=1e-3)
+    with pytest.raises(SettingError, match="label=dwn is no class of this model. Allowed: up, down. Did you mean label=down?"):
+        token_importance(assembly, examples, labels=["up", "dwn"])
+
+
+def test_the_likeliest_class_is_explained_with_the_probabilities_of_all():
+    (found,) = token_importance(assembly_of(), [TextExample("12ab")])
+    assert found.label == max(found.probabilities, key=found.probabilities.get)
+    assert list(found.probabilities) == LABELS
+    assert sum(found.probabilities.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("special_tokens", [True, False])
+@pytest.mark.parametrize("method", ["gradient", "occlusion"])
+def test_a_words_label_is_explained_by_all_pieces_of_all_words(method, special_tokens):
+    assembly = assembly_of(TaggingConfig(name="tags", special_tokens=special_tokens))
+    example = WordsExample(("12", "a", "b34"))
+    (encoded,) = assembly.task.encode([example])
+    (found,) = token_importance(assembly, [example], method, words=[2])
+    assert (found.word, found.texts) == (2, ("12 a b34",))
+    assert [found.texts[0][word.begin : word.end] for word in found.words()] == ["12", "a", "b34"]
+    place = list(encoded.token_labels)[2]
+    before = odds_of(assembly, replace(encoded, token_labels={place: None}), found.label)
+    changed = Encoded([TOKENIZER.mask_id, *encoded.input_ids[1:]], encoded.token_type_ids, token_labels={place: None})
+    if method == "occlusion":
+        assert found.scores[0] == pytest.approx(before - odds_of(assembly, changed, found.label), abs=2e-4)
+    (first,) = token_importance(assembly, [example], method)
+    assert first.word == 0
+
+
+def test_a_word_that_is_not_there_or_was_cut_off_is_refused():
+    assembly = assembly_of(TaggingConfig(name="tags"))
+    with pytest.raises(DataError, match="word=3 is none of the text's 2 words. Allowed: 0 to 1"):
+        token_importance(assembly, [WordsExample(("1", "2"))], words=[3])
+    with pytest.raises(DataError, match="word=11 is none of the text's 12 words, of which the model reads 10. Allowed: 0 to 9"):
+        token_importance(assembly, [WordsExample(("1",) * 12)], words=[11])
+    with pytest.raises(DataError, match="word=0 is none of the text's 0 words. Allowed: a text with words"):
+        token_importance(assembly, [WordsExample(())])
+
+
+def test_a_model_without_classes_is_refused_in_a_line_that_says_what_to_type():
+    with pytest.raises(DataError, match="wiki is a pretrained encoder: it has no classes to explain.*encoderlab finetune"):
+        token_importance(assembly_of(PretrainingConfig(name="wiki"), labels=["follows", "random"]), [TextExample("1")])
+    with pytest.raises(DataError, match="bert is an encoder without a head"):
+        token_importance(assembly_of(EncodingConfig(name="bert"), labels=[]), [TextExample("1")])
+    with pytest.raises(DataError, match="digits knows one class only"):
+        token_importance(assembly_of(labels=["up"]), [TextExample("1")])
+
+
+def test_what_was_compiled_for_training_is_run_as_it_is_written():
+    assembly = assembly_of()
+    plain = token_importance(assembly, [TextExample("12ab")])[0]
+
+    def no_compiler(graph, inputs):
+        raise AssertionError("compiled")
+
+    assembly.model.encoder.compile(backend=no_compiler)
+    compiled = token_importance(replace(assembly, compiled="compiled"), [TextExample("12ab")])[0]
+    np.testing.assert_array_equal(plain.scores, compiled.scores)
+
+
+def test_the_model_is_left_as_it_was_and_learns_nothing():
+    assembly = assembly_of()
+    before = {name: weight.clone() for name, weight in assembly.model.state_dict().items()}
+    token_importance(assembly, [TextExample("12ab")])
+    after = assembly.model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(weight.grad is None for weight in assembly.model.parameters())
+
+
+logit_rows = st.lists(st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=3, max_size=3), min_size=1, max_size=4)
+
+
+@given(logit_rows, st.floats(-5, 5, allow_subnormal=False))
+def test_log_odds_stay_where_all_logits_grow_alike(rows, more):
+    logits = torch.tensor(rows, dtype=torch.float64)
+    classes = torch.zeros(len(rows), dtype=torch.long)
+    found = log_odds(logits, classes)
+    chances = logits.softmax(1)
+    torch.testing.assert_close(found, torch.log(chances[:, 0] / chances[:, 1:].sum(1)))  # 1 - p would lose what is left of it
+    torch.testing.assert_close(log_odds(logits + more, classes), found)
+
+
+def test_each_token_is_replaced_once():
+    changed = [one.input_ids for one in occluded(Encoded([5, 6, 7], [0, 0, 0]), 1)]
+    assert changed == [[1, 6, 7], [5, 1, 7], [5, 6, 1]]

@@ -1,0 +1,172 @@
+"""A model of the hub as a folder: fetched once, found again without the hub, and nothing in it that could run."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+import transformers
+
+from encoderlab.exchange.huggingface import read_huggingface
+from encoderlab.runs.models.hub_model import at_hand, fetch_model_folder
+
+FETCH = """
+import sys
+from encoderlab.errors import DataError
+from encoderlab.runs.models.hub_model import fetch_model_folder
+try:
+    print(fetch_model_folder(sys.argv[1]))
+except DataError as error:
+    sys.exit(f"REFUSED {error}")
+"""
+AT_HAND = """
+import sys
+from encoderlab.runs.models.hub_model import at_hand
+print(*map(at_hand, sys.argv[1].split(",")))
+"""
+COMMIT = "0" * 39 + "1"
+NOWHERE = "http://127.0.0.1:9"
+
+
+def fetched(name, endpoint, home, script=FETCH, **more):
+    """The folder, or the refusal; in a process of its own, since huggingface_hub reads its environment once."""
+    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_ETAG_TIMEOUT": "2", **more}
+    done = subprocess.run([sys.executable, "-c", script, name], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "REFUSED" in done.stderr, done.stderr
+    return done.stdout.strip() if done.returncode == 0 else done.stderr.partition("REFUSED ")[2].strip()
+
+
+class Hub(BaseHTTPRequestHandler):
+    """What huggingface_hub asks of a hub: which commit and which files a model has, and for one of them."""
+
+    def __init__(self, *arguments, files, asked):
+        self.files, self.asked = files, asked
+        super().__init__(*arguments)
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        if "/tree/" in self.path:
+            content = json.dumps(
+                [{"type": "file", "path": name, "size": len(file), "oid": name} for name, file in self.files.items()]
+            ).encode()
+        elif self.path.startswith("/api/models/someone/model"):
+            siblings = [{"rfilename": name} for name in self.files]
+            content = json.dumps({"id": "someone/model", "sha": COMMIT, "siblings": siblings}).encode()
+        else:
+            name = self.path.partition(f"/resolve/{COMMIT}/")[2]
+            content = self.files.get(name)
+            self.asked.add(name)
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Length", str(len(content or b"")))
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hash(content)}"')
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content or b"")
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A checkpoint with everything that hubs hold beside it."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 13}
+    transformers.BertModel(transformers.BertConfig(**sizes)).save_pretrained(tmp_path / "made")
+    made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
+    more = ("pytorch_model.bin", "modeling.py", "onnx/model.onnx", "2_Dense/model.safetensors", "vocab.txt", "tokenizer.json")
+    return made | dict.fromkeys(more, b"anything")
+
+
+@pytest.fixture
+def serve():
+    """Starts a hub with one model, and returns its endpoint and the set of files it was asked for."""
+    started = []
+
+    def start(files):
+        asked = set()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files=files, asked=asked))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        started.append(server)
+        return f"http://127.0.0.1:{server.server_port}", asked
+
+    yield start
+    for server in started:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_folder_is_taken_as_it_is(tmp_path):
+    assert fetch_model_folder(str(tmp_path)) == tmp_path
+
+
+def test_a_model_is_fetched_without_pickles_and_code_and_found_again_without_the_hub(serve, files, tmp_path):
+    endpoint, asked = serve(files)
+    names, home = "someone/model,nobody/nothing", tmp_path / "home"
+    assert fetched(names, endpoint, home, AT_HAND) == "True False"
+    assert not asked & set(files)
+    folder = fetched("someone/model", endpoint, tmp_path / "home")
+    assert fetched(names, NOWHERE, home, AT_HAND) == "True False"
+    assert {path.name for path in (tmp_path / folder).iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+    }
+    assert not asked & {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "2_Dense/model.safetensors"}
+    assert read_huggingface(tmp_path / folder).config.d_model == 8
+    assert fetched("someone/model", NOWHERE, tmp_path / "home") == folder
+    assert fetched("someone/model", endpoint, tmp_path / "home", HF_HUB_OFFLINE="1") == folder
+
+
+def test_a_shipped_encoder_is_at_hand_unless_it_is_damaged(shipped, no_network):
+    assert at_hand("mini-en")
+    (shipped / "config.json").write_text("{}")
+    assert not at_hand("mini-en")
+
+
+def test_a_model_with_pickles_only_is_refused(serve, files, tmp_path):
+    del files["model.safetensors"]
+    endpoint, _ = serve(files)
+    assert fetched("someone/model", endpoint, tmp_path / "home").startswith(
+        "someone/model has no weights that can be read. Allowed: a model with model.safetensors."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        (
+            "no such folder/at all/here",
+            "no such folder/at all/here is neither a folder nor a name the hub can have. Allowed: a folder, or OWNER/NAME.",
+        ),
+        ("nobody/nothing", "nobody/nothing is no folder, and not on the hub http://127.0.0.1"),
+        (
+            "google-bert/bert-base-uncased",
+            "google-bert/bert-base-uncased has no weights that can be read. Allowed: a model with model.safe",
+        ),
+    ],
+)
+def test_what_the_hub_does_not_have_is_refused_in_one_line(hub, tmp_path, name, refusal):
+    said = fetched(name, hub, tmp_path / "home")
+    assert said.startswith(refusal) and "\n" not in said
+
+
+def test_a_hub_that_cannot_be_reached_is_refused_where_the_cache_lacks_the_model(tmp_path):
+    said = fetched("someone/model", NOWHERE, tmp_path / "home")
+    assert said.startswith(f"someone/model is no folder, the hub {NOWHERE} cannot be reached, and the cache ") and "HF_HOME" in said
+
+
+def test_a_cache_with_the_tokenizer_alone_is_no_model(serve, files, tmp_path):
+    endpoint, _ = serve({name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))})
+    fetched("someone/model", endpoint, tmp_path / "home")
+    said = fetched("someone/model", NOWHERE, tmp_path / "home")
+    assert f"the hub {NOWHERE} cannot be reached, and the cache" in said and "holds no weights of it" in said

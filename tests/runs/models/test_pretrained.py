@@ -1,0 +1,404 @@
+"""What a run starts from: every weight that fits is taken, heads are fresh, and what does not fit is refused with both values."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import safetensors.torch
+import torch
+
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.config.command_settings import FinetuneConfig, RunConfig
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.models.assembly import Assembly, assemble, run_settings
+from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into, open_initial
+from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.models.task import build_task
+from encoderlab.system.device import Compute
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
+from encoderlab.training.config import TrainingConfig
+
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+TOKENIZER = SymbolsConfig(symbols="0123456789").build(list, None)
+SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 16, "dropout": 0.0}
+PRETRAINING = HeadSizes(sequence_classes=2, vocabulary=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def drawn(heads, seed=0, rows=TOKENIZER.vocabulary_size, **settings):
+    """A model with every weight drawn, so that nothing is equal by being zero."""
+    torch.manual_seed(seed)
+    model = EncoderWithHeads(ModelConfig(**SIZES | settings), rows, TOKENIZER.pad_id, heads)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    return model
+
+
+def initial_of(model, heads, labels=(), **settings):
+    return Initial("runs/old", ModelConfig(**SIZES | settings), heads, model.state_dict(), TOKENIZER, list(labels))
+
+
+def saved(folder, *, tagging=False, **settings):
+    """A finished run's model/ folder."""
+    config = RunConfig(
+        cache_dir=str(folder),
+        task=(TaggingConfig if tagging else ClassificationConfig)(name="digits"),
+        dataset=BracketsDataset(limit=5),
+        tokenizer=SymbolsConfig(symbols="0123456789"),
+        model=ModelConfig(**SIZES | settings),
+        training=TrainingConfig(),
+    )
+    task = build_task(config.task, TOKENIZER, ["a", "b", "c"], config.model.max_length)
+    assembly = Assembly(config, CPU, TOKENIZER, task, drawn(task.heads, **settings))
+    save_model(assembly.saved(Origin({"step": 1}, False, {})), folder / "model", "# card\n")
+    return assembly
+
+
+@pytest.mark.parametrize("tagging", [False, True])
+@pytest.mark.parametrize("inside", ["", "model"])
+def test_a_run_folder_and_its_model_folder_hold_the_same(tmp_path, inside, tagging):
+    assembly = saved(tmp_path, tagging=tagging, pooling=Pooling.pooler, segments=0)
+    initial = open_initial(str(tmp_path / inside))
+    assert initial.name == str(tmp_path / inside)
+    assert initial.config == assembly.config.model
+    assert initial.heads == assembly.task.heads
+    assert initial.labels == ["a", "b", "c"]
+    assert initial.tokenizer.fingerprint == TOKENIZER.fingerprint
+    assert all(torch.equal(initial.weights[name], weight) for name, weight in assembly.model.state_dict().items())
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(
+        DataError, match=r"^init_from=\S+ holds no model\. Allowed: the folder of a finished run, or a Hugging Face"
+    ):
+        open_initial(str(tmp_path))
+
+
+@pytest.mark.parametrize("lost", ["model.safetensors", "tokenizer.json"])
+def test_a_model_folder_that_has_lost_a_file_is_refused(tmp_path, lost):
+    saved(tmp_path)
+    (tmp_path / "model" / lost).unlink()
+    with pytest.raises(DataError, match=rf"^init_from=\S+ lacks {lost}"):
+        open_initial(str(tmp_path))
+
+
+def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
+    assembly = saved(tmp_path)
+    weights = assembly.model.state_dict()
+    weights["encoder.embeddings.token.weight"] = weights["encoder.embeddings.token.weight"][:12].clone()
+    safetensors.torch.save_file(weights, tmp_path / "model" / "model.safetensors")
+    with pytest.raises(DataError, match=r"^init_from=\S+ has embeddings of 12 pieces, and its tokenizer has 15\."):
+        open_initial(str(tmp_path))
+
+
+@pytest.mark.parametrize("positions", Positions)
+@pytest.mark.parametrize("heads", [HeadSizes(sequence_classes=3), HeadSizes(token_classes=3)])
+def test_a_task_takes_the_encoder_and_the_pooler_and_a_fresh_head(heads, positions):
+    settings = {"pooling": Pooling.pooler, "positions": positions}
+    old = drawn(heads, **settings)
+    model, before = drawn(heads, seed=1, **settings), drawn(heads, seed=1, **settings)
+    fresh = load_into(model, initial_of(old, heads, **settings))
+    assert fresh == [name for name in ("sequence_head", "token_head") if getattr(model, name) is not None]
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, (before if name.startswith(tuple(fresh)) else old).state_dict()[name]), name
+
+
+def test_pretraining_that_goes_on_takes_every_head():
+    old, model = drawn(PRETRAINING), drawn(PRETRAINING, seed=1)
+    assert load_into(model, initial_of(old, PRETRAINING)) == []
+    assert all(
+        torch.equal(mine, theirs) for mine, theirs in zip(model.state_dict().values(), old.state_dict().values(), strict=True)
+    )
+
+
+def test_pretraining_that_goes_on_with_another_question_says_what_is_fresh():
+    masks = HeadSizes(vocabulary=True)
+    assert load_into(drawn(PRETRAINING, pooling=Pooling.pooler), initial_of(drawn(masks), masks)) == ["pool.dense", "sequence_head"]
+    assert load_into(drawn(masks), initial_of(drawn(PRETRAINING), PRETRAINING)) == []
+    untied = drawn(masks, tie_decoder=False)
+    assert load_into(untied, initial_of(drawn(masks), masks)) == ["masked_token_head.decoder"]
+
+
+def test_pretraining_from_a_classifier_of_two_labels_does_not_take_its_head_for_pairs():
+    heads = HeadSizes(sequence_classes=2)
+    assert "sequence_head" in load_into(drawn(PRETRAINING), initial_of(drawn(heads), heads))
+
+
+def test_of_learnt_positions_and_of_embeddings_beyond_the_vocabulary_the_first_rows_are_taken():
+    heads, padded = HeadSizes(vocabulary=True), TOKENIZER.vocabulary_size + 9
+    settings = {"tie_decoder": False}
+    old = drawn(heads, rows=padded, **settings)
+    model = drawn(heads, seed=1, max_length=5, **settings)
+    assert load_into(model, initial_of(old, heads, **settings)) == []
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, old.state_dict()[name][: len(weight)]), name
+
+
+def test_an_encoder_without_its_position_table_is_refused():
+    heads = HeadSizes(sequence_classes=2)
+    old = drawn(heads)
+    weights = old.state_dict()
+    del weights["encoder.layers.1.attention_norm.bias"]
+    with pytest.raises(DataError, match=r"of encoder\.layers\.1\.attention_norm\.bias, 8 is needed, and it has none\."):
+        load_into(drawn(heads), replace(initial_of(old, heads), weights=weights))
+
+
+def test_an_encoder_of_another_shape_is_refused_with_both_and_nothing_is_taken():
+    heads = HeadSizes(sequence_classes=2)
+    model, before = drawn(heads), drawn(heads)
+    with pytest.raises(
+        DataError, match=r"^init_from=runs/old does not fit its own config: of encoder\.\S+, 8 x 8 is needed, and it has"
+    ):
+        load_into(model, replace(initial_of(drawn(heads, d_ff=9), heads), weights={**drawn(heads).state_dict(), **crooked()}))
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), before.parameters(), strict=True))
+
+
+def crooked():
+    name = next(name for name, weight in drawn(HeadSizes(sequence_classes=2)).state_dict().items() if weight.shape == (8, 8))
+    return {name: torch.zeros(8, 9)}
+
+
+def test_the_same_vocabulary_is_the_same_however_it_was_chosen(tmp_path):
+    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    check_same_vocabulary(type(TOKENIZER).load(tmp_path / "tokenizer.json"), "tokenizer=pretrained", old)
+
+
+def test_another_vocabulary_is_refused_with_both_sizes_or_the_first_piece_that_differs():
+    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    with pytest.raises(SettingError) as refused:
+        check_same_vocabulary(SymbolsConfig(symbols="01").build(list, None), "tokenizer=symbols", old)
+    assert (
+        str(refused.value)
+        == "tokenizer=symbols is not the tokenizer of init_from=runs/old: 7 pieces, not 15. Use tokenizer=as_pretrained."
+    )
+    with pytest.raises(SettingError) as refused:
+        check_same_vocabulary(SymbolsConfig(symbols="012345678x").build(list, None), "tokenizer=symbols", old)
+    assert (
+        str(refused.value)
+        == "tokenizer=symbols is not the tokenizer of init_from=runs/old: id 14 is 'x', not '9'. Use tokenizer=as_pretrained."
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    dataset = BracketsDataset(train_rows=20, validation_rows=2, test_rows=2, pairs=8)
+    return Corpus.load(dataset, tmp_path_factory.mktemp("cache"))
+
+
+def finetuning(corpus, **changes):
+    given = {
+        "cache_dir": str(corpus.cache),
+        "task": ClassificationConfig(name="brackets"),
+        "dataset": BracketsDataset(),
+        "tokenizer": AsPretrainedTokenizer(),
+        "model": AsPretrained(),
+        "training": TrainingConfig(),
+        "init_from": "runs/old",
+    }
+    return FinetuneConfig(**given | changes)
+
+
+def test_a_fresh_head_depends_on_the_seed_alone(corpus):
+    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    heads = []
+    for seed, between in ((3, 0), (3, 1), (4, 2)):
+        torch.manual_seed(between)
+        heads.append(assemble(finetuning(corpus, seed=seed), CPU, corpus, old).model.sequence_head.weight)
+    other = assemble(finetuning(corpus, seed=3), CPU, corpus, initial_of(drawn(PRETRAINING, seed=8), PRETRAINING))
+    assert torch.equal(heads[0], heads[1])
+    assert torch.equal(heads[0], other.model.sequence_head.weight)
+    assert not torch.equal(heads[0], heads[2])
+
+
+def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and_says_so_in_a_line(corpus, capsys):
+    old = initial_of(drawn(PRETRAINING, pooling=Pooling.pooler), PRETRAINING, pooling=Pooling.pooler)
+    config = finetuning(corpus, model=AsPretrained(dropout=0.3, max_length=9))
+    assembly = assemble(config, CPU, corpus, old)
+    assert assembly.tokenizer is old.tokenizer
+    assert type(assembly.config) is RunConfig
+    assert assembly.config.model == replace(old.config, dropout=0.3, max_length=9)
+    assert torch.equal(
+        assembly.model.encoder.embeddings.position.embedding.weight, old.weights["encoder.embeddings.position.embedding.weight"][:9]
+    )
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("From ")]
+    n = sum(weight.numel() for weight in assembly.model.parameters()) - 18
+    assert said == [f"From runs/old: {n:,} pretrained weights; fresh: sequence_head (18)"]
+
+
+def test_a_tokenizer_trained_anew_on_other_text_is_refused(corpus):
+    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    with pytest.raises(
+        SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Use tokenizer=as_pretrained\.$"
+    ):
+        assemble(finetuning(corpus, tokenizer=WordPieceConfig(vocabulary_size=100)), CPU, corpus, old)
+
+
+@pytest.mark.parametrize("change", [{"tokenizer": AsPretrainedTokenizer()}, {"model": AsPretrained()}])
+def test_from_scratch_nothing_can_be_as_pretrained(corpus, change):
+    given = {"tokenizer": SymbolsConfig(), "model": ModelConfig(**SIZES)} | change
+    with pytest.raises(SettingError, match=rf"^{next(iter(change))}=as_pretrained needs init_from"):
+        assemble(finetuning(corpus, **given), CPU, corpus)
+
+
+def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):
+    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    with pytest.raises(SettingError, match=r"^training\.freeze_layers is 3, and the encoder has 2 layers\."):
+        assemble(finetuning(corpus, training=TrainingConfig(freeze_layers=3)), CPU, corpus, old)
+
+
+def test_the_settings_of_a_run_say_nothing_of_where_it_started(corpus):
+    settings = run_settings(finetuning(corpus), initial_of(drawn(PRETRAINING), PRETRAINING))
+    assert type(settings) is RunConfig
+    assert settings.model == ModelConfig(**SIZES | {"max_length": None}, pooling=Pooling.mean)
+
+
+def test_the_encoder_answers_as_the_pretrained_one_does(corpus):
+    model = drawn(PRETRAINING).eval()
+    assembly = assemble(finetuning(corpus), CPU, corpus, initial_of(model, PRETRAINING))
+    ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
+    batch = Batch(ids, torch.zeros_like(ids), None, torch.arange(3), torch.empty(0, dtype=torch.long), None, None, 18)
+    with torch.inference_mode():
+        mine, theirs = (one.eval().encoder(batch.input_ids, batch.token_type_ids, None) for one in (assembly.model, model))
+    assert torch.equal(mine, theirs)
+
+
+def transformers_folder(folder, kind, **changes):
+    """A small checkpoint that transformers wrote, with its tokenizer."""
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": TOKENIZER.vocabulary_size, "max_position_embeddings": 16}
+    bert = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+    distilbert = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12}
+    config = transformers.DistilBertConfig if kind.startswith("Distil") else transformers.BertConfig
+    given = sizes | (distilbert if kind.startswith("Distil") else bert) | changes
+    model = getattr(transformers, kind)(config(**given)).eval()
+    model.save_pretrained(folder)
+    TOKENIZER.save(folder / "tokenizer.json")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "fresh"),
+    [
+        ("BertModel", ["sequence_head"]),
+        ("BertForPreTraining", ["sequence_head"]),
+        ("BertForSequenceClassification", ["sequence_head"]),
+        ("BertForMaskedLM", ["sequence_head"]),
+        ("DistilBertModel", ["sequence_head"]),
+        ("DistilBertForSequenceClassification", ["sequence_head"]),
+    ],
+)
+def test_a_folder_of_transformers_starts_a_task_with_its_encoder_and_its_pooler_where_it_has_one(tmp_path, corpus, kind, fresh):
+    model = transformers_folder(tmp_path, kind)
+    initial = open_initial(str(tmp_path))
+    assembly = assemble(finetuning(corpus, init_from=str(tmp_path)), CPU, corpus, initial)
+    assert load_into(assembly.model, initial) == fresh
+    ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        theirs = model.base_model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        mine = assembly.model.eval().encoder(ids, torch.zeros_like(ids), None)
+    assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("heads", "task", "pooled", "pooling"),
+    [
+        (PRETRAINING, ClassificationConfig(name="t"), Pooling.cls, Pooling.mean),
+        (HeadSizes(vocabulary=True), TaggingConfig(name="t"), Pooling.cls, Pooling.mean),
+        (HeadSizes(), ClassificationConfig(name="t"), Pooling.cls, Pooling.mean),
+        (PRETRAINING, ClassificationConfig(name="t"), Pooling.pooler, Pooling.pooler),
+        (HeadSizes(sequence_classes=2), ClassificationConfig(name="t"), Pooling.max, Pooling.max),
+        (PRETRAINING, PretrainingConfig(name="t"), Pooling.cls, Pooling.cls),
+    ],
+)
+def test_a_task_takes_the_mean_unless_labels_or_a_pooler_have_learnt_something_else(heads, task, pooled, pooling):
+    initial = initial_of(drawn(heads, pooling=pooled), heads, pooling=pooled)
+    assert initial.settings_for(task).pooling is pooling
+
+
+@pytest.mark.parametrize(("said", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
+def test_an_encoder_of_sentence_transformers_is_pooled_as_it_was_trained(tmp_path, corpus, said, pooling):
+    transformers_folder(tmp_path, "BertModel")
+    if said is not None:
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": said}))
+    initial = open_initial(str(tmp_path))
+    assembly = assemble(finetuning(corpus), CPU, corpus, initial)
+    assert assembly.config.model.pooling is pooling
+    assert load_into(assembly.model, initial) == ["sequence_head"]
+
+
+def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(corpus, capsys):
+    long = initial_of(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
+    short = initial_of(drawn(PRETRAINING), PRETRAINING)
+    assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
+    assert "model.max_length=32, as 99% of the training rows need (at most 64)" in capsys.readouterr().err.splitlines()
+    assert assemble(finetuning(corpus), CPU, corpus, short).config.model.max_length == 16
+    typed = finetuning(corpus, model=AsPretrained(max_length=9))
+    assert assemble(typed, CPU, corpus, long).config.model.max_length == 9
+
+
+def test_embeddings_that_transformers_padded_beyond_the_vocabulary_are_cut_to_it(tmp_path, corpus):
+    model = transformers_folder(tmp_path, "BertModel", vocab_size=64)
+    assembly = assemble(finetuning(corpus), CPU, corpus, open_initial(str(tmp_path)))
+    assert torch.equal(assembly.model.encoder.embeddings.token.weight, model.embeddings.word_embeddings.weight[:15])
+
+
+def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
+    transformers_folder(tmp_path, "BertModel")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).unlink()
+    with pytest.raises(DataError, match=r"comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab"):
+        open_initial(str(tmp_path))
+
+
+def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
+    transformers_folder(tmp_path, "BertForPreTraining")
+    initial = open_initial(str(tmp_path))
+    model = EncoderWithHeads(
+        AsPretrained(max_length=16).resolve(initial.config), TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING
+    )
+    assert load_into(model, initial, ["follows", "random"]) == []
+    assert load_into(model, initial, ["in_order", "swapped"]) == ["sequence_head"]  # another question
+
+
+@pytest.mark.parametrize("init_from", ["", "file", "run/checkpoints/step-5"])
+def test_what_is_no_model_is_refused_by_what_it_is(init_from, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no model")
+    (tmp_path / "run" / "checkpoints" / "step-5").mkdir(parents=True)
+    expected = {
+        "": "init_from is empty",
+        "file": "is a file",
+        "run/checkpoints/step-5": r"is a checkpoint\. Type init_from=run, the run",
+    }
+    with pytest.raises((DataError, SettingError), match=expected[init_from]):
+        open_initial(init_from)
+
+
+def test_a_tokenizer_with_the_same_pieces_that_cuts_otherwise_is_refused(tmp_path):
+    texts = ["they say so of it, the us re entered 12 percent deja vu"]
+    mine, theirs = (
+        WordPieceConfig(vocabulary_size=200, min_frequency=1, lowercase=lower).build(lambda: texts, tmp_path)
+        for lower in (False, True)
+    )
+    assert mine.pieces(range(mine.vocabulary_size)) == theirs.pieces(range(theirs.vocabulary_size))
+    initial = replace(initial_of(drawn(PRETRAINING), PRETRAINING), tokenizer=theirs)
+    with pytest.raises(SettingError, match="splits .* differently"):
+        check_same_vocabulary(mine, "The tokenizer", initial)

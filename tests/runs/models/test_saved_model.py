@@ -1,0 +1,158 @@
+"""The model folder: what is read back answers as what was saved, and damage is told from health."""
+
+import json
+
+import pytest
+import torch
+
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.config.command_settings import OpenRunConfig, RunConfig
+from encoderlab.data.sources.generated import ReverseDataset
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.errors import DataError
+from encoderlab.model.config import Activation, ModelConfig, Positions
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.models.saved_model import Origin, read_model, save_model
+from encoderlab.runs.models.task import build_task
+from encoderlab.system.device import Compute
+from encoderlab.tasks.config import TaggingConfig, TaggingScore
+from encoderlab.training.config import Precision, TrainingConfig
+
+LABELS = [f"lábel {number}" for number in range(12)]  # more than ten: 10 comes after 9, and not after 1
+ORIGIN = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, False, {"train": "abc", "test": "def"})
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+
+
+@pytest.fixture
+def assembly(tmp_path):
+    """A small model that answers for words, with settings that are not the defaults."""
+    config = RunConfig(
+        cache_dir=str(tmp_path / "cache"),
+        task=TaggingConfig(name="reverse", score=TaggingScore.f1_macro),
+        dataset=ReverseDataset(limit=5),
+        tokenizer=SymbolsConfig(symbols="0123456789ä"),
+        model=ModelConfig(n_layers=1, d_model=8, n_heads=2, max_length=16, positions=Positions.rotary, activation=Activation.relu),
+        training=TrainingConfig(epochs=0.5, clip_norm=None),
+        seed=3,
+    )
+    tokenizer = config.tokenizer.build(lambda: [], tmp_path)
+    task = build_task(config.task, tokenizer, LABELS, config.model.max_length)
+    torch.manual_seed(0)
+    model = EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()
+    return Assembly(config, CPU, tokenizer, task, model)
+
+
+@pytest.fixture
+def folder(assembly, tmp_path):
+    save_model(assembly.saved(ORIGIN), tmp_path / "model", "# a cärd\n")
+    return tmp_path / "model"
+
+
+@pytest.fixture(autouse=True)
+def process_threads():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def opened(folder, tmp_path):
+    run = OpenRunConfig(cache_dir=str(tmp_path), run=str(folder), device="cpu", precision=Precision.fp32, threads=1)
+    return reopen(run)
+
+
+def test_what_is_read_back_is_what_was_saved(assembly, folder):
+    saved = read_model(folder)
+    assert saved.config == assembly.config
+    assert saved.labels == LABELS
+    assert saved.origin == ORIGIN
+    assert saved.tokenizer.fingerprint == assembly.tokenizer.fingerprint
+    assert saved.weights.keys() == assembly.model.state_dict().keys()
+    assert all(torch.equal(saved.weights[name], weight) for name, weight in assembly.model.state_dict().items())
+
+
+def test_a_model_that_is_opened_again_answers_as_it_did(assembly, folder, tmp_path):
+    again = opened(folder, tmp_path)
+    ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
+    batch = Batch(ids, torch.zeros_like(ids), None, torch.arange(3), torch.arange(18), None, None, 18)
+    with torch.inference_mode():
+        before, after = assembly.model(batch), again.model(batch)
+    assert torch.equal(before.token_logits, after.token_logits)
+    assert again.task.answers(after, batch) == assembly.task.answers(before, batch)
+    assert not again.model.training
+
+
+def test_the_folder_holds_what_others_look_for(assembly, folder):
+    names = {"README.md", "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert {path.name for path in folder.iterdir()} == names
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert config["id2label"] == {str(number): label for number, label in enumerate(LABELS)}
+    assert config["label2id"] == {label: number for number, label in enumerate(LABELS)}
+    assert (folder / "README.md").read_text(encoding="utf-8") == "# a cärd\n"
+
+
+def test_a_save_that_fails_leaves_nothing(assembly, tmp_path):
+    with pytest.raises(UnicodeEncodeError):
+        save_model(assembly.saved(ORIGIN), tmp_path / "runs" / "model", "half a character: \ud83d")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def changed(**changes):
+    """Changes to config.json."""
+
+    def change(text):
+        return json.dumps(json.loads(text) | changes).encode()
+
+    return change
+
+
+def changed_setting(group, **values):
+    def change(text):
+        config = json.loads(text)
+        config["encoderlab"][group] |= values
+        return json.dumps(config).encode()
+
+    return change
+
+
+def half(content):
+    return content[: len(content) // 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("config.json", half),
+        ("config.json", lambda _: b""),
+        ("config.json", lambda _: b"[]"),
+        ("config.json", lambda _: b"\xff\xfe\x00"),
+        ("config.json", changed(encoderlab={})),
+        ("config.json", changed(encoderlab=None)),
+        ("config.json", changed(id2label={"0": "a", "2": "b"})),
+        ("config.json", changed(id2label=None)),
+        ("config.json", changed(origin=None)),
+        ("config.json", changed(origin={"checkpoint": {}})),
+        ("config.json", changed_setting("model", n_layers=0)),
+        ("config.json", changed_setting("model", n_layers="many")),
+        ("config.json", changed_setting("model", no_such=1)),
+        ("config.json", changed_setting("dataset", schema="os.system")),
+        ("model.safetensors", half),
+        ("model.safetensors", lambda _: b""),
+        ("tokenizer.json", half),
+        ("tokenizer.json", lambda _: b"{}"),
+    ],
+)
+def test_a_damaged_folder_is_refused_in_one_line(folder, name, damage):
+    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    with pytest.raises(DataError, match="damaged") as refused:
+        read_model(folder)
+    assert str(folder) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_weights_of_another_model_are_refused(folder, tmp_path):
+    path = folder / "config.json"
+    path.write_bytes(changed_setting("model", d_ff=24)(path.read_bytes()))
+    with pytest.raises(DataError, match=r"^The weights of run=.*do not fit its config: .*size mismatch") as refused:
+        opened(folder, tmp_path)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,375 @@
+"""Trackers: told what the journal is told, found again by a run that goes on, and never in the way of one."""
+
+import importlib.machinery
+import json
+import sys
+import threading
+import types
+from pathlib import Path
+
+import pytest
+
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.records import trackers as tracking
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.signals import Interrupted
+from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.training.config import TrainingConfig
+
+STEP = {"kind": "step", "step": 3, "epoch": 0.5, "loss": 0.25, "gradient_norm": None, "tokens": 12}
+EVALUATION = {"kind": "evaluation", "step": 4, "epoch": 1.0, "split": "validation", "accuracy": 0.75}
+LEFT_OUT = {"kind": "left_out", "step": 4, "loss": None}
+REPORT = {
+    "checkpoint": {"step": 4},
+    "splits": {"test": {"n": 9, "accuracy": 0.5, "accuracy_ci95": [0.4, 0.6], "per_class": {}}},
+    "baselines": {"majority": {"accuracy": 0.25}, "tfidf_logreg": {"accuracy": None, "skipped": "why"}},
+}
+FIGURES = {"report/test/n": 9, "report/test/accuracy": 0.5, "report/baseline/majority/accuracy": 0.25}
+
+
+def config(*names):
+    return RunConfig(
+        cache_dir="cache",
+        task=ClassificationConfig(name="brackets"),
+        dataset=BracketsDataset(),
+        tokenizer=SymbolsConfig(symbols=["("]),
+        model=ModelConfig(),
+        training=TrainingConfig(),
+        trackers=list(names),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path)
+
+
+class Noted:
+    """A library that notes what it is told."""
+
+    def __init__(self, subject, known):
+        self.id, self.told, self.subject, self.known = known or "mine", [], subject, known
+
+    def log(self, step, figures):
+        self.told.append((step, figures))
+
+    def report(self, step, figures):
+        self.told.append(("report", step, figures))
+
+    def close(self, finished):
+        self.told.append(finished)
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """All runs opened in the stand-in for a library."""
+    opened = []
+
+    def open_(subject, known):
+        opened.append(Noted(subject, known))
+        return opened[-1]
+
+    monkeypatch.setitem(tracking.LIBRARIES, "wandb", open_)
+    return opened
+
+
+def test_a_tracker_is_told_settings_figures_and_how_it_ended(folder, noted):
+    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+        for line in (STEP, LEFT_OUT, EVALUATION):
+            trackers.log(line)
+        trackers.report(REPORT)
+    (run,) = noted
+    assert run.told == [
+        (3, {"train/loss": 0.25, "train/tokens": 12}),
+        (4, {"validation/accuracy": 0.75}),
+        ("report", 4, FIGURES),
+        True,
+    ]
+    assert run.subject.name == f"train-brackets-{folder.root.name}"
+    assert run.subject.settings["training"]["epochs"] == 3
+    assert json.loads(folder.trackers.read_text()) == {"wandb": "mine"}
+
+
+def test_a_run_that_goes_on_is_the_same_run_there(folder, noted):
+    folder.trackers.write_text('{"wandb": "of yesterday"}')
+    with tracked(config("wandb"), "train", folder, ALONE):
+        pass
+    folder.trackers.write_text('{"wandb": "of yest')
+    with tracked(config("wandb"), "train", folder, ALONE):
+        pass
+    assert [run.known for run in noted] == ["of yesterday", None]
+
+
+@pytest.mark.parametrize("ending", [Interrupted(15), ValueError("no")])
+def test_a_run_that_is_stopped_or_fails_is_not_said_to_be_finished(folder, noted, ending):
+    with pytest.raises(type(ending)), tracked(config("wandb"), "train", folder, ALONE):
+        raise ending
+    assert noted[0].told == [False]
+
+
+def test_only_the_first_process_tells_anybody(folder, noted):
+    with tracked(config("wandb"), "train", folder, World(rank=1, size=2)) as trackers:
+        trackers.log(STEP)
+    assert noted == [] and not folder.trackers.exists()
+
+
+@pytest.mark.parametrize("broken", ["open", "log", "report", "close"])
+def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeypatch, capsys, broken):
+    class Broken(Noted):
+        def __init__(self, subject, known):
+            super().__init__(subject, known)
+            self._fail("open")
+
+        def _fail(self, where):
+            if where == broken:
+                raise ConnectionError("the server\nis gone")
+
+        def log(self, step, figures):
+            self._fail("log")
+
+        def report(self, step, figures):
+            self._fail("report")
+
+        def close(self, finished):
+            self._fail("close")
+
+    monkeypatch.setitem(tracking.LIBRARIES, "mlflow", Broken)
+    with tracked(config("mlflow"), "train", folder, ALONE) as trackers:
+        for _ in range(5):
+            trackers.log(STEP)
+        trackers.report(REPORT)
+    said = capsys.readouterr().err
+    assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run goes on without it\n"
+
+
+def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkeypatch, capsys):
+    monkeypatch.setitem(tracking.LIBRARIES, "wandb", lambda *_: sys.exit("no key"))
+    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+        trackers.log(STEP)
+    assert "wandb has failed (SystemExit: no key)" in capsys.readouterr().err
+
+
+def test_a_tracker_that_hangs_is_not_waited_for(folder, monkeypatch, capsys):
+    for_ever = threading.Event()
+    monkeypatch.setattr(tracking, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setitem(tracking.LIBRARIES, "trackio", lambda subject, known: for_ever.wait(60))
+    with tracked(config("trackio"), "train", folder, ALONE) as trackers:
+        trackers.log(STEP)
+    assert "trackio has failed (it does not answer)" in capsys.readouterr().err
+    for_ever.set()
+
+
+def test_without_trackers_nothing_is_written(folder):
+    with tracked(config(), "train", folder, ALONE) as trackers:
+        trackers.log(STEP)
+        trackers.report(REPORT)
+    assert list(folder.root.iterdir()) == []
+    assert trackers == Trackers([])
+
+
+def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypatch):
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name in ("wandb", "mlflow") else object())
+    check_trackers(["tensorboard"])
+    with pytest.raises(SettingError) as refused:
+        check_trackers(["wandb", "tensorboard", "mlflow"])
+    assert str(refused.value) == (
+        "trackers=[wandb,tensorboard,mlflow] asks for what is not installed: wandb, mlflow. "
+        "Type pip install 'encoderlab[wandb,mlflow]', or leave trackers out."
+    )
+
+
+def test_a_tracker_of_another_name_is_refused():
+    with pytest.raises(
+        SettingError, match=r"There is no tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
+    ):
+        config("tensorbord")
+
+
+def module(monkeypatch, name, **attributes):
+    """A stand-in for a library, found and imported as it would be."""
+    made = types.ModuleType(name)
+    made.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    vars(made).update(attributes)
+    monkeypatch.setitem(sys.modules, name, made)
+
+
+class Calls:
+    """Notes every call to it by name, and answers what it was made with."""
+
+    def __init__(self, calls, **answers):
+        self._calls, self._answers = calls, answers
+
+    def __getattr__(self, name):
+        if name in self._answers and not callable(self._answers[name]):
+            return self._answers[name]
+
+        def call(*arguments, **named):
+            self._calls.append((name, *arguments, named))
+            return self._answers[name](*arguments, **named) if name in self._answers else None
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("variables", "netrc", "mode"),
+    [
+        ({}, "", "offline"),
+        ({"WANDB_API_KEY": "k"}, "", "online"),
+        ({"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"}, "", "disabled"),
+        ({}, "machine api.wandb.ai login user password k\n", "online"),
+        ({"WANDB_BASE_URL": "https://here"}, "machine api.wandb.ai login user password k\n", "offline"),
+    ],
+)
+def test_wandb_is_offline_unless_there_is_a_key_and_never_asks_for_one(folder, monkeypatch, variables, netrc, mode):
+    calls = []
+    run = Calls(calls, id="w1", summary=Calls(calls))
+
+    def init(**named):
+        calls.append(("init", named))
+        return run
+
+    module(monkeypatch, "wandb", init=init, Settings=dict)
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    path = folder.root / "netrc"
+    path.write_text(netrc)
+    path.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(path))
+    folder.trackers.write_text('{"wandb": "w1"}')
+    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+        trackers.log(STEP)
+        trackers.report(REPORT)
+    begun = calls[0][1]
+    assert (begun["mode"], begun["project"], begun["id"], begun["resume"]) == (mode, "encoderlab", "w1", "allow")
+    assert begun["dir"] == str(folder.root) and begun["settings"]["console"] == "off"
+    assert [call[0] for call in calls[1:]] == ["define_metric", "log", "update", "finish"]
+    assert calls[2][1] == {"step": 3, "train/loss": 0.25, "train/tokens": 12}
+    assert calls[-1][1] == {"exit_code": 0}
+
+
+@pytest.mark.parametrize("known", [None, "r9"])
+@pytest.mark.parametrize("server", [None, "http://tracking:5000"])
+def test_mlflow_keeps_a_run_in_a_local_store_or_where_its_variable_says(folder, monkeypatch, known, server):
+    calls, opened = [], []
+    created = types.SimpleNamespace(info=types.SimpleNamespace(run_id="r1"))
+    experiment = types.SimpleNamespace(experiment_id="7") if server else None
+    answers = {
+        "create_run": lambda *_, **__: created,
+        "get_experiment_by_name": lambda _: experiment,
+        "create_experiment": lambda _: "8",
+    }
+
+    def client(uri):
+        opened.append(uri)
+        return Calls(calls, **answers)
+
+    module(monkeypatch, "mlflow", MlflowClient=client)
+    monkeypatch.chdir(folder.root)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
+        monkeypatch.setenv(name, "")  # put back afterwards, whatever the library's class sets
+        monkeypatch.delenv(name)
+    if server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    if known:
+        folder.trackers.write_text(json.dumps({"mlflow": known}))
+    with tracked(config("mlflow"), "train", folder, ALONE) as trackers:
+        trackers.log(STEP)
+    assert opened == [server or f"sqlite:///{folder.root / 'outputs' / 'mlflow.db'}"]
+    assert [call for call in calls if call[0] == "log_metric"] == [
+        ("log_metric", known or "r1", "train/loss", 0.25, {"step": 3}),
+        ("log_metric", known or "r1", "train/tokens", 12, {"step": 3}),
+    ]
+    assert calls[-1] == ("set_terminated", known or "r1", "FINISHED", {})
+    runs = [call for call in calls if call[0] == "create_run"]
+    assert [call[1] for call in runs] == ([] if known else ["7" if server else "8"])
+    params = {call[2]: call[3] for call in calls if call[0] == "log_param"}
+    assert params == {} if known else params["training.epochs"] == "3.0"
+
+
+def test_trackio_goes_on_under_the_name_it_began_with(folder, monkeypatch):
+    calls = []
+
+    def init(**named):
+        calls.append(named)
+        return Calls(calls)
+
+    module(monkeypatch, "trackio", init=init)
+    for _ in range(2):
+        with tracked(config("trackio"), "train", folder, ALONE) as trackers:
+            trackers.log(STEP)
+            trackers.report(REPORT)
+    first, *rest = calls
+    assert first["name"] == f"train-brackets-{folder.root.name}" and first["resume"] == "allow"
+    assert [call[0] if isinstance(call, tuple) else call["name"] for call in rest] == [
+        *("log", "log", "finish"),
+        first["name"],
+        *("log", "log", "finish"),
+    ]
+
+
+def scalars(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_shows_a_run_that_went_on_as_one(folder):
+    pytest.importorskip("tensorboard", reason="pip install 'encoderlab[tensorboard]'")
+    with pytest.raises(Interrupted), tracked(config("tensorboard"), "train", folder, ALONE) as trackers:
+        for step in (1, 2, 3):
+            trackers.log(STEP | {"step": step, "loss": float(step)})
+        raise Interrupted(15)
+    with tracked(config("tensorboard"), "train", folder, ALONE) as trackers:
+        for step in (3, 4):
+            trackers.log(STEP | {"step": step, "loss": 10.0 * step})
+        trackers.report(REPORT)
+    found = scalars(folder.root)
+    assert found["train/loss"] == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
+    assert found["report/test/accuracy"] == [(4, 0.5)]
+
+
+def test_a_training_is_tracked_to_its_report_and_a_continued_one_may_change_its_trackers(tmp_path, monkeypatch, noted):
+    from encoderlab.cli import main as cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.argv", ["encoderlab"])
+    monkeypatch.setattr(tracking, "find_spec", lambda name: object())
+    quick = [
+        "task=brackets",
+        "dataset.limit=80",
+        "model=notebook_brackets",
+        "training=smoke",
+        "training.threads=1",
+        "baselines=false",
+    ]
+    cli.run(
+        [
+            "train",
+            *quick,
+            "training.steps=6",
+            "training.checkpoint_every=3",
+            "training.log_every=1",
+            "run_dir=run",
+            "trackers=[wandb]",
+        ]
+    )
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    report = json.loads(Path("run/report.json").read_text())
+    steps = [told[0] for told in noted[0].told[:-2] if "train/loss" in told[1]]
+    assert steps == [line["step"] for line in lines if line["kind"] == "step"]
+    assert noted[0].told[-2][2]["report/test/accuracy"] == report["splits"]["test"]["accuracy"]
+    assert noted[0].told[-1] is True
+    Path("run/report.json").unlink()
+    cli.run(["train", "resume=run", "trackers=[]"])
+    assert len(noted) == 1 and Path("run/report.json").is_file()

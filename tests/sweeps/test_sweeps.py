@@ -1,0 +1,406 @@
+"""Sweeps: every job runs though one fails, what is finished is not done again, what is unfinished goes on, a search knows its trials."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+
+from encoderlab.cli import main as cli
+from encoderlab.config.command_settings import RunConfig, SweepConfig
+from encoderlab.config.composing import check_combinations
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.fitting.journal import Journal
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
+from encoderlab.sweeps.search import _written, search_space
+from encoderlab.sweeps.sweep import Sweep, _is_finished, sweep_settings
+from encoderlab.system import signals as interruption
+from encoderlab.system.signals import Interrupted
+
+TINY = "task=reverse model=notebook_reverse training=smoke dataset.limit=60 training.steps=4 baselines=false"
+
+
+@pytest.fixture
+def sweep(tmp_path, tmp_path_factory, monkeypatch):
+    """Run a sweep in a folder of its own; its records."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setattr(sys, "argv", ["encoderlab"])
+
+    def run(line, name="sweep"):
+        cli.run(["train", "-m", *line.split(), *TINY.split(), f"sweep_dir={name}"])
+        return SweepFolder(Path(name)).records()
+
+    return run
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """What the training command was called with; it trains nothing, and raises what it is told to for a seed."""
+    called, raised = [], {}
+
+    def train(config, **_):
+        called.append(config)
+        if config.seed in raised:
+            raise raised[config.seed]
+        return RunFolder(Path(config.run_dir))
+
+    monkeypatch.setattr("encoderlab.commands.train.train", train)
+    monkeypatch.setattr("encoderlab.sweeps.sweep.Sweep._compare", lambda *_: None)
+    monkeypatch.setattr("encoderlab.sweeps.sweep._is_finished", lambda record: record.state == FINISHED)
+    return called, raised
+
+
+def test_a_sweep_of_dry_runs_tries_each_job_out_and_writes_nothing(tmp_path, sweep, capsys):
+    with pytest.raises(SweepError, match=r"^1 of 3 jobs failed. Mend it and type the same line.$"):
+        sweep("seed=1,2,-1 dry_run=true")
+    said = capsys.readouterr()
+    assert said.out.count("a dry run, nothing is written") == 2 and "not compared" not in said.err
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SettingError, match="no score to search by"):
+        sweep("training.learning_rate=log(1e-4,1e-2) dry_run=true trials=2")
+
+
+def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, commands, capsys):
+    called, raised = commands
+    raised[2], raised[3] = DataError("There are no rows"), ValueError("a bug")
+    with pytest.raises(SweepError) as ended:
+        sweep("seed=1,2,3,4")
+    assert [config.seed for config in called] == [1, 2, 3, 4]
+    assert ended.value.exit_code == DataError.exit_code
+    assert str(ended.value).startswith("2 of 4 jobs failed. ")
+    said = capsys.readouterr().err
+    assert "encoderlab: job 1 failed: seed=2" in said and "There are no rows." in said
+    assert "ValueError: a bug" in said
+    raised.clear()
+    records = sweep("seed=1,2,3,4")
+    assert [config.seed for config in called] == [1, 2, 3, 4, 2, 3]
+    assert {record.state for record in records} == {FINISHED}
+    assert {record.error for record in records} == {None}
+
+
+def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
+    _, raised = commands
+    raised[2] = DataError("There are no rows")
+    with pytest.raises(SweepError):
+        sweep("seed=1,2")
+    assert [record.state for record in sweep("seed=1,3")] == [FINISHED, FAILED, FINISHED]
+
+
+def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
+    with pytest.raises(SweepError) as ended:
+        sweep("training.learning_rate=-1,1e-3")
+    assert ended.value.exit_code == SettingError.exit_code
+    failed, finished = SweepFolder(Path("sweep")).records()
+    assert (failed.state, finished.state) == (FAILED, FINISHED)
+    assert failed.error.startswith("training.learning_rate is -1.0")
+
+
+def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is_then_done(sweep, monkeypatch, capsys):
+    count = Journal.step
+
+    def interrupted(self, done):
+        count(self, done)
+        interruption._Received.number = signal.SIGTERM if done.number == 2 else None
+
+    monkeypatch.setattr(Journal, "step", interrupted)
+    with pytest.raises(Interrupted):
+        sweep("seed=1,2")
+    interruption._Received.number = None
+    assert "go on with: encoderlab train -m seed=1,2 " in (said := capsys.readouterr().err) and "sweep_dir=sweep" in said
+    (stopped,) = SweepFolder(Path("sweep")).records()
+    assert stopped.state == STOPPED
+    monkeypatch.setattr(Journal, "step", count)
+    first, second = sweep("seed=1,2")
+    assert (first.folder, first.state, second.state) == (stopped.folder, FINISHED, FINISHED)
+    steps = [json.loads(line)["step"] for line in RunFolder(first.folder).metrics.read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert "Token accuracy of 2 runs of reverse" in capsys.readouterr().err
+    assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "md", "csv", "json"))
+    assert [record.folder for record in sweep("seed=1,2")] == [first.folder, second.folder]
+    said = capsys.readouterr().err
+    assert "job 0 was finished before" in said and "job 1 was finished before" in said
+    assert "Token accuracy of 2 runs of reverse" in said
+
+
+def test_a_job_whose_process_was_killed_after_its_report_is_finished(tmp_path):
+    folder = RunFolder(tmp_path)
+    record = JobRecord("a", 0, [], RUNNING, folder.root)
+    assert not _is_finished(record)
+    folder.report.write_text("{}")
+    assert _is_finished(record)
+
+
+def test_a_job_that_another_process_runs_is_left_to_it(sweep, commands):
+    called, _ = commands
+    sweep("seed=1")
+    (record,) = SweepFolder(Path("sweep")).records()
+    (SweepFolder(Path("sweep")).jobs / f"{record.key}.json").unlink()
+    with SweepFolder(Path("sweep")).held(record.key):
+        sweep("seed=1,2")
+    assert [config.seed for config in called] == [1, 2]
+
+
+def test_eight_jobs_in_one_second_have_a_folder_each(sweep, commands):
+    called, _ = commands
+    sweep("seed=range(8)")
+    assert len({config.run_dir for config in called}) == 8
+
+
+def test_a_sweep_by_its_name_runs_its_values_and_what_is_typed_wins(sweep, commands):
+    called, _ = commands
+    sweep("sweep=seeds")
+    assert [config.seed for config in called] == [0, 1, 2, 3, 4]
+    called.clear()
+    sweep("sweep=seeds seed=7,8", "other")
+    assert [config.seed for config in called] == [7, 8]
+
+
+def test_a_name_that_is_left_empty_is_refused():
+    with pytest.raises(SettingError, match="sweep_dir is empty"):
+        cli.run(["train", "-m", "seed=1,2", "sweep_dir="])
+
+
+WITHOUT_M = ["sweep_dir=x", "trials=3", "sweep=seeds"]
+
+
+@pytest.mark.parametrize("setting", WITHOUT_M)
+def test_what_is_for_several_runs_is_refused_without_m(setting):
+    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} is for several runs. Add -m to start them.$"):
+        sweep_settings(["seed=1", setting], False)
+
+
+def test_the_settings_of_a_sweep_are_taken_out_and_checked():
+    assert sweep_settings(["-m", "seed=1", "sweep_dir=x", "trials=3"], True) == (SweepConfig("x", 3), ["-m", "seed=1"])
+    assert sweep_settings(["-m", "hydra.sweep.dir=x"], True) == (SweepConfig("x"), ["-m"])
+    for value in ("many", "0", "²", ""):
+        with pytest.raises(SettingError, match="trials"):
+            sweep_settings([f"trials={value}"], True)
+
+
+def config_of(**training):
+    from tests.test_configs import composed
+
+    return composed(*(f"training.{name}={value}" for name, value in training.items()))
+
+
+@pytest.mark.parametrize(
+    ("cores", "jobs", "at_once", "threads"), [(8, 8, 8, 1), (8, 2, 8, 4), (2, 5, 4, 1), (8, 1, 8, None), (8, 4, 1, None)]
+)
+def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
+    monkeypatch.setattr("encoderlab.system.device.available_cores", lambda: cores)
+    sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=at_once)
+    sweep.composed.update((str(number),) for number in range(jobs + 1))
+    with sweep._share_of_the_machine(config_of(), 0) as settings:
+        assert isinstance(settings, RunConfig)
+        assert settings.training.threads == threads
+    with sweep._share_of_the_machine(config_of(threads=3), 0) as settings:
+        assert settings.training.threads == 3
+
+
+def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
+    monkeypatch.setattr("encoderlab.system.device.count_cards", lambda: 2)
+    sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
+    sweep.folder.jobs.mkdir()
+    sweep.composed.update([("0",), ("1",), ("2",)])
+    with sweep._share_of_the_machine(config_of(), 0) as first, sweep._share_of_the_machine(config_of(), 2) as second:
+        assert [first.training.device, second.training.device] == ["cuda:0", "cuda:1"]
+    with sweep._share_of_the_machine(config_of(device="cpu"), 0) as settings:
+        assert settings.training.device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("seed=range(1,1000000000)", "The values make more than 10,000 runs. Try fewer of them in one sweep."),
+        ("seed=range(0,101) model.n_layers=range(1,101)", "The values make more than 10,000 runs"),
+        ("training.learning_rate=range(0,inf,1.0)", "The values make more than 10,000 runs"),
+        ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no value"),
+        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Type range\(FROM,TO\) with FROM below TO, or values as 1,2,3."),
+    ],
+)
+def test_values_that_make_no_run_or_more_than_any_sweep_has_are_refused_at_once(sweep, tmp_path, values, message):
+    with pytest.raises(SettingError, match=message):
+        sweep(values)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_may_have_ten_thousand_runs():
+    check_combinations(["seed=range(0,100)", "model.n_layers=range(1,101)", "task=glob(*)", "not=[read", "training.epochs=3"])
+
+
+@pytest.mark.parametrize(("launcher", "extra"), [("parallel", "parallel"), ("slurm", "slurm"), ("local_jobs", "slurm")])
+def test_a_launcher_that_is_not_installed_is_refused_with_what_brings_it(sweep, tmp_path, monkeypatch, launcher, extra):
+    Plugins.instance()  # those that are installed register their launchers
+    installed = ConfigStore.instance().repo["hydra"]["launcher"]
+    for name in ("joblib", "submitit_slurm", "submitit_local"):
+        monkeypatch.delitem(installed, f"{name}.yaml", raising=False)
+    with pytest.raises(SettingError) as refused:
+        sweep(f"hydra/launcher={launcher} seed=1,2")
+    wanted = f"hydra/launcher={launcher} needs a launcher that is not installed. Type pip install 'encoderlab[{extra}]'."
+    assert str(refused.value) == wanted
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
+    with pytest.raises(SweepError):
+        sweep("hydra/launcher=parallel hydra.launcher.n_jobs=2 model.n_heads=1,5")
+    records = SweepFolder(Path("sweep")).records()
+    assert [record.state for record in records] == [FINISHED, FAILED]
+    said = capfd.readouterr().err
+    assert "Token accuracy of 1 run of" in said
+    assert "on test" in Path(f"sweep/jobs/{records[0].key}.log").read_text()
+
+
+@pytest.fixture
+def parallel_jobs(sweep):
+    """A sweep of three long jobs in processes of its own, two at a time, of which two train."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
+    line = ["seed=1,2,3", "hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "training.log_every=1", "sweep_dir=sweep"]
+    arguments = [sys.executable, "-m", "encoderlab", "train", "-m", *TINY.split(), "training.steps=1000000", *line]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while sum(path.stat().st_size > 0 for path in Path("outputs").glob("train/*/*/metrics.jsonl")) < 2:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    yield process
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parallel_jobs):
+    parallel_jobs.send_signal(signal.SIGTERM)
+    _, said = parallel_jobs.communicate()
+    records = SweepFolder(Path("sweep")).records()
+    assert (parallel_jobs.returncode, [record.state for record in records]) == (143, [STOPPED, STOPPED])
+    assert "SIGTERM: each job saves after its step; send it again to stop at once" in said
+    assert "go on with: encoderlab train -m " in said and said.endswith("encoderlab: stopped by SIGTERM\n")
+    assert len(said.strip().splitlines()) == 3
+    for record in records:
+        assert max(int(path.name.removeprefix("step-")) for path in (record.folder / "checkpoints").iterdir()) > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
+def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(parallel_jobs):
+    children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]
+    workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(workers[0], signal.SIGKILL)
+    _, said = parallel_jobs.communicate()
+    ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Jobs that"))]
+    assert parallel_jobs.returncode == 4
+    assert "go on with: encoderlab train -m " in ours[0]
+    assert ours[1].startswith("encoderlab: A process of this sweep was killed, as where memory runs out, or has crashed")
+    assert "Traceback" not in said
+
+
+@pytest.fixture
+def scored(commands, monkeypatch):
+    """A search in which a learning rate near 1e-3 is the best."""
+    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
+    import math
+
+    called, raised = commands
+    by_folder = {}
+
+    def train(config, **_):
+        called.append(config)
+        if config.seed in raised:
+            raise raised[config.seed]
+        by_folder[Path(config.run_dir)] = -abs(math.log10(config.training.learning_rate) + 3)
+        return RunFolder(Path(config.run_dir))
+
+    monkeypatch.setattr("encoderlab.commands.train.train", train)
+    monkeypatch.setattr("encoderlab.sweeps.search.score_of", lambda folder: by_folder[folder.root])
+    return called, raised
+
+
+SPACE = "training.learning_rate=log(1e-5,1e-1) model.n_heads=1,2 training.warmup=interval(0,0.5)"
+
+
+def test_a_search_draws_from_the_ranges_learns_and_goes_on_where_it_ended(sweep, scored, capsys):
+    called, _ = scored
+    sweep(f"trials=4 {SPACE}")
+    assert len(called) == 4
+    sweep(f"trials=12 {SPACE}")
+    assert len(called) == 12
+    rates = [config.training.learning_rate for config in called]
+    assert all(1e-5 <= rate <= 1e-1 for rate in rates)
+    assert {config.model.n_heads for config in called} == {1, 2}
+    best = min(rates, key=lambda rate: abs(rate - 1e-3))
+    assert f"training.learning_rate={best!r}" in capsys.readouterr().err
+    lines = Path("sweep/search.csv").read_text().splitlines()
+    assert lines[0] == "trial,validation,training.learning_rate,model.n_heads,training.warmup"
+    assert len(lines) == 13
+    sweep(f"trials=12 {SPACE}")
+    assert len(called) == 12
+
+
+def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
+    called, raised = scored
+    raised[0] = Interrupted(signal.SIGINT)
+    with pytest.raises(Interrupted):
+        sweep(f"trials=2 {SPACE}")
+    raised.clear()
+    sweep(f"trials=2 {SPACE}")
+    assert [config.training.learning_rate for config in called[:1]] == [config.training.learning_rate for config in called[1:2]]
+    assert len(called) == 3
+
+
+@pytest.mark.parametrize("values", ["1,2,4", "interval(1,2)"])
+def test_a_search_that_cannot_go_on_with_other_values_says_which_it_was_begun_with(sweep, scored, values):
+    sweep("trials=1 model.n_heads=1,2")
+    with pytest.raises(SettingError) as refused:
+        sweep(f"trials=2 model.n_heads={values}")
+    begun = "This search was begun with model.n_heads=1,2, and cannot go on with model.n_heads="
+    assert str(refused.value) == f"{begun}{values}. Type model.n_heads=1,2, or another sweep_dir."
+    sweep("trials=2 model.n_heads=1,2")
+    assert len(Path("sweep/search.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "values", ["1,2", "range(1,8,2)", "range(1,4)", "interval(0.5,3)", "log(1e-05,8)", "tag(log,int(interval(1,8)))"]
+)
+def test_the_values_that_a_search_was_begun_with_are_said_as_they_are_typed(values):
+    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
+    space, _ = search_space([f"training.warmup={values}"])
+    assert _written("training.warmup", space["training.warmup"]) == f"training.warmup={values}"
+
+
+def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(sweep, scored):
+    called, raised = scored
+    raised[0] = DataError("There are no rows")
+    with pytest.raises(SettingError, match="The first 3 trials have all failed"):
+        sweep(f"trials=9 {SPACE}")
+    assert len(called) == 3
+
+
+NOT_SEARCHED = {
+    "seed=1": "trials=... has nothing to search",
+    "sweep=seeds seed=1,2": "sweep=seeds does not go with trials",
+    "training.learning_rate=log(0,1)": "cannot be searched",
+}
+
+
+@pytest.mark.parametrize("line", NOT_SEARCHED)
+def test_what_cannot_be_searched_is_refused_in_one_line(sweep, line):
+    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
+    with pytest.raises(SettingError, match=NOT_SEARCHED[line]) as refused:
+        sweep(f"trials=2 {line}")
+    assert "\n" not in str(refused.value)
+    assert not os.path.lexists("sweep")
+
+
+@pytest.mark.parametrize("multirun", [True, False])
+def test_a_range_without_trials_says_what_to_type(multirun):
+    for values in ("interval(1e-5,1e-1)", "log(1e-5,1e-1)"):
+        with pytest.raises(SettingError, match="trials=20 to search it"):
+            sweep_settings([f"training.learning_rate={values}"], multirun)
+    assert sweep_settings(["text=log(1,2)"], multirun)[1] == ["text=log(1,2)"]

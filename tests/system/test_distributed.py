@@ -1,0 +1,204 @@
+"""What processes know of each other: in real processes that torchrun starts, and alone, where all of it is free."""
+
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from encoderlab.errors import SettingError
+from encoderlab.system.distributed import ALONE, FailedElsewhereError, ProcessLostError, World
+from encoderlab.system.torchrun import join, placed
+from tests.torchrun import environment, torchrun
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a script in several processes; the lines that each of them wrote to its own file, by rank."""
+
+    def run_script(size, script, **variables):
+        (tmp_path / "script.py").write_text(
+            "from encoderlab.system.torchrun import *\nfrom encoderlab.system.distributed import *\nworld = join(placed())\n"
+            + dedent(script)
+            + "\nworld.end(0)\n"
+        )
+        code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
+        assert code == 0, "\n".join(errors)
+        return [(tmp_path / f"{rank}.txt").read_text().splitlines() for rank in range(size)]
+
+    return run_script
+
+
+def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
+    said = run(
+        3,
+        """
+        import time, torch
+        mine = torch.full((2,), float(world.rank + 1))
+        with world.first_alone():
+            time.sleep(0.0 if world.rank else 0.5)
+            with open("turns.txt", "a") as file:
+                file.write(f"{world.rank}\\n")
+        world.copy_first([weights := torch.arange(3.0) + world.rank])
+        facts = [
+            world.totals([1, world.rank, 10]),
+            world.sum(mine).tolist(),
+            world.most(7 - world.rank),
+            world.gather({"rank": world.rank}),
+            world.from_first(lambda: f"made by {world.rank}"),
+            weights.tolist(),
+            (world.is_first, world.size, world.local_size),
+        ]
+        open(f"{world.rank}.txt", "w").write("\\n".join(map(str, facts)))
+        """,
+    )
+    assert said[0] == [
+        "[3, 3, 30]",
+        "[6.0, 6.0]",
+        "7",
+        "[{'rank': 0}, {'rank': 1}, {'rank': 2}]",
+        "made by 0",
+        "[0.0, 1.0, 2.0]",
+        "(True, 3, 3)",
+    ]
+    for rank in (1, 2):
+        assert said[rank] == [*said[0][:3], "None", *said[0][4:6], "(False, 3, 3)"]
+    assert (tmp_path / "turns.txt").read_text().startswith("0\n")
+
+
+def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_missed(run):
+    said = run(
+        3,
+        """
+        import os, torch
+        from encoderlab.errors import DataError
+        note = open(f"{world.rank}.txt", "w")
+        try:
+            with world.watched("Go on."), world.first_alone():
+                if world.is_first:
+                    raise DataError("There is no data")
+        except DataError as error:
+            print(world.announce(error, 3), file=note)
+        except FailedElsewhereError as error:
+            print(error.exit_code, file=note)
+        torch.distributed.barrier()
+        if world.is_first:
+            world.store.delete_key("failed")
+        torch.distributed.barrier()
+        if world.rank == 2:
+            note.close()
+            os._exit(0)
+        try:
+            with world.watched("Go on."):
+                world.totals([1])
+        except (ProcessLostError, FailedElsewhereError) as error:
+            print(type(error).__name__, error, file=note)
+        note.close()
+        os._exit(0)
+        """,
+    )
+    assert [lines[0] for lines in said] == ["True", "3", "3"]
+    lost = "ProcessLostError One of the 3 processes of this run has gone. Go on."
+    assert sorted([said[0][1], said[1][1]]) == ["FailedElsewhereError 4", lost]  # it is said once
+
+
+def test_a_process_that_answers_no_more_is_waited_for_as_long_as_is_said(run):
+    said = run(
+        2,
+        """
+        import os, time
+        note = open(f"{world.rank}.txt", "w")
+        started = time.monotonic()
+        if world.rank:
+            time.sleep(4)
+            os._exit(0)
+        try:
+            with world.watched("Go on."):
+                world.totals([1])
+        except ProcessLostError as error:
+            print(error, file=note)
+        note.close()
+        os._exit(0)
+        """,
+        ENCODERLAB_WAIT_SECONDS="1",
+    )
+    assert said[0] == ["One of the 2 processes of this run answers no more. Go on."]
+
+
+def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_line(run, tmp_path):
+    """PyTorch's threads may abort a process there: see `World.end`."""
+    said = run(
+        2,
+        """
+        import atexit
+        atexit.register(os.mkdir, "python-ended")
+        sys.stdout = open(f"{world.rank}.txt", "w")
+        print("written")
+        world.leave()
+        """,
+    )
+    assert said == [["written"], ["written"]]
+    assert not (tmp_path / "python-ended").exists()
+
+
+def test_alone_everything_is_free_and_loads_nothing():
+    code = (
+        "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; world = join(placed()); assert world is ALONE;"
+        "print(world.totals([1, 2]), world.most(3), world.gather('a'), world.from_first(lambda: 5), world.sum('as it is'));"
+        "world.copy_first([]); world.leave()\n"
+        "with world.first_alone(), world.watched(''), speaking_for_all(world): print('torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
+    assert found.stdout.splitlines() == ["[1, 2] 3 ['a'] 5 as it is", "False"]
+
+
+PLACE = {
+    "WORLD_SIZE": "2",
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "29",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("WORLD_SIZE", "two", "WORLD_SIZE is 'two'. Allowed: a whole number, at least 1."),
+        ("WORLD_SIZE", "-1", "WORLD_SIZE is '-1'"),
+        ("RANK", None, "RANK is not set"),
+        ("RANK", "2", "RANK is '2'. Allowed: a whole number, at least 0 and at most 1. Let torchrun set it"),
+        ("LOCAL_RANK", "", "LOCAL_RANK is ''"),
+        ("LOCAL_WORLD_SIZE", "3", "LOCAL_WORLD_SIZE is '3'"),
+        ("MASTER_PORT", "x", "MASTER_PORT is 'x'"),
+        ("ENCODERLAB_WAIT_SECONDS", "0", "ENCODERLAB_WAIT_SECONDS is '0'"),
+    ],
+)
+def test_a_bad_place_in_the_environment_is_refused_in_one_line(monkeypatch, name, value, says):
+    for variable, good in PLACE.items():
+        monkeypatch.setenv(variable, good)
+    monkeypatch.delenv(name, raising=False)
+    if value is not None:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SettingError) as refused:
+        join(placed())
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_processes_that_do_not_come_are_not_waited_for_without_end(monkeypatch):
+    for variable, good in (PLACE | {"MASTER_PORT": "0", "ENCODERLAB_WAIT_SECONDS": "1"}).items():
+        monkeypatch.setenv(variable, good)
+    monkeypatch.setenv("MASTER_PORT", "29501")
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(ProcessLostError, match="do not find one another"):
+        join(placed())
+
+
+def test_an_error_of_ones_own_is_not_taken_for_the_loss_of_a_process():
+    with pytest.raises(RuntimeError, match="shapes"), World(0, 2).watched("Go on."):
+        raise RuntimeError("shapes do not match")
+    with pytest.raises(RuntimeError, match="gloo"), ALONE.watched("Go on."):
+        raise RuntimeError("gloo")
+    assert issubclass(FailedElsewhereError, Exception)

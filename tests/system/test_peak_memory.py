@@ -1,0 +1,38 @@
+"""The peak of memory: what was taken after the beginning counts, whether it is still held or not."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from encoderlab.system import peak_memory as measured
+from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
+
+CPU = torch.device("cpu")
+LET_GO = """
+import numpy as np, torch
+from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
+
+device = torch.device("cpu")
+reset_peak_memory(device)
+before = peak_memory(device)
+np.ones(2**26, np.uint8).sum()
+print(peak_memory(device) - before)
+"""
+
+
+@pytest.mark.skipif(peak_memory(CPU) is None, reason="only Linux tells the peak of a process")
+def test_memory_that_was_let_go_again_is_in_the_peak():
+    # In a process of its own: one that has run other tests may give back more at the same time than is taken here.
+    done = subprocess.run([sys.executable, "-c", LET_GO], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 2**25
+
+
+def test_where_the_system_does_not_tell_the_peak_is_not_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(measured, "PROCESS", tmp_path / "none")
+    reset_peak_memory(CPU)
+    assert peak_memory(CPU) is None
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "status").write_text("Name: x\n")
+    assert peak_memory(CPU) is None

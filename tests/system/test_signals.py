@@ -1,0 +1,192 @@
+"""Signals: the first ends the program where nothing is lost, with the exit code a shell expects; the second ends it at once."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from encoderlab.errors import DataError
+from encoderlab.system.signals import Interrupted, deferred, signals_handled, stop_if_interrupted
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_what_is_going_on_with_its_own_exit_code(number, code):
+    with pytest.raises(Interrupted) as ended, signals_handled():
+        send(number)
+    assert (ended.value.exit_code, ended.value.name) == (code, signal.Signals(number).name)
+
+
+def test_a_signal_waits_until_a_module_is_loaded(tmp_path, monkeypatch):
+    (tmp_path / "loaded_slowly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\ndone = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = []
+    with pytest.raises(Interrupted, match="SIGTERM"), signals_handled():
+        loaded.append(importlib.import_module("loaded_slowly").done)
+        signal.pause()  # until the signal is looked at again
+    assert loaded == [True]
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_an_error_that_a_signal_has_caused_is_the_signal():
+    """An extension module that is interrupted as it loads says that it could not be loaded."""
+    with pytest.raises(Interrupted, match="SIGINT"), signals_handled():
+        try:
+            send(signal.SIGINT)
+        except Interrupted:
+            raise ImportError("initialization failed") from None
+
+
+def test_a_users_mistake_stays_one_also_after_a_signal():
+    with pytest.raises(DataError, match="the disk is full"), signals_handled(), deferred():
+        send(signal.SIGTERM)
+        raise DataError("the disk is full")
+
+
+def test_an_error_without_a_signal_stays_what_it_is():
+    with pytest.raises(ImportError), signals_handled():
+        raise ImportError("initialization failed")
+
+
+WORKERS = """
+import multiprocessing, sys, time
+from encoderlab.system.signals import Interrupted, deferred, signals_for_worker, signals_handled, signals_passed_on, stop_if_interrupted
+
+def work(stops):
+    print("begun", flush=True)
+    try:
+        with signals_for_worker(), deferred():
+            while True:
+                time.sleep(0.01)
+                if stops:
+                    stop_if_interrupted()
+    except Interrupted:
+        time.sleep(0.5)  # more of the same signal come meanwhile
+        print("saved", flush=True)
+
+if __name__ == "__main__":
+    try:
+        with signals_handled(), signals_passed_on("each saves") as before_workers:
+            before_workers()
+            worker = multiprocessing.get_context("spawn").Process(target=work, args=(sys.argv[1] == "stops",))
+            print("starting", flush=True)
+            worker.start()
+            worker.join()
+    except Interrupted as interrupted:
+        sys.exit(interrupted.exit_code)
+"""
+
+
+@pytest.fixture
+def with_worker(tmp_path):
+    """Start a process that starts a worker; it says so, and the worker that it has begun."""
+    (tmp_path / "workers.py").write_text(WORKERS)
+    started = []
+
+    def start(how):
+        line = [sys.executable, str(tmp_path / "workers.py"), how]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        started.append(process)
+        assert process.stdout.readline() == "starting\n"
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("is_working", [True, False])
+@pytest.mark.parametrize("send_to", [os.kill, os.killpg])
+def test_a_worker_hears_of_a_signal_also_while_it_starts_and_is_waited_for(with_worker, send_to, is_working):
+    process = with_worker("stops")
+    if is_working:
+        assert process.stdout.readline() == "begun\n"
+    send_to(process.pid, signal.SIGTERM)
+    said, _ = process.communicate()
+    assert (process.returncode, said.splitlines()[-1]) == (143, "saved")
+
+
+def test_a_second_signal_ends_the_workers_too(with_worker):
+    process = with_worker("goes on")
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    assert process.stdout.read() == ""  # which ends when the worker, too, has gone
+
+
+def test_deferred_work_ends_where_it_asks_and_not_before(capfd):
+    done = []
+    with pytest.raises(Interrupted), signals_handled(), deferred():
+        send(signal.SIGTERM)
+        done.append("the step")
+        stop_if_interrupted()
+        done.append("the next step")
+    assert done == ["the step"]
+    assert "SIGTERM: saving after this step; send it again to stop at once" in capfd.readouterr().err
+
+
+def test_deferred_work_that_never_asks_is_ended_behind_it():
+    done = []
+    with pytest.raises(Interrupted), signals_handled():
+        with deferred():
+            send(signal.SIGINT)
+            done.append("all of it")
+        done.append("what follows")
+    assert done == ["all of it"]
+
+
+def test_a_mistake_in_deferred_work_is_told_and_not_the_signal():
+    with pytest.raises(ValueError, match="wrong"), signals_handled(), deferred():
+        send(signal.SIGINT)
+        raise ValueError("wrong")
+
+
+def test_handlers_are_put_back_and_an_old_signal_is_forgotten():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted), signals_handled():
+        send(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+    with signals_handled():
+        stop_if_interrupted()
+
+
+def test_a_signal_that_is_ignored_stays_ignored(monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals_handled():
+            send(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+TWICE = """
+import os, signal
+from encoderlab.system.signals import deferred, signals_handled
+with signals_handled(), deferred():
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("still here", flush=True)
+"""
+
+
+def test_a_second_signal_ends_the_process_at_once():
+    ended = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (143, "")
+
+
+def test_under_torchrun_what_is_sent_twice_counts_once():
+    environment = os.environ | {"TORCHELASTIC_RUN_ID": "none"}
+    ended = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False, env=environment)
+    assert ended.stdout == "still here\n"

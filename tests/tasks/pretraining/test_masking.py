@@ -1,0 +1,235 @@
+"""Masking: the right share of the right tokens, hidden as the settings say, the same wherever a row stands."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Batch
+from encoderlab.data.tokenizers.config import SymbolsConfig, _wordpiece
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError, SettingError
+from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.tasks.pretraining.masking import Masking, uniform
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{n}" for n in range(30)] + [f"##p{n}" for n in range(20)]
+PAD, UNK, CLS, SEP, MASK = range(5)
+
+
+def tokenizer():
+    from tokenizers import models, normalizers
+
+    from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS
+
+    vocabulary = {piece: id_ for id_, piece in enumerate([*SPECIALS, *WORDS])}
+    backend = _wordpiece(models.WordPiece(vocabulary, unk_token="[UNK]"), normalizers.BertNormalizer())
+    backend.add_special_tokens(SPECIALS)
+    return Tokenizer(backend, BERT_SPECIALS)
+
+
+TOKENIZER = tokenizer()
+
+
+def masking(**changed):
+    return Masking(PretrainingConfig(name="test", **changed), TOKENIZER)
+
+
+def batch_of(rows, first_row=0):
+    """Sequences of ids, padded."""
+    length = max(map(len, rows))
+    ids = torch.tensor([[*row, *[PAD] * (length - len(row))] for row in rows])
+    return Batch(
+        ids,
+        torch.zeros_like(ids),
+        ids != PAD,
+        torch.arange(first_row, first_row + len(rows)),
+        torch.empty(0, dtype=torch.long),
+        None,
+        None,
+        0,
+    )
+
+
+def random_rows(n, length, seed=0):
+    draw = np.random.default_rng(seed)
+    return [[CLS, *draw.integers(5, len(SPECIALS) + len(WORDS), length - 2).tolist(), SEP] for _ in range(n)]
+
+
+ordinary = st.integers(5, len(SPECIALS) + len(WORDS) - 1)
+sequences = st.lists(
+    st.lists(st.one_of(ordinary, st.just(UNK)), max_size=30).map(lambda ids: [CLS, *ids, SEP]), min_size=1, max_size=6
+)
+
+
+@given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1), whole_words=st.booleans())
+@settings(deadline=None)
+def test_only_ordinary_tokens_are_asked_and_their_true_ids_are_the_answers(rows, fraction, key, whole_words):
+    batch = batch_of(rows)
+    masked = masking(mask_fraction=fraction, whole_words=whole_words)(batch, key)
+    assert torch.equal(batch.input_ids.flatten()[masked.asked], masked.token_labels)
+    assert (masked.token_labels >= 5).all()
+    untouched = torch.ones(batch.input_ids.numel(), dtype=torch.bool)
+    untouched[masked.asked] = False
+    assert torch.equal(masked.input_ids.flatten()[untouched], batch.input_ids.flatten()[untouched])
+    seen = masked.input_ids.flatten()[masked.asked]
+    assert ((seen >= 5) | (seen == MASK)).all()  # a random replacement is never special
+
+
+@given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
+@settings(deadline=None)
+def test_each_row_is_asked_for_its_share_to_the_nearest_token_and_for_one_at_least(rows, fraction, key):
+    masked = masking(mask_fraction=fraction)(batch_of(rows), key)
+    counts = torch.bincount(masked.asked // masked.input_ids.shape[1], minlength=len(rows)).tolist()
+    for row, count in zip(rows, counts, strict=True):
+        n = sum(id_ >= 5 for id_ in row)
+        assert count == (
+            0 if n == 0 else max(1, round(np.float32(fraction) * np.float32(n))) if abs(fraction * n % 1 - 0.5) > 1e-4 else count
+        )
+
+
+@given(rows=sequences, key=st.integers(0, 2**64 - 1), parts=st.integers(1, 4))
+@settings(deadline=None)
+def test_a_row_is_masked_alike_in_any_batch(rows, key, parts):
+    masks = masking(mask_fraction=0.3)
+    together = masks(batch_of(rows), key)
+    for row in range(len(rows)):
+        alone = masks(batch_of([rows[row]], first_row=row), key)
+        n = len(rows[row])
+        assert alone.input_ids[0].tolist() == together.input_ids[row, :n].tolist()
+        here = together.asked[together.asked // together.input_ids.shape[1] == row] % together.input_ids.shape[1]
+        assert alone.asked.tolist() == here.tolist()
+
+
+def test_of_the_asked_tokens_eight_in_ten_are_hidden_one_is_random_and_one_stays():
+    batch = batch_of(random_rows(400, 100))
+    masked = masking()(batch, key=7)
+    seen = masked.input_ids.flatten()[masked.asked]
+    n = len(seen)
+    assert n == 400 * round(0.15 * 98)
+    assert float((seen == MASK).float().mean()) == pytest.approx(0.8, abs=0.02)
+    kept = float((seen == masked.token_labels).float().mean())
+    assert kept == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
+    replaced = seen[(seen != MASK) & (seen != masked.token_labels)]
+    assert len(replaced.unique()) == len(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"), [((1.0, 0.0), "masks"), ((0.0, 1.0), "random"), ((0.0, 0.0), "kept")], ids=lambda value: str(value)
+)
+def test_the_shares_of_what_is_put_in_can_be_chosen(shares, expected):
+    masked = masking(mask_share=shares[0], random_share=shares[1])(batch_of(random_rows(50, 60)), key=1)
+    seen = masked.input_ids.flatten()[masked.asked]
+    found = {
+        "masks": float((seen == MASK).float().mean()),
+        "kept": float((seen == masked.token_labels).float().mean()),
+        "random": float((seen >= 5).float().mean()),
+    }
+    assert found[expected] == 1.0
+
+
+def test_every_token_of_a_row_is_as_likely_to_be_asked_as_any_other():
+    batch = batch_of(random_rows(4000, 42))
+    masked = masking()(batch, key=3)
+    often = torch.bincount(masked.asked % 42, minlength=42)[1:-1] / 4000
+    assert often.min() > 0.12 and often.max() < 0.18
+
+
+def test_each_key_asks_for_other_tokens():
+    batch = batch_of(random_rows(20, 40))
+    first, again, other = (masking()(batch, key) for key in (1, 1, 2))
+    assert torch.equal(first.asked, again.asked) and torch.equal(first.input_ids, again.input_ids)
+    assert not torch.equal(first.asked, other.asked)
+
+
+@given(rows=sequences, key=st.integers(0, 2**64 - 1), fraction=st.floats(0.05, 0.5))
+@settings(deadline=None)
+def test_whole_words_are_asked_for_in_all_their_pieces_or_in_none(rows, key, fraction):
+    batch = batch_of(rows)
+    masked = masking(whole_words=True, mask_fraction=fraction)(batch, key)
+    asked = torch.zeros(batch.input_ids.numel(), dtype=torch.bool)
+    asked[masked.asked] = True
+    asked = asked.view_as(batch.input_ids)
+    first_piece = len(SPECIALS) + 30
+    for row, ids in enumerate(batch.input_ids.tolist()):
+        for place in range(1, len(ids)):
+            if ids[place] >= first_piece and ids[place - 1] >= 5:
+                assert asked[row, place] == asked[row, place - 1]
+
+
+def test_whole_words_meet_the_share_on_average():
+    batch = batch_of(random_rows(500, 102))
+    masked = masking(whole_words=True)(batch, key=0)
+    assert len(masked.asked) / (500 * 100) == pytest.approx(0.15, abs=0.01)
+
+
+def test_the_places_that_are_asked_are_those_of_every_earlier_version():
+    """A run that goes on after an update, and the scores of an evaluation, depend on it."""
+    expected = {
+        False: ([9, 11, 13, 14, 34, 38, 43, 46], [MASK, MASK, 30, MASK, MASK, MASK, 25, MASK]),
+        True: ([13, 14, 15, 16, 17, 34, 38, 43, 46], [30, MASK, MASK, MASK, MASK, MASK, MASK, 25, MASK]),
+    }
+    batch = batch_of(random_rows(2, 30), first_row=7)
+    for whole_words, (asked, seen) in expected.items():
+        masked = masking(whole_words=whole_words)(batch, key=2**63 + 5)
+        assert masked.asked.tolist() == asked
+        assert masked.input_ids.flatten()[masked.asked].tolist() == seen
+
+
+@given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
+@settings(deadline=None)
+def test_a_batch_that_knows_how_many_are_asked_is_masked_as_one_that_does_not(rows, fraction, key):
+    masks, batch = masking(mask_fraction=fraction), batch_of(rows)
+    known = masks.count(np.concatenate(rows), np.array([len(row) for row in rows]))
+    told, untold = masks(replace(batch, n_asked=known), key), masks(batch, key)
+    assert torch.equal(told.asked, untold.asked) and torch.equal(told.input_ids, untold.input_ids)
+    assert len(told.asked) == known
+
+
+@pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])
+def test_the_host_counts_what_the_device_will_choose_for_rows_of_every_length(fraction):
+    """Where a share ends in a half, both must round to the even number."""
+    masks = masking(mask_fraction=fraction)
+    rows = random_rows(1, 402)[0]
+    for length in range(3, 402):
+        ids = torch.tensor([rows[:length]])
+        assert masks.count(np.array(rows[:length]), np.array([length])) == int(masks.choose(ids, torch.tensor([0]), 1).sum())
+
+
+def test_how_many_pieces_of_whole_words_are_asked_is_not_known_before_they_are_drawn():
+    assert masking(whole_words=True).count(np.array([CLS, 5, SEP]), np.array([3])) is None
+
+
+def test_the_tables_are_moved_to_a_device_once(monkeypatch):
+    moves = []
+    masks, batch = masking(), batch_of(random_rows(2, 10))
+    monkeypatch.setattr("encoderlab.tasks.pretraining.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces)
+    for _ in range(3):
+        masks._pieces_on(torch.device("meta"))
+        masks(batch, 1)
+    assert moves == [torch.device("meta")]
+
+
+def test_hashed_numbers_are_as_even_as_drawn_ones():
+    rows, places = torch.arange(2000)[:, None].expand(2000, 64), torch.arange(64).expand(2000, 64)
+    numbers = uniform(5, 0, rows, places)
+    assert numbers.min() >= 0 and numbers.max() < 1
+    counts = torch.histc(numbers, 50, 0, 1)
+    assert (counts - counts.mean()).abs().max() < 5 * counts.mean() ** 0.5
+    assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 0.1
+    assert abs(np.corrcoef(numbers.flatten(), uniform(5, 1, rows, places).flatten())[0, 1]) < 0.02
+
+
+def test_a_tokenizer_without_a_mask_token_is_refused():
+    backend = SymbolsConfig().build(list, None)._backend
+    specials = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    with pytest.raises(DataError, match="no mask token.*tokenizer=wordpiece"):
+        Masking(PretrainingConfig(name="test"), Tokenizer(backend, specials))
+
+
+def test_shares_of_more_than_all_are_refused():
+    with pytest.raises(SettingError, match="task.mask_share=0.8 and task.random_share=0.3"):
+        PretrainingConfig(name="test", random_share=0.3)

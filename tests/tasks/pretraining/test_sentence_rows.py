@@ -1,0 +1,62 @@
+"""The rows of a pretraining run: pairs cut to length, masked, and counted before they are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.token_store import memory_store
+from encoderlab.data.tokenizers.config import WordPieceConfig
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence
+from encoderlab.tasks.pretraining.pretraining import Pretraining
+from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+
+COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
+WORDS = ["under overtaken windows and understated overlays we wander"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return WordPieceConfig(vocabulary_size=100).build(lambda: iter(WORDS * 20), tmp_path_factory.mktemp("tokenizers"))
+
+
+def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
+    draw = np.random.default_rng(0)
+    sentences = [
+        {"input_ids": draw.integers(0, tokenizer.vocabulary_size, draw.integers(1, 15)).tolist(), "document": (i // 9,)}
+        for i in range(200)
+    ]
+    store = memory_store(COLUMNS, [sentence | {"paragraph": (i // 3,)} for i, sentence in enumerate(sentences)])
+    return SentenceRows(store, Pretraining(PretrainingConfig(name="test", **task), tokenizer, [], max_length), pack)
+
+
+@given(
+    second=st.sampled_from(SecondSentence),
+    pack=st.sampled_from(Pack),
+    epoch=st.integers(0, 3),
+    max_length=st.integers(5, 40),
+    chosen=st.integers(0, 2**32 - 1),
+    whole_words=st.booleans(),
+)
+@settings(deadline=None, max_examples=40)
+def test_a_batch_is_as_long_as_was_said_and_is_asked_for_as_many_tokens_as_was_said(
+    tokenizer, second, pack, epoch, max_length, chosen, whole_words
+):
+    rows = rows_of(tokenizer, max_length, pack, second_sentence=second, whole_words=whole_words)
+    drawn = rows.epoch(1, epoch)
+    some = np.random.default_rng(chosen).integers(0, len(rows), 7)
+    batch = drawn.gather(some, tokenizer.pad_id)
+    real = batch.input_ids.shape[1] * np.ones(7) if batch.attention_mask is None else batch.attention_mask.sum(1).numpy()
+    assert real.tolist() == drawn.lengths[some].tolist()
+    assert batch.n_tokens == real.sum() and batch.input_ids.shape[1] <= max_length
+    masked = drawn.prepare(batch)
+    assert (batch.n_asked is None) == whole_words
+    assert batch.n_asked in (None, len(masked.asked))
+
+
+def test_the_share_of_cut_rows_is_that_of_rows_longer_than_there_is_room(tokenizer):
+    rows = rows_of(tokenizer, max_length=20, pack=Pack.sentences)
+    cut = [len(first) + len(second) > 17 for first, second in rows.epoch(0, 0).texts(np.arange(len(rows)))]
+    assert 0 < np.mean(cut) < 1
+    assert rows.truncated_share() == pytest.approx(np.mean(cut))

@@ -1,0 +1,154 @@
+"""encoderlab from Python: the same runs, answers and refusals as on the command line."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import encoderlab
+from encoderlab.cli import main as cli
+from encoderlab.config.command_settings import PretrainConfig
+from encoderlab.data.sources.generated import ReverseDataset
+from encoderlab.errors import DataError, SettingError
+
+SMALL = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=3", "baselines=false")
+TEXTS = ["(())", "(()", "()()"]
+
+
+@pytest.fixture(scope="module")
+def brackets(tmp_path_factory):
+    """A run trained from Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("brackets"))
+        run = encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL))
+        run.folder = run.folder.resolve()
+        yield run
+
+
+def test_nothing_heavy_is_loaded_before_it_is_asked_for():
+    code = "import sys, encoderlab; assert 'torch' not in sys.modules; encoderlab.compose; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = encoderlab.trian
+
+
+def test_composed_settings_are_those_of_the_command_line_and_may_be_changed():
+    config = encoderlab.compose("task=reverse", "training.learning_rate=0.01")
+    assert (config.task.name, type(config.dataset), config.training.learning_rate) == ("reverse", ReverseDataset, 0.01)
+    assert replace(config, seed=3).seed == 3
+    assert isinstance(encoderlab.compose(command="pretrain"), PretrainConfig)
+
+
+def test_the_run_is_the_one_the_command_line_makes(brackets, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli.run(["train", "task=brackets", "dataset.limit=100", *SMALL, "run_dir=run"])
+    other = encoderlab.Run("run")
+    assert other.report["splits"] == brackets.report["splits"]
+    assert other.predict(TEXTS) == brackets.predict(TEXTS)
+
+
+def test_answers_and_vectors_are_those_of_the_commands(brackets, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    run = f"run={brackets.folder}"
+    cli.run(["predict", run, f"input={tmp_path}/texts.txt"])
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    answers = brackets.predict(TEXTS)
+    assert [row["predicted"] for row in rows] == [answer["predicted"] for answer in answers]
+    for row, answer in zip(rows, answers, strict=True):
+        assert float(row["probability_balanced"]) == pytest.approx(answer["probabilities"]["balanced"], rel=1e-5)
+    cli.run(["embed", run, f"input={tmp_path}/texts.txt", f"output={tmp_path}/vectors.npy", "pooling=cls", "normalize=true"])
+    np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), brackets.embed(TEXTS, "cls", normalize=True))
+    assert set(answers[0]["probabilities"]) == set(brackets.labels)
+
+
+def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
+    model = encoderlab.load(brackets.folder / "model")
+    assert model.predict(TEXTS) == brackets.predict(TEXTS)
+    assert model.predict([]) == []
+    with pytest.raises(SettingError, match=r"has no report.json. Allowed: the folder of a finished run"):
+        _ = model.report
+
+
+@pytest.mark.parametrize("texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]])
+def test_what_is_no_list_of_texts_is_refused(brackets, texts):
+    with pytest.raises(SettingError, match="is no list of texts"):
+        brackets.predict(texts)
+
+
+@pytest.mark.parametrize(
+    "mistaken",
+    [
+        lambda: encoderlab.compose(5),
+        lambda: encoderlab.compose(["task=brackets"]),
+        lambda: encoderlab.train("task=brackets"),
+        lambda: encoderlab.finetune(encoderlab.compose("task=brackets")),
+        lambda: encoderlab.train(encoderlab.compose("task=brackets", "init_from=run", command="finetune")),
+        lambda: encoderlab.train(replace(encoderlab.compose("task=brackets"), seed="x")),
+    ],
+)
+def test_settings_that_are_none_of_the_command_are_refused(tmp_path, monkeypatch, mistaken):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingError):
+        mistaken()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_makes_no_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None
+    assert "a dry run, nothing is written" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = encoderlab.train(encoderlab.compose("task=reverse", "dataset.limit=60", *SMALL))
+    [answer] = run.predict(["1 2 3"])
+    assert len(answer["predicted"]) == 3
+    assert set(answer["predicted"]) <= set("0123456789")
+
+
+def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "documents.txt").write_text(
+        "\n\n".join(
+            f"A first sentence of {n} is here. A second one of {n} follows. And a third one of {n} ends it." for n in range(40)
+        )
+    )
+    tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=2")
+    own = ("dataset=files", "dataset.path=documents.txt", "tokenizer.vocabulary_size=120", "baselines=false")
+    pretrained = encoderlab.pretrain(encoderlab.compose(*own, *tiny, command="pretrain"))
+    assert pretrained.embed(["A sentence."]).shape == (1, 16)
+    rows = "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(60))
+    (tmp_path / "rows.csv").write_text("text,label\n" + rows)
+    task = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=rows.csv",
+        "training=smoke",
+        "training.steps=2",
+        "baselines=false",
+    )
+    finetuned = encoderlab.finetune(encoderlab.compose(*task, f"init_from={pretrained.folder}", command="finetune"))
+    assert json.loads((finetuned.folder / "report.json").read_text())["init_from"] == str(pretrained.folder)
+
+
+def test_mistakes_are_told_as_on_the_command_line(brackets):
+    with pytest.raises(SettingError, match="Did you mean task=sst2"):
+        encoderlab.compose("task=sts2")
+    with pytest.raises(SettingError, match="Did you mean model.n_layers"):
+        encoderlab.compose("model.n_layer=2")
+    with pytest.raises(SettingError, match="command=eval starts no run. Allowed: train, pretrain, finetune"):
+        encoderlab.compose(command="eval")
+    with pytest.raises(SettingError, match="is no list of texts"):
+        brackets.predict("one text")
+    with pytest.raises(DataError, match="was trained on single texts, and a pair is given"):
+        brackets.predict([("(", ")")])
+    with pytest.raises(SettingError, match="pooling=max is no choice. Allowed: cls, mean"):
+        brackets.embed(["()"], "max")
+    with pytest.raises(DataError, match="is not there"):
+        encoderlab.load("nowhere")
