@@ -180,7 +180,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_begin
 
 
 def test_a_best_checkpoint_that_was_damaged_is_said_and_the_last_step_taken(command, stopped, tmp_path, capsys):
-    arguments = (*SHORT, "training.learning_rate=1e-9", "training.patience=9")  # never better than at first
+    arguments = (*SHORT, "training.learning_rate=1e-30", "training.patience=9")  # never better than at first
     stopped(*arguments, "run_dir=run", step=9)
     (tmp_path / "run/checkpoints/step-4/manifest.json").unlink()
     command("train", "resume=run")

@@ -1,33 +1,7 @@
 """Which format a file has, and what is no file at all."""
 
-import pytest
-
-from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.files.formats import Format
-from encoderlab.errors import DataError
-
-
-def write(path, content, encoding="utf-8"):
-    path.write_bytes(content.encode(encoding))
-    return path
-
-
-def load(path, **given):
-    given = {"validation_fraction": 0, **given}
-    return FilesDataset(path=str(path), **given).load(path.parent)
-
-
-def train_of(path, **given):
-    """The training rows as (text, label name)."""
-    splits = load(path, **given)
-    return [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]]
-
-
-def error_of(path, **given):
-    with pytest.raises(DataError) as caught:
-        load(path, **given)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).replace(f"{path.parent}/", "")
+from tests.data.files.written import error_of, train_of, write
 
 
 def test_a_file_that_is_not_there_is_refused_with_the_closest(tmp_path):

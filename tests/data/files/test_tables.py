@@ -5,40 +5,12 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import WordsExample
-from encoderlab.data.files.files import FilesDataset, read_unlabelled
-from encoderlab.errors import DataError
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-NASTY = st.text(st.sampled_from('ab",\n\r\t 01\u2028\x85\ufeff'), max_size=8)
-ROWS = st.lists(st.tuples(TEXTS | NASTY, st.sampled_from("01")), min_size=1, max_size=6)
-FEW = settings(max_examples=60, deadline=None)
-
-
-def write(path, content, encoding="utf-8"):
-    path.write_bytes(content.encode(encoding))
-    return path
-
-
-def load(path, **given):
-    given = {"validation_fraction": 0, **given}
-    return FilesDataset(path=str(path), **given).load(path.parent)
-
-
-def train_of(path, **given):
-    """The training rows as (text, label name)."""
-    splits = load(path, **given)
-    return [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]]
-
-
-def error_of(path, **given):
-    with pytest.raises(DataError) as caught:
-        load(path, **given)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).replace(f"{path.parent}/", "")
+from encoderlab.data.files.files import read_unlabelled
+from tests.data.files.written import FEW, ROWS, TEXTS, error_of, load, train_of, write
 
 
 def test_jsonl_labels_may_be_strings_numbers_or_truth_values(tmp_path):

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, TextIO
 import numpy as np
 from numpy.lib import format as npy
 
-from encoderlab.system.atomic_files import written_aside
 from encoderlab.errors import DataError, SettingError
+from encoderlab.system.atomic_files import written_aside
 
 SUFFIX = ".npy"
 INDEX_SUFFIX = ".index.jsonl"
