@@ -1,4 +1,4 @@
-"""A rehearsal: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
+"""A dry run: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
 
 The assembly and the steps are those of a real run; the weights are thrown away.
 """

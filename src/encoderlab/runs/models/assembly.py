@@ -104,7 +104,7 @@ class Assembly:
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
     def training_batches(self, rows: Rows, after: int = 0, micro_batches: int | None = None) -> Iterator[list[Batch]]:
-        """The run's batches from step `after` + 1 on, without end, each cut into so many `micro_batches` (None: as the settings say)."""
+        """The run's batches from step `after` + 1 on, without end, each in `micro_batches` (None: as the settings say)."""
         training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
         micro_batches = micro_batches or training.accumulate or 1
         return training_batches(
