@@ -207,7 +207,7 @@ def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores,
 
 
 def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.system.device.count_cards", lambda: 2)
+    monkeypatch.setattr("encoderlab.system.device.count_gpus", lambda: 2)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
     sweep.folder.jobs.mkdir()
     sweep.composed.update([("0",), ("1",), ("2",)])

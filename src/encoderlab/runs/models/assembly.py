@@ -8,10 +8,8 @@ resumed run reads these decisions and makes none again.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,9 +42,9 @@ from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
+from encoderlab.training.config import Sharding
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.horizon import fixed_by_rows
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
 
@@ -270,17 +268,6 @@ def own_dataset(assembly: Assembly) -> DatasetConfig:
 def cache_folder(setting: str) -> Path:
     """The folder of the setting `cache_dir`, with ~ for the user's home."""
     return Path(setting).expanduser()
-
-
-def horizon_of(
-    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
-) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
-    per_epoch = steps_per_epoch(training, rows)
-    if training.budget is not None:
-        clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
-        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
-    return FixedSteps(total_steps(training, rows)), per_epoch
 
 
 def _tokenizer(
