@@ -24,8 +24,9 @@ from encoderlab.sweeps.search import _written, search_space
 from encoderlab.sweeps.sweep import Sweep, _is_finished, sweep_settings
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
+from tests.experiment_models import REVERSE_MODEL
 
-TINY = "task=reverse model=notebook_reverse training=smoke dataset.limit=60 training.steps=4 baselines=false"
+TINY = " ".join(("task=reverse", *REVERSE_MODEL, "training=smoke dataset.limit=60 training.steps=4 baselines=false"))
 
 
 @pytest.fixture
