@@ -18,9 +18,9 @@ def run(tmp_path):
 
     def run_script(size, script, **variables):
         (tmp_path / "script.py").write_text(
-            "from encoderlab.system.torchrun import *\nfrom encoderlab.system.distributed import *\nworld = join(placed())\n"
+            "from encoderlab.system.torchrun import *\nfrom encoderlab.system.distributed import *\nprocesses = join(placed())\n"
             + dedent(script)
-            + "\nworld.end(0)\n"
+            + "\nprocesses.end(0)\n"
         )
         code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
         assert code == 0, "\n".join(errors)

@@ -83,14 +83,8 @@ class Assembly:
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
         attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
-        said = [
-            compute,
-            distribution(self.config.training, self.processes),
-            f"attention by {attention}",
-            self.compiled,
-            self.micro_batches,
-        ]
-        return ", ".join(str(micro_batch) for micro_batch in said if micro_batch is not None)
+        choices = (compute, distribution(self.config.training, self.processes), f"attention by {attention}")
+        return ", ".join(str(choice) for choice in (*choices, self.compiled, self.micro_batches) if choice is not None)
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
