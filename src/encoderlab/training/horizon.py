@@ -6,10 +6,12 @@ With a time budget the number of steps is estimated anew after each step, so tha
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
+from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig, seconds_of
 
@@ -122,6 +124,17 @@ class TimeBudget(Horizon):
     def spent(self) -> float:
         """See `Horizon.spent`."""
         return self._spent if self._started is None else self.clock() - self._started
+
+
+def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0) -> Iterator[tuple[int, int, Sequence[Batch]]]:
+    """Each step until the `horizon`: its number, counted on from `after`, how many there will be, and its micro-batches."""
+    batches = iter(batches)
+    for number in count(after + 1):
+        steps = horizon.steps(number - 1)
+        micro_batches = next(batches, None) if number <= steps else None
+        if micro_batches is None:
+            return
+        yield number, steps, micro_batches
 
 
 def horizon_of(

@@ -14,7 +14,6 @@ from typing import Any
 
 from torch import Tensor
 
-from encoderlab.batch import Batch
 from encoderlab.errors import DataError
 from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
@@ -38,7 +37,7 @@ from encoderlab.training.checkpoint import (
 )
 from encoderlab.training.config import Keep
 from encoderlab.training.horizon import horizon_of
-from encoderlab.training.loop import Step, optimize
+from encoderlab.training.loop import Learner
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
@@ -89,9 +88,8 @@ class _Fitting:
         self.saved = None if found is None else self.progress.step
         self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.processes)
         waits = assembly.compute.device.type != "cuda"
-        self.finite = NonFiniteGuard(
-            training.skip_nonfinite, waits=waits, before=state.get("skipped", ()), processes=self.processes
-        )
+        guard = NonFiniteGuard(training.skip_nonfinite, waits=waits, before=state.get("skipped", ()), processes=self.processes)
+        self.learner = Learner(self.distributed.stepped, self.optimizer, training, assembly.compute, guard, self.processes)
         micro_batches = state.get("parts", assembly.micro_batches) or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(self.assembly.training_batches, train), micro_batches, training.batch_size)
         self.evaluate_every = training.evaluate_every or per_epoch
@@ -145,9 +143,9 @@ class _Fitting:
         training, progress = self.assembly.config.training, self.progress
         if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # a signal came before the evaluation
             self._pause(evaluate=True)
-        for step in () if self.stopped_early else self.steps.take(self._loop, self.optimizer, progress.step):
+        for step in () if self.stopped_early else self.steps.take(self.learner, self.horizon, progress.step, is_interrupted):
             self.journal.step(step)
-            if step.stop or self.processes.size == 1:
+            if step.totals.stop or self.processes.size == 1:
                 stop_if_interrupted(self.processes)
             evaluate = self._is_due(self.evaluate_every)
             if evaluate or self._is_due(training.checkpoint_every):
@@ -156,21 +154,6 @@ class _Fitting:
                 break
         if progress.judged != progress.step:
             self._pause(evaluate=True)
-
-    def _loop(self, batches: Iterator[list[Batch]], after: int) -> Iterator[Step]:
-        """The steps on these batches, `after` so many."""
-        return optimize(
-            self.distributed.stepped,
-            batches,
-            self.optimizer,
-            self.assembly.config.training,
-            self.assembly.compute,
-            self.horizon,
-            after=after,
-            finite=self.finite,
-            processes=self.processes,
-            stopping=is_interrupted,
-        )
 
     @property
     def stopped_early(self) -> bool:
@@ -205,7 +188,7 @@ class _Fitting:
             "optimizer": self.distributed.optimizer_state(self.optimizer),
             "progress": self.progress.as_dict(),
             "budget_spent": self.horizon.spent(),
-            "skipped": self.finite.state(),
+            "skipped": self.learner.guard.state(),
             "parts": self.steps.state(),
             "accumulate": self.assembly.config.training.accumulate,
             "tokenizer": self.assembly.tokenizer.fingerprint,
@@ -232,7 +215,7 @@ class _Fitting:
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.distributed.finish()
-        notes += [*filter(None, (self.finite.note(), self.steps.note())), *self.progress.watch.notes]
+        notes += [*filter(None, (self.learner.guard.note(), self.steps.note())), *self.progress.watch.notes]
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:
