@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
+from encoderlab.model.encoder import Encoder
 from encoderlab.training.config import Compile
 
 MODES = {Compile.cuda_graphs: "reduce-overhead"}  # PyTorch's name for CUDA graphs around compiled code
 
 
-def compile_encoder(encoder: nn.Module, choice: Compile, device: torch.device) -> str:
-    """Compile `encoder` in place (its weights keep their names) if that is asked for, or pays; says in a few words what was done.
+def compile_encoder(encoder: Encoder, choice: Compile, device: torch.device) -> str:
+    """Compile `encoder.encode` (weights keep their names) if that is asked for or pays; says in a few words what was done.
 
     `auto` compiles on CUDA alone: on a CPU, with a length of its own in each batch, compiled code was not faster than PyTorch's own
     kernels (benchmarks/RESULTS.md). Where there is no working compiler the encoder stays as it is, and the words say why. Lengths
@@ -26,7 +26,7 @@ def compile_encoder(encoder: nn.Module, choice: Compile, device: torch.device) -
     wrong = _what_is_wrong_with_the_compiler(device)
     if wrong is not None:
         return f"not compiled (no working compiler: {wrong})"
-    encoder.compile(dynamic=True, mode=MODES.get(choice))
+    encoder.encode = torch.compile(encoder.encode, dynamic=True, mode=MODES.get(choice))
     return "compiled with CUDA graphs" if choice is Compile.cuda_graphs else "compiled"
 
 
