@@ -86,7 +86,8 @@ def test_what_is_no_time_is_refused_with_an_example(budget):
 
 def test_a_budget_goes_on_with_what_was_left_of_it():
     clock = Clock()
-    budget = TimeBudget(100.0, spent=40.0, clock=clock)
+    budget = TimeBudget(100.0, clock=clock)
+    budget.resume(40.0)
     assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
     assert (budget.steps(50), budget.spent()) == (50, 100.0)

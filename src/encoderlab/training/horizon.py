@@ -81,8 +81,12 @@ class Horizon(ABC):
         """How many steps the run is expected to have in all, `done` of them having been taken. It is over when that is `done`."""
 
     def spent(self) -> float:
-        """Seconds that are gone of the time there is, for a continuation to know; 0 where time does not matter."""
+        """Seconds used so far of the time there is, for a resumed run to know; 0 where time does not matter."""
         return 0.0
+
+    @abstractmethod
+    def resume(self, spent: float) -> None:
+        """Continue a run that has used so many seconds; called before the first step."""
 
 
 class FixedSteps(Horizon):
@@ -91,13 +95,16 @@ class FixedSteps(Horizon):
     def __init__(self, total: int) -> None:
         self.total = total
 
+    def resume(self, spent: float) -> None:
+        """See `Horizon.resume`: only steps count."""
+
     def steps(self, done: int) -> int:
         """See `Horizon.steps`."""
         return self.total
 
 
 class TimeBudget(Horizon):
-    """A run of so many seconds from its first step on, evaluations included, and of one step at least; `spent` are gone already.
+    """A run of so many seconds from its first step on, evaluations included, and of one step at least.
 
     The number of steps is estimated anew after each of them, from the time that all have taken so far. A schedule that follows the
     estimate comes down to zero with the last step, which ends before the time does.
@@ -105,9 +112,9 @@ class TimeBudget(Horizon):
 
     GUESS = 1000  # steps, before the first one has been timed: its learning rate is that of a warmup of some length
 
-    def __init__(self, seconds: float, spent: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds, self.clock = seconds, clock
-        self._spent = spent
+        self._spent = 0.0
         self._started: float | None = None
 
     def steps(self, done: int) -> int:
@@ -120,6 +127,10 @@ class TimeBudget(Horizon):
             return done + self.GUESS
         elapsed = self.clock() - self._started
         return done + max(int((self.seconds - elapsed) * taken / max(elapsed, 1e-9)), 0)
+
+    def resume(self, spent: float) -> None:
+        """See `Horizon.resume`."""
+        self._spent = spent
 
     def spent(self) -> float:
         """See `Horizon.spent`."""
@@ -137,12 +148,10 @@ def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 
         yield number, steps, micro_batches
 
 
-def horizon_of(
-    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
-) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
+def horizon_of(training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS) -> tuple[Horizon, int]:
+    """Where training on `rows` rows ends, and how many steps make an epoch."""
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
-        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
+        return TimeBudget(seconds_of(training.budget), clock), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch

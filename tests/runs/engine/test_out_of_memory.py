@@ -119,7 +119,7 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
 def test_a_run_goes_on_with_the_parts_that_its_state_names():
     _, taken, _ = run(Small(3), MicroBatches(1, "a guess", open=True))
     model = Small(3)
-    run(model, MicroBatches(**taken.state()), after=6)
+    run(model, taken.micro_batches, after=6)
     assert max(model.sizes) == 3
 
 

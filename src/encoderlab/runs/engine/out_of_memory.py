@@ -9,8 +9,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
-from typing import Any
 
 from tqdm import tqdm
 
@@ -68,10 +66,6 @@ class StepsWithinMemory:
             self._in_progress = micro_batches
             yield micro_batches
             self._in_progress = []
-
-    def state(self) -> dict[str, Any]:
-        """The number of micro-batches as plain values, from which `MicroBatches` can be made again."""
-        return asdict(self.micro_batches)
 
     def note(self) -> str | None:
         """What a report says of it; None if memory never ran out."""
