@@ -148,7 +148,7 @@ def test_mistakes_are_told_as_on_the_command_line(brackets):
         brackets.predict("one text")
     with pytest.raises(DataError, match="was trained on single texts, and a pair is given"):
         brackets.predict([("(", ")")])
-    with pytest.raises(SettingError, match="pooling=max is no choice. Allowed: cls, mean"):
+    with pytest.raises(SettingError, match="pooling=max is not a valid choice. Allowed: cls, mean"):
         brackets.embed(["()"], "max")
     with pytest.raises(DataError, match="is not there"):
         encoderlab.load("nowhere")

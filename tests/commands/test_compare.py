@@ -161,7 +161,7 @@ def test_a_run_that_is_not_finished_is_left_out_and_named(command, capsys, four)
     RunFolder(Path(four[0])).report.unlink()
     command("compare", *four)
     said = capsys.readouterr()
-    assert f"{four[0]} is not finished and left out; go on with it by resume={four[0]}" in said.err
+    assert f"{four[0]} is not finished and was skipped. Resume it with resume={four[0]}" in said.err
     assert four[0] not in said.out
 
 

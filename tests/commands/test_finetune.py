@@ -197,13 +197,13 @@ def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run
 
 
 REFUSED = [
-    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Type model=as_pretrained"),
+    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Set model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
         r"^The tokenizer symbols \(typed, or brought along by task=brackets\) is not .*: 7 pieces, not 23\. Use tokenizer=as_pretrained\.$",
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
-    (["task=pretraining"], r"^task=pretraining has no labels to learn\. Type encoderlab pretrain\.$"),
+    (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Use encoderlab pretrain\.$"),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
 ]
@@ -309,5 +309,5 @@ def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_a
 
 @pytest.mark.parametrize("adapt", ["5", "0m", "soon"])
 def test_a_time_to_adapt_that_is_none_is_refused(command, adapt):
-    with pytest.raises(SettingError, match=rf"^adapt={adapt} is no time\..*Type adapt=30m"):
+    with pytest.raises(SettingError, match=rf"^adapt={adapt} is no time\..*Set adapt=30m"):
         command("finetune", *QUICK, "init_from=somewhere", f"adapt={adapt}")

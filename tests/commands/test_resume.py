@@ -50,7 +50,7 @@ def whole(run_in, cache, tmp_path_factory):
 @pytest.mark.parametrize("step", [4, 5])  # at an evaluation, and not; `scripts/faults run resumed_equals` has many more
 def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, whole, step, capsys):
     stopped(*SHORT, "run_dir=run", step=step)
-    assert "go on with: encoderlab train resume=run" in capsys.readouterr().err
+    assert "Resume with: encoderlab train resume=run" in capsys.readouterr().err
     command("train", "resume=run")
     assert_same_run("run", whole)
 
@@ -67,7 +67,7 @@ def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, st
 def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_run):
     with pytest.raises(SettingError, match="is finished. Start a new one"):
         command("train", f"resume={reverse_run}")
-    with pytest.raises(SettingError, match="was started by encoderlab train. Type encoderlab train resume="):
+    with pytest.raises(SettingError, match="was started by encoderlab train. Run encoderlab train resume="):
         command("pretrain", f"resume={reverse_run}")
 
 
@@ -142,7 +142,7 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
         1: True,
         2: False,
     }
-    assert "resume=auto goes on with outputs/train/reverse/" in capsys.readouterr().err
+    assert "resume=auto resumes outputs/train/reverse/" in capsys.readouterr().err
     command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
     assert "resume=auto finds no unfinished run of these settings" in capsys.readouterr().err
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3

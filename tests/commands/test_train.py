@@ -231,7 +231,7 @@ def test_a_run_that_fails_after_a_checkpoint_keeps_what_was_done(command, tmp_pa
             *("training.learning_rate=1e30", "training.warmup=0", "training.checkpoint_every=1", "run_dir=run"),
         )
     assert checkpoints(tmp_path / "run" / "checkpoints")
-    assert "What was done so far is kept; go on with: encoderlab train resume=run" in capsys.readouterr().err
+    assert "Progress saved. Resume with: encoderlab train resume=run" in capsys.readouterr().err
 
 
 def test_two_seeds_are_two_runs(command, tmp_path):

@@ -146,7 +146,7 @@ def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeyp
             trackers.log(STEP)
         trackers.report(REPORT)
     said = capsys.readouterr().err
-    assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run goes on without it\n"
+    assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run continues without it\n"
 
 
 def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkeypatch, capsys):
@@ -181,7 +181,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypa
         check_trackers(["wandb", "tensorboard", "mlflow"])
     assert str(refused.value) == (
         "trackers=[wandb,tensorboard,mlflow] asks for what is not installed: wandb, mlflow. "
-        "Type pip install 'encoderlab[wandb,mlflow]', or leave trackers out."
+        "Run pip install 'encoderlab[wandb,mlflow]', or leave trackers out."
     )
 
 
