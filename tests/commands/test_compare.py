@@ -110,7 +110,7 @@ def test_one_seed_each_is_tested_by_mcnemar_and_has_the_interval_of_its_rows(com
     assert found["settings"][0]["difference"]["test"] == "McNemar's exact test"
     assert {row["interval_over"] for row in found["settings"]} == {"rows"}
     assert "over rows" in printed
-    assert any("says nothing of the luck of training" in note for note in found["notes"])
+    assert any("not the variation between seeds" in note for note in found["notes"])
 
 
 def test_several_comparisons_are_corrected_and_the_report_says_so(command, capsys, four):
