@@ -112,6 +112,7 @@ def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
     assert set(answer["predicted"]) <= set("0123456789")
 
 
+@pytest.mark.slow
 def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "documents.txt").write_text(

@@ -120,6 +120,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(command, bracke
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.txt"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
     arguments = [sys.executable, "-m", "encoderlab", "predict", f"run={brackets_run}", "text=(())"]
     with Path("/dev/full").open("w") as full:

@@ -225,7 +225,7 @@ def served(brackets_run, cache):
     started.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_server_answers_and_ends_cleanly_on_a_signal(served, command, brackets_run, number, code):
     started, address = served
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)

@@ -339,6 +339,7 @@ def test_tensorboard_shows_a_run_that_went_on_as_one(folder):
     assert found["report/test/accuracy"] == [(4, 0.5)]
 
 
+@pytest.mark.slow
 def test_a_training_is_tracked_to_its_report_and_a_continued_one_may_change_its_trackers(tmp_path, monkeypatch, noted):
     from encoderlab.cli import main as cli
 
