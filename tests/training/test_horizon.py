@@ -10,20 +10,12 @@ from encoderlab.errors import SettingError
 from encoderlab.training.config import Schedule, TrainingConfig, seconds_of
 from encoderlab.training.horizon import TimeBudget, fixed_by_rows, length_in_words, total_steps
 from encoderlab.training.schedule import learning_rate_at
-
-
-class Clock:
-    """A clock that each step moves on."""
-
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
+from tests.stand_ins import Clock
 
 
 def run(seconds, durations):
     """The steps a budget allows where they take these `durations`: when each ends, and its learning rate."""
-    clock = Clock()
+    clock = Clock(1000.0)
     budget = TimeBudget(seconds, clock=clock)
     config = TrainingConfig(schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
     ends, rates = [], []
@@ -85,7 +77,7 @@ def test_what_is_no_time_is_refused_with_an_example(budget):
 
 
 def test_a_budget_goes_on_with_what_was_left_of_it():
-    clock = Clock()
+    clock = Clock(1000.0)
     budget = TimeBudget(100.0, spent=40.0, clock=clock)
     assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
