@@ -114,7 +114,7 @@ def _rows(folder: Path) -> Path:
         writer.writerow(["text", "label"])
         for row in range(ROWS):
             word = [*LABELS][row % 2]
-            writer.writerow([f"{fillers[row % 30]} {word} {fillers[row % 29]} {fillers[row % 23]}", LABELS[word]])
+            writer.writerow([f"{fillers[row % 29]} {word} {fillers[row % 23]} {fillers[row % 19]}", LABELS[word]])
     return path
 
 
