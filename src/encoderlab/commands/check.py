@@ -68,7 +68,7 @@ def _commands(config: CheckConfig, folder: Path) -> dict[str, Callable[[], objec
     """The commands to try, by name and in order: each builds on those before it."""
     cache, run, exported = (str(folder / name) for name in ("cache", "run", "exported"))
     texts, answers = folder / "texts.txt", folder / "answers.csv"
-    texts.write_text("".join(f"{word} bando\n" for word in LABELS), encoding="utf-8")
+    texts.write_text("".join(f"bando {word} kimi deru\n" for word in LABELS), encoding="utf-8")
     here = {"device": config.device, "threads": config.threads}
     evaluation = EvalConfig(cache, run=run, split="validation", run_dir=str(folder / "eval"), **here)
 
