@@ -44,7 +44,7 @@ def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: i
 
     pickled = pickle.dumps(work)
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # workers import nothing from the folder they are started in
-    pool = Parallel(workers, return_as="generator", batch_size=1, idle_worker_timeout=_IDLE_SECONDS)
+    pool: Any = Parallel(workers, return_as="generator", idle_worker_timeout=_IDLE_SECONDS)
     warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)  # where work is stopped
     try:
         yield from pool(delayed(_answer)(pickled, item) for item in items)
