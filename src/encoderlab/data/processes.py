@@ -51,7 +51,7 @@ def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: i
     except BrokenProcessPool as error:
         raise DataError(
             "A process that helped to prepare the data was killed, or broke down",
-            remedy="Free memory (close other programs) and type the same again: nothing half-made is kept",
+            remedy="Free memory (close other programs) and run the same command again: nothing half-made is kept",
         ) from error
     finally:
         get_reusable_executor().shutdown()  # joblib would keep idle workers, and their memory
