@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from encoderlab.config.command_settings import RunConfig
@@ -24,7 +23,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pooling
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.heads import weight_shapes
 from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
@@ -181,9 +180,8 @@ def check_shapes(saved: SavedModel, named: str) -> None:
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
         raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
-    with torch.device("meta"):  # shapes without memory
-        model = EncoderWithHeads(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, saved.task().heads)
-    wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}
+    shapes = weight_shapes(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, saved.task().heads)
+    wanted = {name: list(shape) for name, shape in shapes.items()}
     found = {name: list(weight.shape) for name, weight in saved.weights.items()}
     differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     if differing:
