@@ -163,6 +163,7 @@ def from_hub(folder, hub):
     return taken({*EXPERIMENTS} - WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(folder / "cache"), HF_ENDPOINT=hub)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_assembles_and_takes_a_few_steps(name, folder, request):
     outcomes = request.getfixturevalue("without_hub" if name in WITHOUT_HUB else "from_hub")

@@ -198,6 +198,7 @@ def test_vectors_are_not_scored_without_their_teacher(command, student):
         command("eval", f"run={student}")
 
 
+@pytest.mark.slow
 def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brackets_teacher, tmp_path, capsys):
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=10", "training.learning_rate=0.003")
     command("distill", f"teacher={brackets_teacher}", *line, "run_dir=student")
@@ -218,6 +219,7 @@ def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brack
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_teacher_alone_is_copied_though_all_labels_are_wrong(command, cache, tmp_path):
     """The labels count for nothing at teacher_weight=1: the student answers as a teacher that was taught the opposite."""
     rows = [(f"{'good' if n % 2 else 'bad'} {'abcdefgh'[n % 8]}", n % 2) for n in range(200)]

@@ -293,6 +293,7 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
     command("predict", f"run={run}", "text=title")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 3])  # while the encoder adapts, and while it learns the task
 def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_after, tmp_path, step):
     whole = adapted("run_dir=run", "training.checkpoint_every=1").rename(tmp_path / "whole")

@@ -54,6 +54,7 @@ def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped
     assert_same_run("run", whole)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", step=2)
     for step in (3, 4, 8):

@@ -204,6 +204,7 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
 """
 
 
+@pytest.mark.slow
 def test_the_compiler_takes_a_training_encoder_as_one_graph():
     # in a process of its own: the compiler cannot see through the checks of shapes that are on in this one
     assert subprocess.run([sys.executable, "-c", COMPILE], check=False).returncode == 0

@@ -250,6 +250,7 @@ def test_a_launcher_that_is_not_installed_is_refused_with_what_brings_it(sweep, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
     with pytest.raises(SweepError):
@@ -276,6 +277,7 @@ def parallel_jobs(sweep):
         os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parallel_jobs):
     parallel_jobs.send_signal(signal.SIGTERM)
     _, said = parallel_jobs.communicate()
@@ -288,6 +290,7 @@ def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parall
         assert max(int(path.name.removeprefix("step-")) for path in (record.folder / "checkpoints").iterdir()) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
 def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(parallel_jobs):
     children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]

@@ -102,6 +102,7 @@ def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_m
     assert sorted([said[0][1], said[1][1]]) == ["FailedElsewhereError 4", lost]  # it is said once
 
 
+@pytest.mark.slow
 def test_a_process_that_answers_no_more_is_waited_for_as_long_as_is_said(run):
     said = run(
         2,

@@ -1,5 +1,7 @@
 """A model that several processes train: whole or in pieces, scored between steps, and handed over whole in both directions."""
 
+import pytest
+
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -64,6 +66,7 @@ world.end(0)
 """
 
 
+@pytest.mark.slow
 def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
     (tmp_path / "script.py").write_text(BEGIN + SCRIPT)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
@@ -89,6 +92,7 @@ world.end(0)
 """
 
 
+@pytest.mark.slow
 def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed(tmp_path):
     (tmp_path / "script.py").write_text(BEGIN + MODES)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
