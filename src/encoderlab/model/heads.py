@@ -11,7 +11,7 @@ from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.encoder import Encoder
-from encoderlab.model.initialization import NothingDrawn, initialize
+from encoderlab.model.initialization import ShapesOnly, initialize
 from encoderlab.model.norm import build_norm
 from encoderlab.model.packing import attendable, worth_packing
 from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling
@@ -146,8 +146,7 @@ class EncoderWithHeads(nn.Module):
         return counts
 
 
-def weight_shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> dict[str, torch.Size]:
-    """The names and shapes of a model's weights, found without the memory for them."""
-    with torch.device("meta"), NothingDrawn():
-        model = EncoderWithHeads(config, vocabulary_size, pad_id, heads)
-    return {name: weight.shape for name, weight in model.state_dict().items()}
+def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> EncoderWithHeads:
+    """A model whose weights have shapes and neither memory nor numbers; `load_state_dict(..., assign=True)` brings both."""
+    with torch.device("meta"), ShapesOnly():
+        return EncoderWithHeads(config, vocabulary_size, pad_id, heads)

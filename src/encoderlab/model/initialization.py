@@ -37,10 +37,10 @@ def _initialize_linear(linear: nn.Linear, standard_deviation: float | None) -> N
         linear.bias.zero_()
 
 
-class NothingDrawn(TorchFunctionMode):
-    """Within it, weights are not drawn at random: for models on the meta device, which have shapes and no numbers.
+class ShapesOnly(TorchFunctionMode):
+    """Skips drawing normal weights, for a model on the meta device, of which only the shapes are wanted.
 
-    There a normal distribution is computed by PyTorch's compiler front end, which takes as long to load as PyTorch itself.
+    There PyTorch draws them with its compiler's front end, which takes as long to load as PyTorch itself.
     """
 
     def __torch_function__(
