@@ -198,7 +198,7 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
     compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=True)
     for length, n_tokens in ((5, 7), (6, 8)):
         ids, mask = torch.ones(2, length, dtype=torch.long), torch.arange(length) < torch.tensor([[length], [2]])
-        for asked in ({}, {"first": 1}, {"places": torch.tensor([0, length, 1, length + 1]), "most": 2}):
+        for asked in ({}, {"first": 1}, {"positions": torch.tensor([0, length, 1, length + 1]), "most": 2}):
             inputs = ids, torch.zeros_like(ids), mask
             torch.testing.assert_close(compiled(*inputs, n_tokens=n_tokens, **asked), encoder(*inputs, n_tokens=n_tokens, **asked))
 """

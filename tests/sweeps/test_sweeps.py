@@ -24,8 +24,9 @@ from encoderlab.sweeps.search import _written, search_space
 from encoderlab.sweeps.sweep import Sweep, _is_finished, sweep_settings
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
+from tests.experiment_models import REVERSE_MODEL
 
-TINY = "task=reverse model=notebook_reverse training=smoke dataset.limit=60 training.steps=4 baselines=false"
+TINY = " ".join(("task=reverse", *REVERSE_MODEL, "training=smoke dataset.limit=60 training.steps=4 baselines=false"))
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores,
 
 
 def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.system.device.count_cards", lambda: 2)
+    monkeypatch.setattr("encoderlab.system.device.count_gpus", lambda: 2)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
     sweep.folder.jobs.mkdir()
     sweep.composed.update([("0",), ("1",), ("2",)])
