@@ -13,16 +13,16 @@ from encoderlab.training.memory import MemoryTooSmallError
 @pytest.fixture
 def little_memory(monkeypatch):
     """A device that has room for so many tokens at a time, padding among them."""
-    forward, refused = Encoder.forward, []
+    encode, refused = Encoder.encode, []
 
     def leave(tokens):
-        def forward_in_little(encoder, input_ids, *further, **named):
+        def encode_in_little(encoder, input_ids, *further, **named):
             if input_ids.numel() > tokens:
                 refused.append(input_ids.numel())
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return forward(encoder, input_ids, *further, **named)
+            return encode(encoder, input_ids, *further, **named)
 
-        monkeypatch.setattr(Encoder, "forward", forward_in_little)
+        monkeypatch.setattr(Encoder, "encode", encode_in_little)
         return refused
 
     return leave
