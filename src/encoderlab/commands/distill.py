@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +30,7 @@ from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
+from encoderlab.runs.folders.resume import continued_run, run_folder, with_recorded_settings
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained
@@ -45,18 +44,13 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 from encoderlab.training.horizon import length_in_words
 
 
-def distill(
-    config: DistillConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS
-) -> RunFolder | None:
+def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train the student, score it, and write the run folder; what can be refused is refused before it is made.
 
-    `explicit` and `processes` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
+    The `processes` share the work. Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    resumed = (
-        None if config.resume in (None, AUTO) else processes.broadcast_from_main(lambda: continued_run(config, explicit, "distill"))
-    )
-    task = config.task if resumed is None else resumed[0].task
-    if config.teacher is None and resumed is None:
+    task = config.task
+    if config.teacher is None:
         raise required_setting("teacher")
     if isinstance(task, PretrainingConfig):
         raise SettingError(
@@ -64,12 +58,18 @@ def distill(
             remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
         )
     if not isinstance(task, TeacherVectorsConfig):
-        return _on_a_task(config, explicit, processes)
-    return _on_documents(config, explicit, processes)
+        return _on_a_task(config, processes)
+    return _on_documents(config, processes)
 
 
-def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
+def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
+    if config.task.target != "label":
+        raise SettingError(
+            f"task={config.task.name} has no class probabilities to learn from a teacher",
+            allowed="tasks with one label for a text or a word",
+            remedy="Use encoderlab finetune",
+        )
     if processes.size > 1:
         raise SettingError(
             f"Distillation on a task works in one process, and there are {processes.size}",
@@ -78,17 +78,17 @@ def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processe
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            explicit = None if control.resume is None else ()  # a control that was stopped keeps the settings it was started with
-            return train_and_report(control, "distill", explicit, processes, taught_by)
+            recorded = with_recorded_settings(control, (), "distill")  # if it was stopped, it keeps those it was started with
+            return train_and_report(recorded, "distill", processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
 
-    return train_and_report(config, "distill", explicit, processes, taught_by)
+    return train_and_report(config, "distill", processes, taught_by)
 
 
-def _on_documents(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
+def _on_documents(config: DistillConfig, processes: Processes) -> RunFolder | None:
     """The student learns its teacher's vectors."""
-    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, "distill"))
+    run = processes.broadcast_from_main(lambda: continued_run(config, "distill"))
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:

@@ -24,13 +24,13 @@ STEPS = 6
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     """Makes the state of a run that has taken no step yet."""
-    cache = str(tmp_path_factory.mktemp("cache"))
+    cache = tmp_path_factory.mktemp("cache")
     dataset = ReverseDataset(train_rows=40, validation_rows=1, test_rows=1)
     corpus = Corpus.load(dataset, cache)
 
     def begun(**training):
         config = RunConfig(
-            cache_dir=cache,
+            cache_dir=str(cache),
             task=TaggingConfig(name="reverse", special_tokens=False),
             dataset=dataset,
             tokenizer=SymbolsConfig(),

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from encoderlab.errors import DataError
+from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.fitting.train_state import TrainState
 from encoderlab.runs.folders.folder import RunFolder
@@ -130,8 +131,10 @@ class _Fitting:
         self.journal.pause()
         if evaluate and self.validation is not None:
             scores = self.assembly.evaluate(self.validation)
-            self.progress.best.offer(self.progress.step, scores.figures[self.assembly.task.score], scores.figures["loss"])
-            self.journal.evaluation("validation", scores, self.assembly.task.score)
+            figure = self.assembly.task.score
+            sign = -1.0 if is_lower_better(figure) else 1.0
+            self.progress.best.offer(self.progress.step, sign * scores.figures[figure], scores.figures["loss"])
+            self.journal.evaluation("validation", scores, figure)
         if evaluate:
             self.progress.judged = self.progress.step
         self.save()
