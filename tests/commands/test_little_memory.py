@@ -91,13 +91,13 @@ def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_pat
     said = capsys.readouterr().err
     assert "encoderlab: out of memory in step " in said
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
-    assert any(note.startswith("Batches were computed in ") for note in report["notes"])
+    assert any(note.startswith("The last batches were computed in ") for note in report["notes"])
 
 
 def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
-    with pytest.raises(MemoryTooSmallError, match="in 1 part. Set training.accumulate=2"):
+    with pytest.raises(MemoryTooSmallError, match="in 1 micro-batch. Set training.accumulate=2"):
         command("train", "task=brackets", "dataset.limit=200", *little, "training.accumulate=1", "run_dir=run")
 
 

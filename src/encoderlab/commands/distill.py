@@ -11,6 +11,7 @@ from encoderlab.commands.train import train_and_report
 from encoderlab.config.command_settings import DistillConfig
 from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
+from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.pretraining.teacher_vectors import (
@@ -135,6 +136,12 @@ def _assembled(
     return assembly, corpus, rows, pair_facts(rows["train"], corpus)
 
 
+def _scores(assembly: Assembly, rows: SentenceRows) -> TeacherVectorsScores:
+    scores = assembly.evaluate(rows)
+    assert isinstance(scores, TeacherVectorsScores)
+    return scores
+
+
 def _fit_and_report(
     config: DistillConfig,
     assembly: Assembly,
@@ -145,7 +152,7 @@ def _fit_and_report(
     trackers: Trackers,
 ) -> None:
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
+    scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
     assembly.processes.leave()
     if not assembly.processes.is_main:
         return
