@@ -26,7 +26,7 @@ def begun(tmp_path_factory):
     """Makes the state of a run that has taken no step yet."""
     cache = tmp_path_factory.mktemp("cache")
     dataset = ReverseDataset(train_rows=40, validation_rows=1, test_rows=1)
-    corpus = Corpus.load(dataset, cache)
+    corpus = Corpus.load(dataset, cache, "label")
 
     def begun(**training):
         config = RunConfig(
