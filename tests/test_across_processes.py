@@ -92,7 +92,7 @@ def test_two_processes_train_as_one_does_and_the_run_goes_on_in_one(one, process
     code, out, errors = processes(2, "train", *BRACKETS, "training.accumulate=2", "run_dir=two")
     assert code == 0, "\n".join(errors)
     assert_alike(tmp_path / "two", one)
-    assert (out, errors.count("Next"), sum("run folder two" in line for line in errors)) == ("", 1, 1)
+    assert (out, errors.count("Next"), sum("Run folder two" in line for line in errors)) == ("", 1, 1)
     assert sum("step 15 of 15" in line for line in errors) == 1
     assert any("2 processes" in line for line in errors)
     assert [path.name for path in tmp_path.iterdir()] == ["two"]

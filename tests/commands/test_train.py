@@ -104,18 +104,17 @@ def test_accumulation_does_not_change_the_run(command, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_are_recorded(command, tmp_path, capfd):
+def test_what_is_trained_on_what_for_how_long_and_where_is_a_short_line_each_and_the_micro_batches_are_recorded(command, tmp_path, capfd):
     arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "baselines=false")
     command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
-    line = next(line for line in capfd.readouterr().err.splitlines() if "parameters; device" in line)
-    for said in (
-        "precision float32 (as set)",
-        "threads",
-        "attention by",
-        "not compiled (as set)",
-        "batches in 1 micro-batch (a step takes",
-    ):
-        assert said in line
+    lines = capfd.readouterr().err.splitlines()
+    begun = next(number for number, line in enumerate(lines) if line.endswith(" parameters"))
+    device, attention, batches, length, folder = lines[begun + 1 : begun + 6]
+    assert device.startswith("Device ") and "precision float32 (as set)" in device and "threads" in device
+    assert attention.startswith("Attention by ") and attention.endswith("not compiled (as set)")
+    assert batches.startswith("Batches in 1 micro-batch (a step takes")
+    assert "steps of 8 rows" in length
+    assert folder == "Run folder run"
     recorded = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]
     assert (recorded["batch_size"], recorded["accumulate"]) == (8, 1)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import replace
-from typing import Any
 
-from encoderlab.commands.train import train_and_report
+from encoderlab.commands.train import train_on_labels
 from encoderlab.config.command_settings import DistillConfig
 from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
@@ -29,20 +28,19 @@ from encoderlab.runs.distillation.task_distillation import TaskDistillation
 from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.fitting.fit import fit
-from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import continued_run, run_folder, with_recorded_settings
+from encoderlab.runs.fitting.fit import Fitted
+from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.resume import with_recorded_settings
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
-from encoderlab.runs.records.records import record_start
-from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.teacher_vectors import TeacherVectors
-from encoderlab.training.horizon import length_in_words
 
 
 def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -60,7 +58,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
         )
     if not isinstance(task, TeacherVectorsConfig):
         return _on_a_task(config, processes)
-    return _on_documents(config, processes)
+    return run_training(_VectorDistillation(), config, processes)
 
 
 def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
@@ -80,97 +78,75 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
             recorded = with_recorded_settings(control, (), "distill")  # if it was stopped, it keeps those it was started with
-            return train_and_report(recorded, "distill", processes, taught_by)
+            return train_on_labels(recorded, "distill", processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
 
-    return train_and_report(config, "distill", processes, taught_by)
+    return train_on_labels(config, "distill", processes, taught_by)
 
 
-def _on_documents(config: DistillConfig, processes: Processes) -> RunFolder | None:
-    """The student learns its teacher's vectors."""
-    run = processes.broadcast_from_main(lambda: continued_run(config, "distill"))
-    if run is None:
-        processes.broadcast_from_main(lambda: check_free(config.run_dir))
-    else:
-        config, _ = run
-    check_trackers(config.trackers)
-    with processes.main_process_first():
-        assembly, corpus, rows, facts = _assembled(config, processes)
-    assembly = assembly.settled(rows["train"])
-    if config.dry_run:
-        return show_dry_run(dry_run(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
-    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
-    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    beside = teacher_fingerprints(config)
-    with processes.entered_by_main(lambda: run_folder(run, config, "distill", corpus.fingerprints(), beside)) as folder:
-        if processes.is_main:
-            record_start(folder, "distill", config, assembly.compute, corpus, beside)
-        print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        print(length, file=sys.stderr)
-        with tracked(config, "distill", folder, processes) as trackers:
-            _fit_and_report(config, assembly, corpus, rows, folder, facts, trackers)
-    return folder
+class _VectorDistillation(Training):
+    """Documents, of which the student learns its teacher's vectors."""
 
+    command = "distill"
 
-def _assembled(
-    config: DistillConfig, processes: Processes
-) -> tuple[Assembly, DocumentCorpus, dict[str, SentenceRows], dict[str, Any]]:
-    """The student with its teacher, the documents, the rows of each split, and what is known of those of training."""
-    task = config.task
-    assert isinstance(task, TeacherVectorsConfig)
-    pretrained = None if config.init_from is None else load_pretrained(config.init_from)
-    config = replace(config, model=config.model.resolve(None if pretrained is None else pretrained.config))
-    compute = compute_for(config, processes)
-    assert config.teacher is not None
-    teacher = VectorTeacher.open(config.teacher, compute)
-    config = replace(config, task=replace(task, teacher_width=teacher.width))
-    corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
-    scored = corpus.scored_splits()
-    assembly = assemble(config, compute, corpus, pretrained, processes, teacher.encoder)
-    assert isinstance(assembly.task, TeacherVectors)
-    teacher.teach(assembly.task)
-    rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-    if pretrained is None:
-        start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, rows["train"])
-    return assembly, corpus, rows, pair_facts(rows["train"], corpus)
+    def prepare(self, config: DistillConfig, processes: Processes) -> Prepared:
+        """See `Training.prepare`: the student with its teacher, and the documents."""
+        task, self.config = config.task, config
+        assert isinstance(task, TeacherVectorsConfig)
+        pretrained = None if config.init_from is None else load_pretrained(config.init_from)
+        config = replace(config, model=config.model.resolve(None if pretrained is None else pretrained.config))
+        compute = compute_for(config, processes)
+        assert config.teacher is not None
+        teacher = VectorTeacher.open(config.teacher, compute)
+        config = replace(config, task=replace(task, teacher_width=teacher.width))
+        corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
+        scored = corpus.scored_splits()
+        assembly = assemble(config, compute, corpus, pretrained, processes, teacher.encoder)
+        assert isinstance(assembly.task, TeacherVectors)
+        teacher.teach(assembly.task)
+        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        if pretrained is None:
+            start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, rows["train"])
+        self.facts = pair_facts(rows["train"], corpus)
+        return Prepared(assembly, corpus, rows)
+
+    def show_dry_run(self, prepared: Prepared) -> None:
+        """See `Training.show_dry_run`."""
+        show_dry_run(dry_run(prepared.assembly, prepared.rows), "distill", {}, RunFolder.contents(), sys.stdout)
+
+    def fingerprints(self) -> dict[str, str]:
+        """See `Training.fingerprints`."""
+        return teacher_fingerprints(self.config)
+
+    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
+        """See `Training.report`."""
+        assembly, rows, config = prepared.assembly, prepared.rows, self.config
+        scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
+        assembly.processes.leave()
+        if not assembly.processes.is_main:
+            return
+        assert isinstance(assembly.task, TeacherVectors)
+        teacher, scored = assembly.task.teacher, list(scores)[-1]
+        assert isinstance(teacher, VectorTeacher)
+        assert config.teacher is not None
+        models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
+        summary = summary_of("distill", assembly, fitted, config.init_from)
+        report = build_teacher_vectors_report(summary, scores, teacher=config.teacher, texts=self.facts, models=models)
+        origin = Origin(fitted.checkpoint, False, prepared.corpus.fingerprints())
+        save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
+        trackers.report(report)
+        write_teacher_vectors_report(folder, report)
+        root = shlex.quote(str(folder.root))
+        following = [
+            f"encoderlab finetune task=docs init_from={root}",
+            f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
+        ]
+        paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
+        show_teacher_vectors_report(report, paths, following)
 
 
 def _scores(assembly: Assembly, rows: SentenceRows) -> TeacherVectorsScores:
     scores = assembly.evaluate(rows)
     assert isinstance(scores, TeacherVectorsScores)
     return scores
-
-
-def _fit_and_report(
-    config: DistillConfig,
-    assembly: Assembly,
-    corpus: DocumentCorpus,
-    rows: dict[str, SentenceRows],
-    folder: RunFolder,
-    facts: dict[str, Any],
-    trackers: Trackers,
-) -> None:
-    fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
-    assembly.processes.leave()
-    if not assembly.processes.is_main:
-        return
-    assert isinstance(assembly.task, TeacherVectors)
-    teacher, scored = assembly.task.teacher, list(scores)[-1]
-    assert isinstance(teacher, VectorTeacher)
-    assert config.teacher is not None
-    models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
-    summary = summary_of("distill", assembly, fitted, config.init_from)
-    report = build_teacher_vectors_report(summary, scores, teacher=config.teacher, texts=facts, models=models)
-    origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
-    save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
-    trackers.report(report)
-    write_teacher_vectors_report(folder, report)
-    root = shlex.quote(str(folder.root))
-    following = [
-        f"encoderlab finetune task=docs init_from={root}",
-        f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
-    ]
-    paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
-    show_teacher_vectors_report(report, paths, following)

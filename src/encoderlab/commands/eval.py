@@ -49,7 +49,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
-        print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(f"{', '.join(assembly.choices)}; run folder {folder.root}", file=sys.stderr)
         _score_and_report(config, assembly, corpus, split, rows, folder)
     return folder
 

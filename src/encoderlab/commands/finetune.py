@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from encoderlab.commands.pretrain import pretrain
-from encoderlab.commands.train import train_and_report
+from encoderlab.commands.train import train_on_labels
 from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import SettingError
@@ -34,4 +34,4 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
             )
         return Adaptation(config, corpus, adapt)
 
-    return train_and_report(config, "finetune", processes, prepared)
+    return train_on_labels(config, "finetune", processes, prepared)

@@ -26,22 +26,21 @@ from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.engine.batches import EVALUATION_SEED
-from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
-from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import continued_run, run_folder
+from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
-from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
-from encoderlab.training.horizon import length_in_words
 
 
 def pretrain(
@@ -54,50 +53,65 @@ def pretrain(
     The `processes` share the work. The `documents` are those of `config.dataset` unless others are given.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    run = processes.broadcast_from_main(lambda: continued_run(config, "pretrain"))
-    if run is None:
-        processes.broadcast_from_main(lambda: check_free(config.run_dir))
-    else:
-        config, _ = run
-    task = _pretraining_task(config)
-    check_trackers(config.trackers)
-    with processes.main_process_first():
+    return run_training(_Pretraining(documents), config, processes)
+
+
+class _Pretraining(Training):
+    """Documents, masked tokens and sentence pairs."""
+
+    command = "pretrain"
+
+    def __init__(self, documents: Documents | None) -> None:
+        self.documents, self.init_from = documents, None
+        self.pairs: dict[str, Any] = {}
+        self.guessed: dict[str, dict[str, float]] = {}
+
+    def check(self, config: PretrainConfig) -> None:
+        """See `Training.check`."""
+        _pretraining_task(config)
+
+    def prepare(self, config: PretrainConfig, processes: Processes) -> Prepared:
+        """See `Training.prepare`: also shows what is known of the pairs before training begins."""
+        self.init_from = config.init_from
         pretrained = None if config.init_from is None else load_pretrained(config.init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
-        corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir), documents)
+        corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
         rows = {name: corpus.rows(name, _task_of(assembly)) for name in ("train", *scored)}
-        facts = _said_before(config, corpus, rows) if processes.is_main else None
-    assembly = assembly.settled(rows["train"])
-    if config.dry_run:
-        return _try_out(assembly, rows, facts)
-    config = replace(config, model=assembly.config.model, training=assembly.config.training)
-    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    with processes.entered_by_main(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
         if processes.is_main:
-            record_start(folder, "pretrain", config, compute, corpus)
-        print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        print(length, file=sys.stderr)
-        with tracked(config, "pretrain", folder, processes) as trackers:
-            _fit_and_report(assembly, corpus, rows, folder, facts, trackers)
-    return folder
+            self.pairs = pair_facts(rows["train"], corpus)
+            self.guessed = guessed_pairs(rows["train"], list(rows.values())[-1]) if config.baselines else {}
+            show_pairs(self.pairs, self.guessed)
+        return Prepared(assembly, corpus, rows)
 
+    def show_dry_run(self, prepared: Prepared) -> None:
+        """See `Training.show_dry_run`."""
+        baselines = ("most_frequent_token", "unigram", *self.guessed) if prepared.assembly.config.baselines else ()
+        beside = {BASELINE_NAMES[name]: "" for name in baselines}
+        show_dry_run(dry_run(prepared.assembly, prepared.rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
 
-def _try_out(assembly: Assembly, rows: dict[str, SentenceRows], facts: _Facts | None) -> None:
-    """Print, on standard output, what the run would be like."""
-    baselines = ("most_frequent_token", "unigram", *(facts.guessed if facts else ())) if assembly.config.baselines else ()
-    beside = {BASELINE_NAMES[name]: "" for name in baselines}
-    show_dry_run(dry_run(assembly, rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
-
-
-def _said_before(config: PretrainConfig, corpus: DocumentCorpus, rows: dict[str, SentenceRows]) -> _Facts:
-    """What is known, and shown, of the pairs before training begins."""
-    pairs = pair_facts(rows["train"], corpus)
-    guessed = guessed_pairs(rows["train"], list(rows.values())[-1]) if config.baselines else {}
-    show_pairs(pairs, guessed)
-    return _Facts("pretrain", pairs, guessed, config.init_from)
+    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
+        """See `Training.report`."""
+        assembly, rows = prepared.assembly, prepared.rows
+        scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
+        assembly.processes.leave()
+        if not assembly.processes.is_main:
+            return
+        facts = _Facts("pretrain", self.pairs, self.guessed, self.init_from)
+        report = _report(assembly, rows, scores, facts, fitted)
+        origin = Origin(fitted.checkpoint, bool(assembly.task.labels), prepared.corpus.fingerprints())
+        save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, "pretrain")))
+        trackers.report(report)
+        write_pretraining_report(folder, report)
+        paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
+        root = shlex.quote(str(folder.root))
+        following = [
+            f"encoderlab finetune task=docs init_from={root}",
+            f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
+        ]
+        show_pretraining_report(report, paths, [] if folder.is_nested else following)
 
 
 def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
@@ -133,7 +147,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
-        print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
+        print(f"{', '.join(assembly.choices)}; run folder {folder.root}", file=sys.stderr)
         started = time.perf_counter()
         scores = {split: _scores(assembly, rows[split])}
         processes.leave()
@@ -188,33 +202,6 @@ class _Facts:
     pairs: dict[str, Any]
     guessed: dict[str, dict[str, float]]
     init_from: str | None
-
-
-def _fit_and_report(
-    assembly: Assembly,
-    corpus: DocumentCorpus,
-    rows: dict[str, SentenceRows],
-    folder: RunFolder,
-    facts: _Facts | None,
-    trackers: Trackers,
-) -> None:
-    fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
-    assembly.processes.leave()
-    if facts is None:  # another process than the first, which alone writes
-        return
-    report = _report(assembly, rows, scores, facts, fitted)
-    origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
-    save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, facts.command)))
-    trackers.report(report)
-    write_pretraining_report(folder, report)
-    paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
-    root = shlex.quote(str(folder.root))
-    following = [
-        f"encoderlab finetune task=docs init_from={root}",
-        f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
-    ]
-    show_pretraining_report(report, paths, [] if folder.is_nested else following)
 
 
 def _report(

@@ -24,21 +24,20 @@ from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
-from encoderlab.runs.fitting.fit import fit
+from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.scoring import score_splits
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
-from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import continued_run, read_record, run_folder
+from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.resume import read_record
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
-from encoderlab.runs.records.records import record_start
-from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import Rows
-from encoderlab.training.horizon import length_in_words
 
 
 def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -47,99 +46,89 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
     With `config.dry_run` there is no folder: what the run would be like is printed. The `processes` share the work.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    return train_and_report(config, "train", processes)
+    return train_on_labels(config, "train", processes)
 
 
-def train_and_report(
-    config: RunConfig,
-    command: str,
-    processes: Processes,
-    taught_by: Callable[[Any, Corpus], Teaching] | None = None,
+def train_on_labels(
+    config: RunConfig, command: str, processes: Processes, taught_by: Callable[[Any, Corpus], Teaching] | None = None
 ) -> RunFolder | None:
-    """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`.
+    """What `command` does, from fresh weights or from the pretrained encoder that `config.init_from` names; see `train`.
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
-    run = processes.broadcast_from_main(lambda: continued_run(config, command))
-    if run is None:
-        processes.broadcast_from_main(lambda: check_free(config.run_dir))
-    else:
-        config, _ = run
-    _refuse_pretraining(config)
-    check_trackers(config.trackers)
-    init_from = getattr(config, "init_from", None)
-    with processes.main_process_first():
-        pretrained = None if init_from is None else load_pretrained(init_from)
+    return run_training(_TrainingOnLabels(command, taught_by), config, processes)
+
+
+class _TrainingOnLabels(Training):
+    """Examples with targets, and perhaps a teacher beside them."""
+
+    def __init__(self, command: str, taught_by: Callable[[Any, Corpus], Teaching] | None) -> None:
+        self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None
+
+    def check(self, config: RunConfig) -> None:
+        """See `Training.check`: pretraining has no labels."""
+        if isinstance(config.task, DocumentTaskConfig):
+            command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
+            raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
+
+    def prepare(self, config: RunConfig, processes: Processes) -> Prepared:
+        """See `Training.prepare`."""
+        self.init_from = getattr(config, "init_from", None)
+        pretrained = None if self.init_from is None else load_pretrained(self.init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
         corpus.check_training_labels()
         scored = corpus.scored_splits()
         show_survey(corpus.survey.as_dict())
-        teaching = UNTAUGHT if taught_by is None else taught_by(config, corpus)
-        assembly = assemble(config, compute, corpus, pretrained, processes, teaching.encoder)
+        if self.taught_by is not None:
+            self.teaching = self.taught_by(config, corpus)
+        assembly = assemble(config, compute, corpus, pretrained, processes, self.teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-        rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
-    assembly = assembly.settled(rows["train"])
-    if config.dry_run:
-        return _try_out(assembly, corpus, rows, command, teaching)
-    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
-    length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    beside = teaching.fingerprints()
-    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
-        if processes.is_main:
-            record_start(folder, command, config, compute, corpus, beside)
-        print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
-        print(length, file=sys.stderr)
-        teaching.train_before(folder)
-        with tracked(config, command, folder, processes) as trackers:
-            _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers, teaching)
-    return folder
+        rows["train"] = self.teaching.prepare(assembly, corpus, rows["train"])
+        return Prepared(assembly, corpus, rows)
+
+    def show_dry_run(self, prepared: Prepared) -> None:
+        """See `Training.show_dry_run`."""
+        facts = dry_run(prepared.assembly, prepared.rows)
+        facts["time"] = with_time_before(facts["time"], self.teaching.seconds_before(facts["time"]["total"]))
+        beside = planned(_examples(prepared).splits) if prepared.assembly.config.baselines else {}
+        titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
+        show_dry_run(facts, self.command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
+
+    def fingerprints(self) -> dict[str, str]:
+        """See `Training.fingerprints`."""
+        return self.teaching.fingerprints()
+
+    def train_before(self, folder: RunFolder) -> None:
+        """See `Training.train_before`."""
+        self.teaching.train_before(folder)
+
+    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
+        """See `Training.report`."""
+        rows, corpus, scored = prepared.rows, _examples(prepared), list(prepared.rows)[-1]
+        assembly, scores = score_splits(prepared.assembly, rows)
+        assembly.processes.leave()
+        if not assembly.processes.is_main:
+            return
+        config = assembly.config
+        found = baselines(corpus.splits, scored) if config.baselines else {}
+        notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
+        report = build_report(summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found)
+        report |= self.teaching.compared(assembly, corpus, folder, scored, scores[scored])
+        report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
+        origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
+        card = model_card(report, assembly.task.labels, run_facts(folder, self.command))
+        save_model(assembly.saved(origin), folder.model, card)
+        trackers.report(report)
+        write_report(folder, report, corpus.split(scored), scores[scored], partial(token_importance, assembly))
+        following = [report["stronger_command"], *_next_commands(folder, scored, corpus.paired)]
+        show_report(report, _paths(folder), [*filter(None, following)])
 
 
-def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str, teaching: Teaching) -> None:
-    """Print, on standard output, what the run would be like."""
-    facts = dry_run(assembly, rows)
-    facts["time"] = with_time_before(facts["time"], teaching.seconds_before(facts["time"]["total"]))
-    beside = planned(corpus.splits) if assembly.config.baselines else {}
-    titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
-    show_dry_run(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
-
-
-def _refuse_pretraining(config: RunConfig) -> None:
-    if isinstance(config.task, DocumentTaskConfig):
-        command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
-
-
-def _fit_and_report(
-    assembly: Assembly,
-    corpus: Corpus,
-    rows: dict[str, Rows],
-    folder: RunFolder,
-    command: str,
-    init_from: str | None,
-    trackers: Trackers,
-    teaching: Teaching,
-) -> None:
-    config = assembly.config
-    scored = [name for name in rows if name != "train"]
-    fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    assembly, scores = score_splits(assembly, rows)
-    assembly.processes.leave()
-    if not assembly.processes.is_main:
-        return
-    found = baselines(corpus.splits, scored[-1]) if config.baselines else {}
-    notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
-    report = build_report(summary_of(command, assembly, replace(fitted, notes=notes), init_from), scores, found)
-    report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])
-    report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
-    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
-    save_model(assembly.saved(origin), folder.model, model_card(report, assembly.task.labels, run_facts(folder, command)))
-    trackers.report(report)
-    write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
-    following = [report["stronger_command"], *_next_commands(folder, scored[-1], corpus.paired)]
-    show_report(report, _paths(folder), [*filter(None, following)])
+def _examples(prepared: Prepared) -> Corpus:
+    assert isinstance(prepared.corpus, Corpus)
+    return prepared.corpus
 
 
 def _frozen_notes(assembly: Assembly) -> list[str]:

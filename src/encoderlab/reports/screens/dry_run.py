@@ -38,7 +38,7 @@ def _model(console: Console, facts: Mapping[str, Any]) -> None:
     console.print("", table, "", sep="\n")
     frozen = model["parameters"] - model["learning"]
     line(console, "Frozen", f"{frozen:,} parameters" if frozen else "")
-    line(console, "Picked", facts["picked"])
+    line(console, "Choices", "; ".join(facts["choices"]))
 
 
 def _steps(console: Console, facts: Mapping[str, Any]) -> None:

@@ -67,7 +67,7 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     return {
         "task": assembly.config.task.name,
         "seed": assembly.config.seed,
-        "picked": replace(assembly, micro_batches=measured.micro_batches).picked,
+        "choices": replace(assembly, micro_batches=measured.micro_batches).choices,
         "model": _model(assembly),
         "rows": {name: len(part) for name, part in rows.items()},
         "steps": _counts(assembly, epoch, estimate, measured.micro_batches),

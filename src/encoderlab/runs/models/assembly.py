@@ -78,13 +78,14 @@ class Assembly:
         return self.origin
 
     @property
-    def picked(self) -> str:
-        """What was picked for speed, in one line."""
+    def choices(self) -> list[str]:
+        """What was chosen for speed, a short line each: the device, attention and compilation, and the batches of a new run."""
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
-        attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
-        choices = (compute, distribution(self.config.training, self.processes), f"attention by {attention}")
-        return ", ".join(str(choice) for choice in (*choices, self.compiled, self.micro_batches) if choice is not None)
+        attention = f"attention by {attention_kernel(compute.device, compute.precision, dropout, model.head_width)}"
+        sharing = distribution(self.config.training, self.processes)
+        lines = ((compute, sharing), (attention, self.compiled), (self.micro_batches,))
+        return [", ".join(str(choice) for choice in line if choice is not None) for line in lines if line != (None,)]
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""

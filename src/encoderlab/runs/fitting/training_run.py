@@ -1,0 +1,96 @@
+"""The one flow of every command that trains: begin or resume, prepare, fill a run folder, fit, and report."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import continued_run, run_folder
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.system.distributed import Processes
+from encoderlab.training.horizon import length_in_words
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run before its first step: the assembled model, its corpus, and the rows of `train` and of each scored split."""
+
+    assembly: Assembly
+    corpus: Corpus | DocumentCorpus
+    rows: dict[str, Any]
+
+
+class Training(ABC):
+    """What a command trains on, and how it reports it; `run_training` calls the methods in the order in which they stand here."""
+
+    command: str
+
+    def check(self, config: Any) -> None:  # noqa: B027  most commands refuse nothing
+        """Refuse settings that this command cannot use. Raises SettingError."""
+
+    @abstractmethod
+    def prepare(self, config: Any, processes: Processes) -> Prepared:
+        """Load the data and build the model. Raises SettingError and DataError."""
+
+    @abstractmethod
+    def show_dry_run(self, prepared: Prepared) -> None:
+        """Print, on standard output, what the run would be like."""
+
+    def fingerprints(self) -> dict[str, str]:
+        """Fingerprints of the files read beside the dataset, by the setting that names them: a resumed run needs the same."""
+        return {}
+
+    def train_before(self, folder: RunFolder) -> None:  # noqa: B027  most runs need nothing before
+        """Train whatever has to be trained before this run, inside its `folder`."""
+
+    @abstractmethod
+    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
+        """Score the fitted model, save it, and write and show the report. All processes call it; the main one writes."""
+
+
+def run_training(training: Training, config: Any, processes: Processes) -> RunFolder | None:
+    """Do what `training.command` does; returns the finished run folder, or None for a dry run.
+
+    Everything that can be refused is refused before the folder is made. Raises SettingError, DataError or TrainingError.
+    """
+    command = training.command
+    run = processes.broadcast_from_main(lambda: continued_run(config, command))
+    if run is None:
+        processes.broadcast_from_main(lambda: check_free(config.run_dir))
+    else:
+        config, _ = run
+    training.check(config)
+    check_trackers(config.trackers)
+    with processes.main_process_first():
+        prepared = training.prepare(config, processes)
+    assembly, corpus, rows = prepared.assembly.settled(prepared.rows["train"]), prepared.corpus, prepared.rows
+    prepared = replace(prepared, assembly=assembly)
+    if config.dry_run:
+        return training.show_dry_run(prepared)
+    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
+    beside = training.fingerprints()
+    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
+        if processes.is_main:
+            record_start(folder, command, config, assembly.compute, corpus, beside)
+        _announce(prepared, folder)
+        training.train_before(folder)
+        with tracked(config, command, folder, processes) as trackers:
+            fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
+            training.report(prepared, fitted, folder, trackers)
+    return folder
+
+
+def _announce(prepared: Prepared, folder: RunFolder) -> None:
+    """Print what is about to be trained, on what, for how long, and where: a short line each."""
+    assembly, rows = prepared.assembly, prepared.rows
+    length = length_in_words(assembly.config.training, len(rows["train"]), evaluated="validation" in rows)
+    for line in (f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}"):
+        print(line[:1].upper() + line[1:], file=sys.stderr)
