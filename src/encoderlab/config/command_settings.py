@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from encoderlab.data.files.formats import Quoting
+from encoderlab.data.files.delimiters import refuse_unusable
+from encoderlab.data.files.encodings import refuse_unknown
+from encoderlab.data.files.formats import Dialect, Quoting
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizers.config import TokenizerConfig
 from encoderlab.encoders.catalogue import SHIPPED
@@ -159,16 +161,37 @@ class EvalConfig(OpenRunConfig):
 
 
 @dataclass
-class PredictConfig(OpenRunConfig):
+class InputConfig(OpenRunConfig):
+    """How a file of new texts is read."""
+
+    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
+    delimiter: str = setting("auto", "What separates cells in csv and tsv: auto (as trained), comma, semicolon, tab, pipe, ...")
+    encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1.")
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_unusable(self.delimiter, "delimiter")
+        refuse_unknown(self.encoding, "encoding")
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the file is to be read."""
+        return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
+
+
+@dataclass
+class PredictConfig(InputConfig):
     """Answer for new texts: one row out for each row in, in order."""
 
     text: str | None = setting(None, "One text to answer for.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    input: str | None = setting(None, "File to answer for (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
+    input: str | None = setting(
+        None, "File to answer for (csv, tsv, xlsx, jsonl, parquet, arrow or txt); null: lines of standard input."
+    )
     split: str | None = setting(None, "A split of the run's dataset to answer for.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
     output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
@@ -236,17 +259,18 @@ class VectorPooling(Enum):
 
 
 @dataclass
-class EmbedConfig(OpenRunConfig):
+class EmbedConfig(InputConfig):
     """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
 
     run: str = setting(SHIPPED, "The encoder: one of encoderlab list encoders, a run folder, its model/ or a Hugging Face folder.")
-    input: str | None = setting(None, "File of texts (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
+    input: str | None = setting(
+        None, "File of texts (csv, tsv, xlsx, jsonl, parquet, arrow or txt); null: lines of standard input."
+    )
     split: str | None = setting(None, "A split of the run's dataset.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(
         None, "Column of `input` that holds the second text; null: as trained, but none where text_column is given."
     )
-    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
     output: str = setting(REQUIRED, "The .npy file to write; the index lies beside it, as .index.jsonl.")
     pooling: VectorPooling = setting(VectorPooling.mean, "What stands for a text: mean of its tokens' vectors, or cls.")
     tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")

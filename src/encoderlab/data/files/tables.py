@@ -1,4 +1,4 @@
-"""Rows of csv, tsv, jsonl, parquet and txt files, as Arrow columns that remember their lines."""
+"""Rows of csv, tsv, jsonl and txt files, as Arrow columns that remember their lines."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from encoderlab.data.files.formats import Quoting
+from encoderlab.data.files.delimiters import delimiter_of
+from encoderlab.data.files.formats import Dialect
 from encoderlab.data.files.separated import SeparatedFile
-from encoderlab.data.files.text_files import most_unpacked, numbered_lines, place, plain_lines
-from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
+from encoderlab.data.files.text_files import numbered_lines, place, plain_lines
+from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
-_ROWS_UNPACKED = 1024  # of a parquet file at a time: a few bytes of it may stand for any number of rows
 
 
 class RowsOfFile:
@@ -74,12 +72,15 @@ def _has_surrogate(values: list[Any]) -> bool:
     return any("\ud800" <= letter <= "\udfff" for value in values if value is not None for part in value for letter in part)
 
 
-def read_separated(path: Path, wanted: Wanted, separator: str, quoting: Quoting) -> Rows:
-    """The rows of a csv or tsv file; every cell is text, as it stands. Raises DataError where one cannot be trusted."""
-    file = SeparatedFile(path, separator, quoting, wanted.quoting)
+def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> Rows:
+    """The rows of a csv or tsv file; every cell is text, as it stands. Raises DataError where one cannot be trusted.
+
+    `usual` is the separator of files with such a name; `dialect` has the encoding of this one.
+    """
+    separator = delimiter_of(path, dialect.encoding, dialect.delimiter, usual, wanted.settings().values())
+    file = SeparatedFile(path, separator, dialect.quoting, wanted.named("quoting"), dialect.encoding)
     for setting, name in wanted.settings().items():
         if name not in file.header:
-            file.refuse_other_separator()
             raise no_such_column(f"The first line of {path}", wanted, setting, file.header)
     rows = RowsOfFile(path, list(wanted.settings()))
     places = [file.header.index(name) for name in wanted.settings().values()]
@@ -88,12 +89,12 @@ def read_separated(path: Path, wanted: Wanted, separator: str, quoting: Quoting)
     return rows.finish()
 
 
-def read_jsonl(path: Path, wanted: Wanted) -> Rows:
+def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """The rows of a file with one JSON object per line. Raises DataError at a line that is none, or lacks a column."""
     names = wanted.settings()
     rows = RowsOfFile(path, list(names))
     shape: type | None = None
-    for line, record in _objects(path):
+    for line, record in _objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing:
             raise no_such_column(place(path, line), wanted, missing, list(record))
@@ -106,8 +107,8 @@ def read_jsonl(path: Path, wanted: Wanted) -> Rows:
     return rows.finish()
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in numbered_lines(path, "\n"):
+def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in numbered_lines(path, "\n", encoding):
         if not line.strip(" \t\r\n"):  # JSON's white space; a form feed or the like is no blank line
             continue
         try:
@@ -147,65 +148,15 @@ def _label_name(value: Any, name: str, where: str) -> str:
     raise DataError(f"{where} has {json.dumps(value)[:60]} in column {name!r}", allowed="a string, a number, true or false")
 
 
-def read_parquet(path: Path, wanted: Wanted) -> Rows:
-    """The rows of a parquet file. Raises DataError where it is none, or lacks a column."""
-    names = wanted.settings()
-    try:
-        existing = pq.read_schema(path).names
-        wrong = next((setting for setting, name in names.items() if existing.count(name) != 1), None)
-        if wrong is not None:
-            raise _no_one_column(path, wanted, wrong, existing)
-        table = _unpacked(path, list(names.values()))
-    except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is no readable parquet file: {error}") from error
-    if not table.num_rows:
-        raise DataError(f"{path} has no rows", remedy="Name a file that has some")
-    columns = {setting: table.column(name) for setting, name in names.items()}
-    return Rows(columns, lambda row: f"{path}, row {row + 1}")
-
-
-def _unpacked(path: Path, names: list[str]) -> pa.Table:
-    """The columns of a parquet file. Raises DataError where they become larger than `most_unpacked` allows."""
-    file = pq.ParquetFile(path, page_checksum_verification=True)
-    most, taken, batches = most_unpacked(path), 0, []
-    for batch in file.iter_batches(_ROWS_UNPACKED, columns=names):
-        batches.append(batch)
-        taken += sum(map(_written_out, batch.columns))
-        if taken > most:
-            raise DataError(
-                f"{path} unpacks to more than {most:,} bytes",
-                allowed="50 times the file's own size and 64 MiB",
-                remedy="If it is meant so, write it anew with compression='none' and use_dictionary=False",
-            )
-    schema = file.schema_arrow
-    return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
-
-
-def _written_out(column: pa.Array) -> int:
-    """How many bytes a column has, each row of a dictionary counted with the text that it stands for."""
-    values = column.flatten() if is_words(column) else column
-    if not pa.types.is_dictionary(values.type) or pa.types.is_primitive(values.type.value_type):
-        return column.nbytes
-    lengths = pc.binary_length(values.dictionary).take(values.indices)
-    return pc.sum(lengths).as_py() or 0
-
-
-def _no_one_column(path: Path, wanted: Wanted, setting: str, existing: list[str]) -> DataError:
-    name = wanted.settings()[setting]
-    if name in existing:
-        return DataError(f"{path} has more than one column {name!r}", remedy="Give each column a name of its own")
-    return no_such_column(str(path), wanted, setting, existing)
-
-
-def read_txt(path: Path, wanted: Wanted) -> Rows:
+def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """A text per line, blank lines being empty texts. Raises DataError where more than texts is wanted."""
     asked = [setting for setting in wanted.settings() if setting != "text"]
     if asked:
         raise DataError(
             f"{path} holds one text per line and nothing else, but dataset.{asked[0]}={wanted.settings()[asked[0]]} is asked for",
-            remedy=f"Type dataset.{asked[0]}=null, or name a csv, tsv, jsonl or parquet file",
+            remedy=f"Set {wanted.typed.format(asked[0])}=null, or dataset.format=conll if it has a word and its label per line",
         )
     rows = RowsOfFile(path, ["text"])
-    for number, line in plain_lines(path):
+    for number, line in plain_lines(path, encoding):
         rows.add(number, [line])
     return rows.finish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,10 +26,9 @@ class Wanted:
     label: str | None
     typed: str = "dataset.{}"
 
-    @property
-    def quoting(self) -> str:
-        """What the user types to say what a quote means."""
-        return "dataset.quoting" if self.typed.startswith("dataset.") else "quoting"
+    def named(self, setting: str) -> str:
+        """What the user types to set how a file is read, such as its quoting."""
+        return f"dataset.{setting}" if self.typed.startswith("dataset.") else setting
 
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
@@ -43,6 +42,23 @@ class Rows:
 
     columns: dict[str, pa.ChunkedArray]
     where: Where
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of several files, one behind another. Raises DataError where some are texts and others lists of words."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(part.columns["text"]) for part in parts)])
+
+    def where(row: int) -> str:
+        part = int(np.searchsorted(starts, row, side="right")) - 1
+        return parts[part].where(row - int(starts[part]))
+
+    try:
+        table = pa.concat_tables([pa.table(part.columns) for part in parts], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(f"{parts[0].where(0)} and the other files do not go together: {error}") from error
+    return Rows({name: table.column(name) for name in table.column_names}, where)
 
 
 def is_words(column: pa.ChunkedArray) -> bool:
