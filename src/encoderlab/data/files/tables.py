@@ -150,11 +150,12 @@ def _label_name(value: Any, name: str, where: str) -> str:
 
 def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """A text per line, blank lines being empty texts. Raises DataError where more than texts is wanted."""
-    wanted_columns = [setting for setting in wanted.settings() if setting != "text"]
-    if wanted_columns:
+    others = [(wanted.typed.format(setting), name) for setting, name in wanted.settings().items() if setting != "text"]
+    if others:
+        setting, name = others[0]
         raise DataError(
-            f"{path} holds one text per line and nothing else, but dataset.{wanted_columns[0]}={wanted.settings()[wanted_columns[0]]} is asked for",
-            remedy=f"Set {wanted.typed.format(wanted_columns[0])}=null, or dataset.format=conll if it has a word and its label per line",
+            f"{path} holds one text per line and nothing else, but {setting}={name} is set",
+            remedy=f"Set {setting}=null, or dataset.format=conll if it has a word and its label per line",
         )
     rows = RowsOfFile(path, ["text"])
     for number, line in plain_lines(path, encoding):
