@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow import feather
 
 from encoderlab.data.files.text_files import most_unpacked
-from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column, single_values
 from encoderlab.errors import DataError
 
 _ROWS_UNPACKED = 1024  # of a parquet file at a time: a few bytes of it may stand for any number of rows
@@ -22,9 +22,8 @@ _ARROW_FILE = b"ARROW1"
 def read_parquet(path: Path, wanted: Wanted) -> Rows:
     """The rows of a parquet file. Raises DataError where it is none, or lacks a column."""
     try:
-        _check_columns(path, wanted, pq.read_schema(path).names)
+        names = _names(path, wanted, pq.read_schema(path))
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        names = list(wanted.settings().values())
         table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is no readable parquet file: {error}") from error
@@ -33,21 +32,20 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
 
 def read_arrow(path: Path, wanted: Wanted) -> Rows:
     """The rows of an Arrow file, stream, or Feather file. Raises DataError where it is none, or lacks a column."""
-    names = list(wanted.settings().values())
     try:
         with path.open("rb") as file:
             magic = file.read(len(_ARROW_FILE))
         if magic.startswith(_FEATHER_1):
             table = feather.read_table(path)
-            _check_columns(path, wanted, table.column_names)
+            table = table.select(_names(path, wanted, table.schema))
         else:
-            table = _of_stream(path, wanted, names, is_file=magic == _ARROW_FILE)
+            table = _of_stream(path, wanted, is_file=magic == _ARROW_FILE)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is no readable Arrow file: {error}") from error
     return _rows(path, table, wanted)
 
 
-def _of_stream(path: Path, wanted: Wanted, names: list[str], *, is_file: bool) -> pa.Table:
+def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
     """The columns of an Arrow file, or of a stream without its footer, as `datasets` writes them."""
     with pa.OSFile(str(path)) as source:
         if is_file:
@@ -55,23 +53,27 @@ def _of_stream(path: Path, wanted: Wanted, names: list[str], *, is_file: bool) -
             batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
         else:
             reader = batches = pa.ipc.open_stream(source)
-        _check_columns(path, wanted, reader.schema.names)
+        names = _names(path, wanted, reader.schema)
         return _bounded(path, (batch.select(names) for batch in batches), reader.schema, names)
 
 
-def _check_columns(path: Path, wanted: Wanted, existing: list[str]) -> None:
+def _names(path: Path, wanted: Wanted, schema: pa.Schema) -> list[str]:
+    """The columns to read, those to carry along last. Raises DataError where one is missing, or there twice."""
+    existing = schema.names
     for setting, name in wanted.settings().items():
         if name not in existing:
             raise no_such_column(str(path), wanted, setting, existing)
         if existing.count(name) > 1:
             raise DataError(f"{path} has more than one column {name!r}", remedy="Give each column a name of its own")
+    return [*wanted.settings().values(), *wanted.carried(single_values(schema, existing), str(path))]
 
 
 def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
     if not table.num_rows:
         raise DataError(f"{path} has no rows", remedy="Name a file that has some")
     columns = {setting: table.column(name) for setting, name in wanted.settings().items()}
-    return Rows(columns, lambda row: f"{path}, row {row + 1}")
+    carried = {name: table.column(name) for name in table.column_names if name not in wanted.settings().values()}
+    return Rows(columns, lambda row: f"{path}, row {row + 1}", carried)
 
 
 def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str]) -> pa.Table:

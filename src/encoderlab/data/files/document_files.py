@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from encoderlab.data.files.encodings import encoding_of
+from encoderlab.data.files.encodings import AUTO, with_encodings
 from encoderlab.data.files.text_files import place, plain_lines
 from encoderlab.data.sources.columns import Rows
 from encoderlab.errors import DataError
@@ -44,7 +44,7 @@ def text_files(folder: Path) -> list[Path]:
     return files
 
 
-def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding: str) -> Rows:
+def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding: str = AUTO) -> Rows:
     """The documents of `files`, a row for each, its paragraphs on lines of their own; `path` is what the user calls them.
     `encoding` is auto or that of all.
 
@@ -54,9 +54,9 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding
     lines, first_rows = array("q"), []
 
     def documents() -> Iterator[str]:
-        for file in files:
+        for file, found in with_encodings(files, encoding):
             first_rows.append(len(lines))
-            for line, text in _documents(file, encoding_of(file, encoding)):
+            for line, text in _documents(file, found):
                 lines.append(line)
                 yield text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from encoderlab.data.documents import refuse_lone_document
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import encoding_of, refuse_unknown
-from encoderlab.data.files.formats import AS_IT_SHOWS, BINARY, Dialect, Format, Quoting, absolute, format_of, paths_of
+from encoderlab.data.files.formats import AS_IT_SHOWS, BINARY, Dialect, Format, OnMissing, Quoting, absolute, format_of, paths_of
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -37,6 +38,7 @@ class FilesDataset(ColumnDataset):
     quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal.")
     delimiter: str = setting("auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character.")
     encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1.")
+    on_missing: OnMissing = setting(OnMissing.error, "Rows without text or label: error (refuse the file) or drop (and list them).")
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
 
     def __post_init__(self) -> None:
@@ -93,9 +95,13 @@ class FilesDataset(ColumnDataset):
         return {name: [folder] for name, folder in split_folders(paths[0]).items()}
 
     def _rows(self, path: Path) -> Rows:
+        from encoderlab.data.sources.columns import checked
         from encoderlab.data.sources.labels import refuse_missing_labels
 
-        rows = _read(path, format_of(path, self.format), self.wanted(), self.dialect)
+        drop = self.on_missing is OnMissing.drop
+        wanted = replace(self.wanted(), nulls=drop)
+        rows = _read(path, format_of(path, self.format), wanted, self.dialect)
+        rows = checked(_dropped(path, rows, wanted) if drop else rows, wanted)
         if self.label is not None:
             refuse_missing_labels(rows, self.label)
         return rows
@@ -116,13 +122,31 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
     return {"source": "files", "files": {name: paths[0] if len(paths) == 1 else paths for name, paths in names.items()}}
 
 
+def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
+    """The rows with text and label; the others are counted and listed on standard error. Raises DataError where none is left."""
+    from encoderlab.data.sources.columns import listed, without_missing
+
+    total = len(rows.columns["text"])
+    left, lacking = without_missing(rows, wanted)
+    n_left = len(left.columns["text"])
+    if n_left < total:
+        places = {
+            setting: listed(rows.where(int(row)).removeprefix(f"{path}, ") for row in found) for setting, found in lacking.items()
+        }
+        reasons = "; ".join(f"{len(lacking[setting])} without {setting} ({places[setting]})" for setting in lacking)
+        print(f"encoderlab: {path}: {total - n_left} of {total} rows are dropped: {reasons}", file=sys.stderr)
+    if not n_left:
+        raise DataError(f"{path} has no row with both text and label", remedy="Check dataset.text and dataset.label")
+    return left
+
+
 def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool, dialect: Dialect = AS_IT_SHOWS) -> Split:
     """The texts of a file in its order, every label unknown.
 
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
     blank lines too, and `text` names nothing. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
     """
-    from encoderlab.data.sources.columns import Wanted, is_words, split_into_words
+    from encoderlab.data.sources.columns import Wanted, checked, is_words, split_into_words
     from encoderlab.data.sources.labels import as_split
 
     found = format_of(path, Format.auto)
@@ -130,7 +154,8 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
         raise DataError(f"{path} is a folder", allowed="a file", remedy="Name a file inside it")
     if text_pair is not None and found in (Format.txt, Format.conll):
         raise DataError(f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, for the run answers for pairs")
-    rows = _read(path, found, Wanted(text, text_pair, None, typed="{}_column"), dialect)
+    wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
+    rows = checked(_read(path, found, wanted, dialect), wanted)
     if words and not is_words(rows.columns["text"]):
         rows = split_into_words(rows)
     elif is_words(rows.columns["text"]) and not words:
@@ -140,7 +165,6 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
 
 def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
     from encoderlab.data.files import columnar, conll, folders, spreadsheets, tables
-    from encoderlab.data.sources.columns import checked
 
     if found not in BINARY:  # a folder's files each have their own
         dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding))
@@ -157,4 +181,4 @@ def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
         Format.conll: lambda: conll.read_conll(path, wanted, dialect.encoding),
         Format.folder: lambda: folders.read_folder(path, wanted, dialect.encoding),
     }
-    return checked(readers[found](), wanted)
+    return readers[found]()

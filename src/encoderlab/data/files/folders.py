@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from encoderlab.data.files.encodings import encoding_of
+from encoderlab.data.files.encodings import with_encodings
 from encoderlab.data.files.text_files import whole_text
 from encoderlab.data.sources.columns import Rows, Wanted
 from encoderlab.errors import DataError, SettingError
@@ -47,7 +47,7 @@ def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
         raise DataError(f"{wrong} is no .txt file", allowed=_LAYOUT, remedy="Rename it, or take it out")
     if not files:
         raise DataError(f"{path} has no examples", allowed=_LAYOUT)
-    columns = {"text": [whole_text(file, encoding_of(file, encoding)) for file in files]}
+    columns = {"text": [whole_text(file, found) for file, found in with_encodings(files, encoding)]}
     if wanted.label is not None:
         columns["label"] = [file.parent.name for file in files]
     arrays = {name: pa.chunked_array([pa.array(values, pa.string())]) for name, values in columns.items()}

@@ -38,6 +38,13 @@ class Quoting(Enum):
     literal = "literal"
 
 
+class OnMissing(Enum):
+    """What becomes of rows without a text or a label."""
+
+    error = "error"
+    drop = "drop"
+
+
 @dataclass(frozen=True)
 class Dialect:
     """How files are to be read where their name does not say it.

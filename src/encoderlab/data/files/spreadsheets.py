@@ -87,8 +87,9 @@ def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted) -> Rows:
             raise no_such_column(str(where), wanted, setting, [one for one in header if one])
         if header.count(name) > 1:
             raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column a name of its own")
-    places = [header.index(name) for name in wanted.settings().values()]
-    rows = RowsOfFile(where, list(wanted.settings()))
+    others = wanted.carried([name for name in header if name and header.count(name) == 1], str(where))
+    places = [header.index(name) for name in [*wanted.settings().values(), *others]]
+    rows = RowsOfFile(where, list(wanted.settings()), others)
     for number, cells in _filled(sheet):
         rows.add(number, [_text(cells[index] if index < len(cells) else None, place(where, number)) for index in places])
     return rows.finish()

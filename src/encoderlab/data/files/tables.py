@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,14 @@ _ROWS_PER_CHUNK = 10_000
 class RowsOfFile:
     """Collects the rows of one file, chunk by chunk, and the line each begins on."""
 
-    def __init__(self, path: Path, names: list[str]) -> None:
-        self.path, self.names = path, names
+    def __init__(self, path: Path, names: list[str], carried: Sequence[str] = ()) -> None:
+        self.path, self.names, self.carried = path, names, list(carried)
         self.lines = array("q")
         self.pending: list[list[Any]] = []
         self.chunks: list[list[pa.Array]] = []
 
     def add(self, line: int, values: list[Any]) -> None:
-        """One row, its values in the order of the names: strings, lists of strings, or None."""
+        """One row, its values in the order of the names: strings, lists of strings, or None; then the carried ones, of any kind."""
         self.lines.append(line)
         self.pending.append(values)
         if len(self.pending) == _ROWS_PER_CHUNK:
@@ -43,13 +43,17 @@ class RowsOfFile:
             self._flush()
         if not self.lines:
             raise DataError(f"{self.path} has no rows", remedy="Name a file that has some")
-        columns = {name: _chunked(list(chunks)) for name, chunks in zip(self.names, zip(*self.chunks, strict=True), strict=True)}
+        columns = [list(chunks) for chunks in zip(*self.chunks, strict=True)]
+        wanted = {name: _chunked(chunks) for name, chunks in zip(self.names, columns, strict=False)}
+        carried = {name: _of_one_type(chunks) for name, chunks in zip(self.carried, columns[len(self.names) :], strict=True)}
         path, lines = self.path, self.lines
-        return Rows(columns, lambda row: place(path, lines[row]))
+        return Rows(wanted, lambda row: place(path, lines[row]), carried)
 
     def _flush(self) -> None:
         try:
-            self.chunks.append([_array(list(column)) for column in zip(*self.pending, strict=True)])
+            columns = [list(column) for column in zip(*self.pending, strict=True)]
+            n_names = len(self.names)
+            self.chunks.append([*map(_array, columns[:n_names]), *map(_carried_array, columns[n_names:])])
         except UnicodeEncodeError as error:
             first = len(self.lines) - len(self.pending)
             line = next(self.lines[first + row] for row, values in enumerate(self.pending) if _has_surrogate(values))
@@ -63,13 +67,34 @@ def _array(values: list[Any]) -> pa.Array:
     return pa.array(values, pa.list_(pa.string()) if words else pa.string())
 
 
+def _carried_array(values: list[Any]) -> pa.Array:
+    """Values as they are, or as texts (JSON, where they are none) where they are of several kinds, or of none that is single."""
+    try:
+        array = pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        array = None
+    if array is None or pa.types.is_nested(array.type):
+        return pa.array([_written(value) for value in values], pa.string())
+    return array
+
+
+def _written(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _of_one_type(chunks: list[pa.Array]) -> pa.ChunkedArray:
+    kinds = {chunk.type for chunk in chunks if not pa.types.is_null(chunk.type)}
+    kind = kinds.pop() if len(kinds) == 1 else pa.string()
+    return pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+
+
 def _chunked(chunks: list[pa.Array]) -> pa.ChunkedArray:
     kind = next((chunk.type for chunk in chunks if chunk.null_count < len(chunk)), pa.string())
     return pa.chunked_array([chunk if chunk.type == kind else pa.nulls(len(chunk), kind) for chunk in chunks], kind)
 
 
 def _has_surrogate(values: list[Any]) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for value in values if value is not None for part in value for letter in part)
+    return any("\ud800" <= letter <= "\udfff" for letter in json.dumps(values, ensure_ascii=False))
 
 
 def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> Rows:
@@ -82,8 +107,10 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
     for setting, name in wanted.settings().items():
         if name not in file.header:
             raise no_such_column(f"The first line of {path}", wanted, setting, file.header)
-    rows = RowsOfFile(path, list(wanted.settings()))
-    places = [file.header.index(name) for name in wanted.settings().values()]
+    others = wanted.carried(file.header, f"The first line of {path}")
+    rows = RowsOfFile(path, list(wanted.settings()), others)
+    index = {name: place for place, name in enumerate(file.header)}
+    places = [index[name] for name in [*wanted.settings().values(), *others]]
     for record in file.records([name for setting, name in wanted.settings().items() if setting != "label"], wanted.label):
         rows.add(record.line, [record.cells[place] for place in places])
     return rows.finish()
@@ -91,20 +118,25 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """The rows of a file with one JSON object per line. Raises DataError at a line that is none, or lacks a column."""
-    names = wanted.settings()
-    rows = RowsOfFile(path, list(names))
-    shape: type | None = None
+    names, rows, shape = wanted.settings(), None, None
     for line, record in _objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
-        if missing:
+        if missing and not wanted.nulls:
             raise no_such_column(place(path, line), wanted, missing, list(record))
-        readers = [_label if setting == "label" else _text for setting in names]
-        values = [read(record[name], name, place(path, line)) for read, name in zip(readers, names.values(), strict=True)]
-        shape = shape or type(values[0])
+        rows = rows or RowsOfFile(path, list(names), wanted.carried(list(record), place(path, line)))
+        values = [_value(record.get(name), setting, wanted, place(path, line)) for setting, name in names.items()]
+        shape = shape or next((type(value) for value in values if value is not None), None)
         if any(value is not None and type(value) is not shape for value in values):
             raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
-        rows.add(line, values)
-    return rows.finish()
+        rows.add(line, [*values, *(record.get(name) for name in rows.carried)])
+    return (rows or RowsOfFile(path, list(names))).finish()
+
+
+def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[Any] | None:
+    name = wanted.settings()[setting]
+    if setting == "label":
+        return _label(value, name, where)
+    return None if value is None and wanted.nulls else _text(value, name, where)
 
 
 def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:

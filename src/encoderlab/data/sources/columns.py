@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +19,31 @@ Where = Callable[[int], str]  # how messages name a row, from its index
 class Wanted:
     """The columns to read, by the names the user gives them; None where a column is not asked for.
 
-    `typed` is what the user types to name one, {} standing for text, text_pair or label.
+    `typed` is what the user types to name one, {} standing for text, text_pair or label. `others` are further columns to carry
+    along, None for all that hold single values. With `nulls`, a row may lack any of them.
     """
 
     text: str
     text_pair: str | None
     label: str | None
     typed: str = "dataset.{}"
+    others: tuple[str, ...] | None = ()
+    nulls: bool = False
 
     def named(self, setting: str) -> str:
         """What the user types to set how a file is read, such as its quoting."""
         return f"dataset.{setting}" if self.typed.startswith("dataset.") else setting
+
+    def carried(self, existing: Sequence[str], where: str) -> list[str]:
+        """The further columns among the `existing` ones. Raises DataError where one that is named is none of them."""
+        known = set(existing)
+        missing = next((name for name in self.others or () if name not in known), None)
+        if missing is not None:
+            near = closest(missing, existing)
+            remedy = f"Did you mean {near!r}?" if near else "Check dataset.carry and dataset.group"
+            raise DataError(f"{where} has no column {missing!r}", allowed=listed(existing), remedy=remedy)
+        used = self.settings().values()
+        return [name for name in dict.fromkeys(existing if self.others is None else self.others) if name not in used]
 
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
@@ -38,10 +53,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as a source holds them: `text` (string, or a list of words), `text_pair`, `label` (string, or one per word)."""
+    """Rows as a source holds them: `text` (string, or a list of words), `text_pair`, `label` (string, or one per word).
+
+    `carried` are further columns, by their own names.
+    """
 
     columns: dict[str, pa.ChunkedArray]
     where: Where
+    carried: dict[str, pa.ChunkedArray] = field(default_factory=dict)
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
@@ -58,7 +77,32 @@ def joined(parts: Sequence[Rows]) -> Rows:
         table = pa.concat_tables([pa.table(part.columns) for part in parts], promote_options="permissive")
     except pa.ArrowException as error:
         raise DataError(f"{parts[0].where(0)} and the other files do not go together: {error}") from error
-    return Rows({name: table.column(name) for name in table.column_names}, where)
+    return Rows({name: table.column(name) for name in table.column_names}, where, _carried_together(parts))
+
+
+def _carried_together(parts: Sequence[Rows]) -> dict[str, pa.ChunkedArray]:
+    """The carried columns of all parts, null where a part has none, as texts where their types differ."""
+    found: dict[str, pa.ChunkedArray] = {}
+    for name in dict.fromkeys(name for part in parts for name in part.carried):
+        columns = [part.carried.get(name, pa.nulls(len(part.columns["text"]), pa.null())) for part in parts]
+        kinds = {column.type for column in columns if not pa.types.is_null(column.type)}
+        kind = kinds.pop() if len(kinds) == 1 else pa.large_string()
+        chunks = [chunk.cast(kind) for column in columns for chunk in getattr(column, "chunks", [column])]
+        found[name] = pa.chunked_array(chunks, kind)
+    return found
+
+
+def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
+    """Those of the columns that hold texts, numbers, truth values or times, and so can be carried along."""
+    types = pa.types
+    good = (types.is_string, types.is_large_string, types.is_string_view, types.is_primitive, types.is_decimal, types.is_null)
+
+    def is_single(kind: pa.DataType) -> bool:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return any(test(kind) for test in good)
+
+    counts = Counter(schema.names)
+    return [name for name in names if counts[name] == 1 and is_single(schema.field(name).type)]
 
 
 def is_words(column: pa.ChunkedArray) -> bool:
@@ -110,7 +154,8 @@ def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.Ch
 def split_into_words(rows: Rows) -> Rows:
     """The rows with each text split at white space."""
     words = [[text.split() for text in chunk.to_pylist()] for chunk in rows.columns["text"].chunks]
-    return Rows({"text": pa.chunked_array([pa.array(chunk, pa.list_(pa.string())) for chunk in words])}, rows.where)
+    column = pa.chunked_array([pa.array(chunk, pa.list_(pa.string())) for chunk in words])
+    return replace(rows, columns={"text": column})
 
 
 def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
@@ -136,6 +181,36 @@ def _without_nan(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(values), None, values) if pa.types.is_floating(values.type) else values
 
 
+def without_missing(rows: Rows, wanted: Wanted) -> tuple[Rows, dict[str, np.ndarray]]:
+    """The rows that lack none of their wanted columns, and which rows lack each: int64 [rows] by setting.
+
+    A text of nothing but white space is missing, and so is such a label, one that is no number, and an empty list.
+    """
+    masks = {setting: _missing(rows.columns[setting]) for setting in wanted.settings()}
+    keep = ~np.logical_or.reduce(list(masks.values()))
+    kept, mask = np.flatnonzero(keep), pa.array(keep)
+
+    def filtered(columns: dict[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
+        return {name: column.filter(mask) for name, column in columns.items()}
+
+    where = rows.where
+    left = Rows(filtered(rows.columns), lambda row: where(int(kept[row])), filtered(rows.carried))
+    return left, {setting: np.flatnonzero(mask) for setting, mask in masks.items() if mask.any()}
+
+
+def _missing(column: pa.ChunkedArray) -> np.ndarray:
+    """Which rows hold nothing: bool [rows]."""
+    if is_words(column):
+        lists = column.to_pylist()
+        return np.array([not one or any(word is None for word in one) for one in lists], bool)
+    if pa.types.is_floating(column.type):
+        return pc.is_null(column, nan_is_null=True).to_numpy().astype(bool)
+    blank = pc.is_null(column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        blank = pc.or_(blank, pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(True))
+    return blank.to_numpy().astype(bool)
+
+
 def checked(rows: Rows, wanted: Wanted) -> Rows:
     """The rows, their columns made strings or lists of strings.
 
@@ -157,7 +232,9 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
         )
     if shapes == {True} and "label" in columns:
         _refuse_uneven(columns["text"], columns["label"], rows.where)
-    return Rows(columns, rows.where)
+    for name, column in rows.carried.items():
+        _refuse_broken(column, name, rows.where)
+    return replace(rows, columns=columns)
 
 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -32,8 +31,6 @@ class Pack(Enum):
 class DatasetConfig(ABC):
     """Where examples come from."""
 
-    group: ClassVar[str] = "dataset"
-
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
     pack: Pack = setting(
         Pack.sentences,
@@ -41,7 +38,7 @@ class DatasetConfig(ABC):
     )
 
     def __post_init__(self) -> None:
-        check_settings(self, self.group)
+        check_settings(self, "dataset")
 
     def load(self, cache_dir: Path) -> Splits:
         """Read all splits, each cut to `limit` rows.
