@@ -265,7 +265,7 @@ def test_columns_of_new_texts_of_other_formats_are_chosen_with_the_settings_of_p
 
 def test_texts_by_line_have_no_labels(tmp_path):
     assert error_of(write(tmp_path / "rows.txt", "x\ny\n")) == (
-        "rows.txt holds one text per line and nothing else, but dataset.label=label is set. "
+        "rows.txt holds one text per line and no columns, but dataset.label is set. "
         "Set dataset.label=null, or dataset.format=conll if it has a word and its label per line."
     )
     assert error_of(write(tmp_path / "rows.txt", ""), label=None) == "rows.txt has no rows. Name a file that has some."

@@ -82,7 +82,9 @@ def test_of_many_files_in_windows_1252_the_first_is_named_and_the_others_are_cou
     splits = FilesDataset(path=str(tmp_path), validation_fraction=0).load(tmp_path)
     assert {example.text for example in splits.by_name["train"]} == {"caf\xe9"}
     first, others = capsys.readouterr().err.splitlines()
-    assert "0.txt is not UTF-8 and is read as Windows-1252" in first and others == "encoderlab: 5 more files are read as Windows-1252"
+    assert (
+        "0.txt is not UTF-8 and is read as Windows-1252" in first and others == "encoderlab: 5 more files are read as Windows-1252"
+    )
 
 
 def test_pairs_are_refused_and_labels_unknown_to_training_too(tmp_path):

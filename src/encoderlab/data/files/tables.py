@@ -182,11 +182,11 @@ def _label_name(value: Any, name: str, where: str) -> str:
 
 def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """A text per line, blank lines being empty texts. Raises DataError where more than texts is wanted."""
-    others = [(wanted.typed.format(setting), name) for setting, name in wanted.settings().items() if setting != "text"]
+    others = [wanted.typed.format(setting) for setting in wanted.settings() if setting != "text"]
     if others:
-        setting, name = others[0]
+        setting = others[0]
         raise DataError(
-            f"{path} holds one text per line and nothing else, but {setting}={name} is set",
+            f"{path} holds one text per line and no columns, but {setting} is set",
             remedy=f"Set {setting}=null, or dataset.format=conll if it has a word and its label per line",
         )
     rows = RowsOfFile(path, ["text"])
