@@ -26,15 +26,8 @@ from encoderlab.commands.predict import predict
 from encoderlab.commands.pretrain import pretrain
 from encoderlab.commands.train import train
 from encoderlab.config.as_pretrained import AsPretrained
-from encoderlab.config.command_settings import (
-    EvalConfig,
-    ExportConfig,
-    FinetuneConfig,
-    OpenRunConfig,
-    PredictConfig,
-    PretrainConfig,
-    RunConfig,
-)
+from encoderlab.config.command_settings import EvalConfig, ExportConfig, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig
+from encoderlab.config.inference_settings import PredictConfig
 from encoderlab.config.preparation_settings import CheckConfig
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files.files import FilesDataset

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from encoderlab.config.command_settings import PredictConfig, PredictionFormat
+from encoderlab.config.inference_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
