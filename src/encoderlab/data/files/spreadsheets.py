@@ -14,7 +14,6 @@ from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
 from encoderlab.errors import DataError, SettingError
 
 if TYPE_CHECKING:
-    from openpyxl.cell.read_only import ReadOnlyCell
     from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
 
@@ -95,14 +94,14 @@ def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted) -> Rows:
     return rows.finish()
 
 
-def _filled(sheet: ReadOnlyWorksheet) -> Iterator[tuple[int, tuple[ReadOnlyCell, ...]]]:
+def _filled(sheet: ReadOnlyWorksheet) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """The rows below the header that are not empty, by number."""
     for number, cells in enumerate(sheet.iter_rows(min_row=2), start=2):
         if any(cell.value is not None for cell in cells):
             yield number, cells
 
 
-def _text(cell: ReadOnlyCell | None, where: str) -> str:
+def _text(cell: Any, where: str) -> str:
     value = None if cell is None else cell.value
     if value is None:
         return ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 from encoderlab.errors import DataError
 
@@ -100,9 +100,9 @@ class _Unpacked(gzip.GzipFile):
         return content
 
 
-def bytes_of(path: Path) -> BinaryIO:
+def bytes_of(path: Path) -> io.BufferedIOBase:
     """The content of a file, or of a file in .gz unpacked."""
-    return cast(BinaryIO, _Unpacked(path)) if path.suffix == ".gz" else path.open("rb")
+    return _Unpacked(path) if path.suffix == ".gz" else path.open("rb")
 
 
 @contextmanager
