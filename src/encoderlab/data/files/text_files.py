@@ -100,7 +100,7 @@ class _Unpacked(gzip.GzipFile):
         return content
 
 
-def bytes_of(path: Path) -> io.BufferedIOBase:
+def bytes_of(path: Path) -> gzip.GzipFile | io.BufferedReader:
     """The content of a file, or of a file in .gz unpacked."""
     return _Unpacked(path) if path.suffix == ".gz" else path.open("rb")
 
