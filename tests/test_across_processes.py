@@ -237,7 +237,7 @@ def test_a_signal_to_any_process_stops_all_after_the_same_step(cache, tmp_path):
     os.kill(children(started)[1], signal.SIGTERM)
     assert started.wait(timeout=60) != 0
     said = ours((tmp_path / "errors.txt").read_text())
-    assert sum("go on with: encoderlab train resume=run" in line for line in said) == 1, said
+    assert sum("Resume with: encoderlab train resume=run" in line for line in said) == 1, said
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     assert verified(newest)
     assert f"step-{journal(tmp_path / 'run')[-1]['step']}" == newest.name  # no step was lost

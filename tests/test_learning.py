@@ -181,6 +181,7 @@ def test_padding_and_batching_do_not_change_scores_of_words(cache, digits):
     check_batching_changes_nothing(*digits, cache)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", Pooling)
 @pytest.mark.parametrize("positions", Positions)
 def test_padding_and_batching_do_not_change_scores_of_texts(cache, pooling, positions):

@@ -59,6 +59,7 @@ def test_a_script_runs_as_it_is_with_a_meter_that_sees_more(script):
     assert found["real_tokens_per_second"] == pytest.approx(7.5 * found["examples_per_second"], rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_script_stops_at_the_first_evaluation_that_reaches_the_accuracy(script):
     found = watched("--evaluate-every", "3", "--until", "0.75", script, "100")
     assert (found["steps"], found["accuracy"]) == (9, 1.0)

@@ -120,6 +120,7 @@ def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher
     assert pruned > 0.5 > embeddings
 
 
+@pytest.mark.slow
 def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = (
         "distill",
@@ -155,6 +156,7 @@ def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command,
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
     weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")

@@ -63,6 +63,7 @@ def test_eval_refuses_one_text_where_the_model_was_trained_on_pairs(command, pai
         command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", "dataset.text=title", "dataset.label=way")
 
 
+@pytest.mark.slow
 def test_eval_refuses_its_own_dataset_once_that_has_changed(command, tmp_path):
     rows = [f"text {n},{('up', 'down')[n % 2]}" for n in range(60)]
     (tmp_path / "grows.csv").write_text("\n".join(["text,label", *rows]) + "\n")

@@ -157,6 +157,7 @@ def test_every_kind_of_pretraining_runs(settings, corpus, command, tmp_path):
     assert report["second_sentence"] == next((s.partition("=")[2] for s in settings if "second" in s), "next")
 
 
+@pytest.mark.slow
 def test_a_budget_ends_the_run_by_itself_with_a_rate_near_zero(corpus, command, tmp_path):
     data = ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40", "tokenizer.vocabulary_size=200", "training.log_every=1")
     command("pretrain", *data, *SMALL, "training.budget=2s", "run_dir=run")

@@ -388,6 +388,7 @@ def bomb(path, first, repeated, times):
         file.write(compressor.flush())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "repeated", "told"),
     [
@@ -518,6 +519,7 @@ STATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATES)
 def test_the_state_of_a_checkpoint_runs_no_code_though_its_hash_is_right(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -26,7 +26,9 @@ def describe(settings):
     return "-".join(f"{name}={getattr(value, 'name', value)}" for name, value in settings.items())
 
 
-@pytest.mark.parametrize("settings", EVERY_OPTION, ids=describe)
+@pytest.mark.parametrize(
+    "settings", [*(pytest.param(one, marks=pytest.mark.slow) for one in EVERY_OPTION[:-2]), *EVERY_OPTION[-2:]], ids=describe
+)
 def test_every_kind_of_model_learns_one_batch_by_heart(settings, make_model, make_batch):
     model, batch = make_model(**settings), make_batch([5, 6, 3, 4])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)

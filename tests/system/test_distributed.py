@@ -66,6 +66,7 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
     assert (tmp_path / "turns.txt").read_text().startswith("0\n")
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_missed(run):
     said = run(
         3,
@@ -126,6 +127,7 @@ def test_a_process_that_answers_no_more_is_waited_for_as_long_as_is_said(run):
     assert said[0] == ["One of the 2 processes of this run answers no more. Go on."]
 
 
+@pytest.mark.slow
 def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_line(run, tmp_path):
     """PyTorch's threads may abort a process there: see `Processes.end`."""
     said = run(

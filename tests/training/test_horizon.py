@@ -80,7 +80,7 @@ def test_a_budget_is_read_as_it_is_written(budget, seconds):
 
 @pytest.mark.parametrize("budget", ["30", "0m", "m", "-3m", "3 min", "", "1e9h", "nanh"])
 def test_what_is_no_time_is_refused_with_an_example(budget):
-    with pytest.raises(SettingError, match=r"training\.budget=.* is no time.*Type training\.budget=30m"):
+    with pytest.raises(SettingError, match=r"training\.budget=.* is no time.*Set training\.budget=30m"):
         TrainingConfig(budget=budget)
 
 

@@ -99,13 +99,13 @@ def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) ->
     if own and any(corpus.fingerprints()[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The dataset has changed since this model was trained on it, so that training rows may now stand in another split",
-            remedy="To score on new rows, type dataset=files dataset.path=FILE",
+            remedy="To score on new rows, set dataset=files dataset.path=FILE",
         )
     check_paired(assembly, corpus.paired)
     if not corpus.labelled(split):
         raise DataError(
             f"split={split} has no labels, so there is nothing to score against",
-            remedy=f"Type encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
+            remedy=f"Run encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
         )
     if corpus.splits.labels != assembly.task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
         raise DataError(

@@ -106,7 +106,7 @@ def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
         raise SettingError(
             f"task={config.task.name} asks for labels, and pretraining has none",
             allowed="task=pretraining, task=wikipedia",
-            remedy=f"Leave task out, or type encoderlab train task={config.task.name}",
+            remedy=f"Leave task out, or run encoderlab train task={config.task.name}",
         )
     return config.task
 
@@ -154,7 +154,7 @@ def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Documen
     if config.dataset is None and any(found[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The documents have changed since this model was pretrained on them: some may now stand in another split",
-            remedy="To score on new documents, type dataset=files dataset.path=FILE",
+            remedy="To score on new documents, set dataset=files dataset.path=FILE",
         )
     return corpus, {name: corpus.rows(name, task) for name in ("train", split)}
 

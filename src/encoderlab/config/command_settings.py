@@ -49,7 +49,7 @@ class RunConfig(CommandConfig):
     resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
     baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
     dry_run: bool = setting(
-        False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing but the cache."
+        False, "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written."
     )
     trackers: list[str] = setting(
         [], "Trackers to tell of the run's figures too: [tensorboard,wandb,mlflow,trackio] or some of them."
@@ -60,7 +60,7 @@ class RunConfig(CommandConfig):
         self._refuse_trackers()
         if self.dry_run and self.resume is not None:
             raise SettingError(
-                f"dry_run=true tries a run that is not there yet, and resume={self.resume} goes on with one",
+                f"dry_run=true estimates a new run, and resume={self.resume} continues an existing one",
                 allowed="one of the two",
                 remedy="Leave resume out, or dry_run",
             )
@@ -176,7 +176,7 @@ class SweepConfig:
     """What may be typed with -m, for all runs together."""
 
     sweep_dir: str | None = setting(
-        None, "Folder of the sweep, new or to go on with: what is finished is not done again; null: outputs/multirun/<time>-<uid>."
+        None, "Folder of the sweep, new or to resume (finished jobs are not repeated); null: outputs/multirun/<time>-<uid>."
     )
     trials: int | None = setting(
         None,

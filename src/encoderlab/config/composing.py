@@ -77,7 +77,7 @@ def check_combinations(arguments: list[str]) -> None:
     for argument in arguments:
         n = _n_values(argument, parser)
         if not n >= 1:
-            raise SettingError(f"{argument} has no value", remedy="Type range(FROM,TO) with FROM below TO, or values as 1,2,3")
+            raise SettingError(f"{argument} has no value", remedy="Use range(FROM,TO) with FROM below TO, or values as 1,2,3")
         combinations *= n
     if combinations > MOST_RUNS:
         raise SettingError(f"The values make more than {MOST_RUNS:,} runs", remedy="Try fewer of them in one sweep")

@@ -49,9 +49,7 @@ class PredictConfig(InputConfig):
 
     text: str | None = setting(None, "One text to answer for.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    input: str | None = setting(
-        None, "File to answer for (csv, tsv, xlsx, jsonl, parquet, arrow or txt); null: lines of standard input."
-    )
+    input: str | None = setting(None, "File to answer for (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.")
     split: str | None = setting(None, "A split of the run's dataset to answer for.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
@@ -59,9 +57,9 @@ class PredictConfig(InputConfig):
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
     )
-    top_k: int | None = setting(None, "Write the so many most probable classes in place of all of them.", least=1)
+    top_k: int | None = setting(None, "Write only this many of the most probable classes, instead of all.", least=1)
     min_probability: float | None = setting(
-        None, "Leave an answer open that is less probable: predicted is then what unsure says.", least=0, most=1
+        None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
     )
     unsure: str | None = setting(
         None, "What is predicted where the answer is left open; null: nothing (in csv an empty cell), and _ for a word."
@@ -80,7 +78,7 @@ class ServeConfig(OpenRunConfig):
 
 @dataclass
 class AttentionConfig(OpenRunConfig):
-    """Draw where each token looks: one figure per layer, and the arrays."""
+    """Plot attention maps: one figure per layer, and the arrays."""
 
     text: str | None = setting(None, "One text to look at.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
@@ -126,9 +124,7 @@ class EmbedConfig(InputConfig):
     """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
 
     run: str = setting(SHIPPED, "The encoder: one of encoderlab list encoders, a run folder, its model/ or a Hugging Face folder.")
-    input: str | None = setting(
-        None, "File of texts (csv, tsv, xlsx, jsonl, parquet, arrow or txt); null: lines of standard input."
-    )
+    input: str | None = setting(None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.")
     split: str | None = setting(None, "A split of the run's dataset.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(

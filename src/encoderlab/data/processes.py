@@ -139,7 +139,7 @@ def _started(work: bytes) -> _Helper:
 def _lost(how: str) -> DataError:
     return DataError(
         f"A process that helped to prepare the data {how}",
-        remedy="Free memory (close other programs) and type the same again: nothing half-made is kept",
+        remedy="Free memory (close other programs) and run the same command again: nothing half-made is kept",
     )
 
 

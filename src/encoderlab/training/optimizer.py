@@ -41,7 +41,7 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
         raise SettingError(
             f"training.freeze_layers is {config.freeze_layers}, and the encoder has {len(layers)} layers",
             allowed=f"at most {len(layers)}",
-            remedy=f"Type training.freeze_layers={len(layers)} to train the heads alone",
+            remedy=f"Set training.freeze_layers={len(layers)} to train the heads alone",
         )
     for parameters in (embeddings, *layers[: config.freeze_layers]):
         for parameter in parameters:

@@ -178,7 +178,7 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
     file = write(tmp_path / "rows.tsv", 'text\tlabel\n"so" he said\ta\nx\tb\n')
     assert error_of(file) == (
         "rows.tsv, line 2 has a cell that begins with a quotation mark, which tsv files use in two ways. "
-        "Type dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
+        "Set dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
     )
     assert train_of(file, quoting=Quoting.literal)[0] == ('"so" he said', "a")
     quoted = write(tmp_path / "quoted.tsv", 'text\tlabel\n"a ""tab""\there"\ta\nx\tb\n')
@@ -202,7 +202,7 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
             "rows.csv, line 4 has 1 cells, the header has 2. Allowed: one cell for each of text, label. "
             "A cell that holds a comma stands in double quotes.",
         ),
-        ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Type dataset.text=texts."),
+        ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
         ("text,label\nx,a\ny,\n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
         ("text,label\nx,a\ny, \n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
@@ -214,12 +214,12 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
         (
             'text,label\nx,a\n"y,b\nz,a\n',
             'rows.csv, line 3 opens a quoted cell that never closes. Write a quote inside quotes as "", '
-            "or type dataset.quoting=literal if quotes mean nothing here.",
+            "or set dataset.quoting=literal if quotes mean nothing here.",
         ),
         (
             'text,label\n"x"y,a\nz,b\n',
             'rows.csv, line 2 has a single quotation mark inside a quoted cell. Write a quote inside quotes as "", '
-            "or type dataset.quoting=literal if quotes mean nothing here.",
+            "or set dataset.quoting=literal if quotes mean nothing here.",
         ),
         (
             "label,text\na,x\ry,z\nb,y\n",

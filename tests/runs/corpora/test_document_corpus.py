@@ -205,5 +205,5 @@ def test_the_most_frequent_token_is_counted_in_training_and_named(corpus_of):
 def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):
     corpus = corpus_of()
     task = build_task(corpus.task, SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
-    with pytest.raises(DataError, match="knows no word of the train documents.*Type tokenizer=wordpiece"):
+    with pytest.raises(DataError, match="knows no word of the train documents.*Set tokenizer=wordpiece"):
         corpus.rows("train", task)

@@ -145,6 +145,7 @@ def test_scores_do_not_depend_on_what_else_is_in_the_batch(method, texts, shape)
         np.testing.assert_allclose(alone.scores, among.scores, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 @given(text=digits, packs=st.booleans())
 def test_leaving_out_padding_changes_no_score(text, packs):
     assembly = assembly_of()

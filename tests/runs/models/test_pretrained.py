@@ -389,7 +389,7 @@ def test_what_is_no_model_is_refused_by_what_it_is(init_from, tmp_path, monkeypa
     expected = {
         "": "init_from is empty",
         "file": "is a file",
-        "run/checkpoints/step-5": r"is a checkpoint\. Type init_from=run, the run",
+        "run/checkpoints/step-5": r"is a checkpoint\. Set init_from=run, the run",
     }
     with pytest.raises((DataError, SettingError), match=expected[init_from]):
         load_pretrained(init_from)

@@ -146,7 +146,7 @@ def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeyp
             trackers.log(STEP)
         trackers.report(REPORT)
     said = capsys.readouterr().err
-    assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run goes on without it\n"
+    assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run continues without it\n"
 
 
 def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkeypatch, capsys):
@@ -181,7 +181,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypa
         check_trackers(["wandb", "tensorboard", "mlflow"])
     assert str(refused.value) == (
         "trackers=[wandb,tensorboard,mlflow] asks for what is not installed: wandb, mlflow. "
-        "Type pip install 'encoderlab[wandb,mlflow]', or leave trackers out."
+        "Run pip install 'encoderlab[wandb,mlflow]', or leave trackers out."
     )
 
 
@@ -339,6 +339,7 @@ def test_tensorboard_shows_a_run_that_went_on_as_one(folder):
     assert found["report/test/accuracy"] == [(4, 0.5)]
 
 
+@pytest.mark.slow
 def test_a_training_is_tracked_to_its_report_and_a_continued_one_may_change_its_trackers(tmp_path, monkeypatch, noted):
     from encoderlab.cli import main as cli
 

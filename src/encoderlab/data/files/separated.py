@@ -151,7 +151,7 @@ class SeparatedFile:
             return next(reader, None)
         except csv.Error as error:
             what = next((words for said, words in _CSV_ERRORS.items() if said in str(error)), _SINGLE_QUOTE)
-            remedy = f'Write a quote inside quotes as "", or type {self.setting}=literal if quotes mean nothing here'
+            remedy = f'Write a quote inside quotes as "", or set {self.setting}=literal if quotes mean nothing here'
             raise DataError(f"{place(self.path, line)} {what}", remedy=remedy) from error
 
     def _end_of(self, record: Record, before: str, texts: Collection[str]) -> str:
@@ -175,7 +175,7 @@ class SeparatedFile:
         if any(cell.startswith('"') for cell in record.cells):
             raise DataError(
                 f"{place(self.path, record.line)} has a cell that begins with a quotation mark, which tsv files use in two ways",
-                remedy=f"Type {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
+                remedy=f"Set {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
             )
 
     def _labels_inside(self, record: Record, column: int | None) -> list[str]:

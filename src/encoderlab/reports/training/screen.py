@@ -64,7 +64,7 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         "empty": "empty",
         "duplicates": "duplicates",
         "also in train": "shared_with_train",
-        "other label there": "shared_with_other_label",
+        "conflicting label": "shared_with_other_label",
     }
     table = table_of("split", *columns, "words: min, median, p95, max")
     for name, counts in survey.items():

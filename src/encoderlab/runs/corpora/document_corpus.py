@@ -67,7 +67,7 @@ class DocumentCorpus:
         """The splits of held-out documents. Raises DataError where there are none."""
         scored = [name for name in ("validation", "test") if name in self.documents.by_name]
         if not scored:
-            raise DataError("No documents are held out to score on", remedy="Type dataset.validation_fraction=0.05")
+            raise DataError("No documents are held out to score on", remedy="Set dataset.validation_fraction=0.05")
         return scored
 
     def training_texts(self) -> Iterator[str]:
@@ -108,19 +108,19 @@ class DocumentCorpus:
         if not len(rows):
             raise DataError(
                 f"The {name} documents have no paragraph that is long enough for {settings}",
-                remedy="Type smaller ones, or use longer documents",
+                remedy="Use smaller ones, or use longer documents",
             )
         if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
             raise DataError(
                 f"Only one of the {name} documents is long enough for {settings}, and what does not follow comes from another",
                 allowed="two documents or more",
-                remedy="Use more documents, hold out more (dataset.validation_fraction), or type task.second_sentence=swapped",
+                remedy="Use more documents, hold out more (dataset.validation_fraction), or set task.second_sentence=swapped",
             )
         known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
         if not known.any():
             raise DataError(
                 f"The tokenizer knows no word of the {name} documents, so that no token can be asked for",
-                remedy="Type tokenizer=wordpiece, which is trained on them",
+                remedy="Set tokenizer=wordpiece, which is trained on them",
             )
 
 

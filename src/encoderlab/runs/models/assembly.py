@@ -254,7 +254,7 @@ def own_dataset(assembly: Assembly) -> DatasetConfig:
     if assembly.config.dataset is None:
         raise DataError(
             f"{assembly.config.task.name} is a model alone, which names no dataset, so it has no splits",
-            remedy="Type text=... or input=FILE, or, with eval, dataset=...",
+            remedy="Set text=... or input=FILE, or, with eval, dataset=...",
         )
     return assembly.config.dataset
 
