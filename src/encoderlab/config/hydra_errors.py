@@ -34,6 +34,8 @@ def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
         if group in GROUPS and equals and value in ("", "null"):
             raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
         owner = re.split("[.@]", group.lstrip("+~"))[0]
+        if group.lstrip("+~") == "hydra.mode":
+            raise SettingError(f"{argument} cannot be set", remedy="Use -m to start several runs")
         if owner in unread:
             raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Leave {argument} out")
         if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:

@@ -225,12 +225,8 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembl
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
-    task = saved.task()
-    model = build_model(saved.config, saved.tokenizer, task)
-    model.load_state_dict(saved.weights)
-    return Assembly(
-        saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, processes=processes
-    )
+    model = saved.model().to(compute.device)
+    return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> Scores:
