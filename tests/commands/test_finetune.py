@@ -17,12 +17,9 @@ from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import read_weights
 from encoderlab.training.config import TrainingConfig
 from tests.experiment_models import BRACKETS_MODEL
+from tests.run_files import report_of
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def weights_of(folder):
