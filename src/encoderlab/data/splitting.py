@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from encoderlab.data.examples import Split
-from encoderlab.data.survey import hashed
+from encoderlab.data.survey import Hashes, hashed
 from encoderlab.errors import DataError
 
 _UNLABELLED = -1
+_FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
 def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None) -> dict[str, Split]:
@@ -19,12 +20,13 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together
 
     Rows keep their order. Rows with equal text (and pair, or words) stay on one side, and so do rows with an equal value in
     `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and of each label its
-    share of them; sentences of words are drawn without regard to labels. Training is never left without a label that another part
-    has. Raises DataError where a part would be empty.
+    share of them; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest, and
+    numbers are drawn from each fifth of their range alike. Training is never left without a label that another part has. Raises
+    DataError where a part would be empty.
     """
     hashes = hashed(split)
     groups = _groups(hashes.texts, kept_together)
-    labels = np.full(len(split), _UNLABELLED) if hashes.of_words else hashes.labels
+    labels = _strata(split, hashes)
     part = np.zeros(len(split), np.int8)  # 0: training
     generator = np.random.default_rng(seed)
     for number, (name, fraction) in enumerate(fractions.items(), start=1):
@@ -62,6 +64,20 @@ def _groups(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarra
     edges = coo_array((np.ones(len(values), np.int8), (groups[known], values)), shape=(total, total))
     _, components = connected_components(edges, directed=False)
     return np.unique(components[groups], return_inverse=True)[1]
+
+
+def _strata(split: Split, hashes: Hashes) -> np.ndarray:
+    """What each row is drawn for, int64 [rows]: its label, the rarest of its labels, the fifth that its number lies in."""
+    if hashes.of_words:
+        return np.full(len(split), _UNLABELLED)
+    if hashes.target == "number":
+        edges = np.nanquantile(hashes.numbers, _FIFTHS) if (hashes.labels != _UNLABELLED).any() else _FIFTHS
+        return np.searchsorted(edges, hashes.numbers)
+    if hashes.target == "label_set":
+        counts = hashes.places.tolist()
+        sets = (example.label for example in split.of_texts())
+        return np.array([min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else _UNLABELLED for ids in sets])
+    return hashes.labels
 
 
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:

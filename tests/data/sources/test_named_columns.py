@@ -48,7 +48,7 @@ def test_rows_of_one_group_are_held_out_together(tmp_path, name):
     parts = load(file, validation_fraction=0.2, group="author", carry=[]).by_name
     sides = [set(part.carried.column("author").to_pylist()) for part in parts.values()]
     assert len(sides[1]) == 4 and not sides[0] & sides[1]
-    assert "no column 'writer' to group by. Allowed: text, label, author." in error_of(file, group="writer")
+    assert "no column 'writer' to group by. Allowed: text, author." in error_of(file, group="writer")
 
 
 def test_a_group_that_would_leave_a_split_empty_is_refused(tmp_path):

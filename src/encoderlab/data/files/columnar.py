@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from pyarrow import feather
 
 from encoderlab.data.files.text_files import most_unpacked
-from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column, single_values
+from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
+from encoderlab.data.sources.whole_rows import single_values
 from encoderlab.errors import DataError
 
 _ROWS_UNPACKED = 1024  # of a parquet file at a time: a few bytes of it may stand for any number of rows

@@ -18,6 +18,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
     from encoderlab.data.sources.columns import Rows, Wanted
 
 
@@ -55,18 +56,19 @@ class FilesDataset(ColumnDataset):
         """How the files are to be read."""
         return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
 
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing is kept in `cache_dir`, for reading a copy would take as long."""
         from encoderlab.data.files.folders import split_folders
-        from encoderlab.data.sources.columns import joined
+        from encoderlab.data.sources.whole_rows import joined
 
         files = self._files(split_folders)
-        return self.splits({name: joined([self._rows(path) for path in paths]) for name, paths in files.items()}, _origin(files))
+        rows = {name: joined([self._rows(path, target) for path in paths]) for name, paths in files.items()}
+        return self.splits(rows, _origin(files), target=target)
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """See `ColumnDataset.read_document_rows`; .txt files, alone or in folders, hold documents and not a text per line."""
         from encoderlab.data.files.document_files import split_folders
-        from encoderlab.data.sources.columns import joined
+        from encoderlab.data.sources.whole_rows import joined
 
         files = self._files(split_folders)
         rows = {name: joined([self._document_rows(path, cache_dir) for path in paths]) for name, paths in files.items()}
@@ -94,15 +96,15 @@ class FilesDataset(ColumnDataset):
             return {"train": paths}
         return {name: [folder] for name, folder in split_folders(paths[0]).items()}
 
-    def _rows(self, path: Path) -> Rows:
+    def _rows(self, path: Path, target: TargetKind = "label") -> Rows:
         from encoderlab.data.sources.columns import checked
         from encoderlab.data.sources.labels import refuse_missing_labels
 
         drop = self.on_missing is OnMissing.drop
-        wanted = replace(self.wanted(), nulls=drop)
+        wanted = replace(self.wanted(target), nulls=drop)
         rows = _read(path, format_of(path, self.format), wanted, self.dialect)
         rows = checked(_dropped(path, rows, wanted) if drop else rows, wanted)
-        if self.label is not None:
+        if self.label is not None and target != "label_set":
             refuse_missing_labels(rows, self.label)
         return rows
 
@@ -124,7 +126,8 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
 
 def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
     """The rows with text and label; the others are counted and listed on standard error. Raises DataError where none is left."""
-    from encoderlab.data.sources.columns import listed, without_missing
+    from encoderlab.data.sources.columns import listed
+    from encoderlab.data.sources.whole_rows import without_missing
 
     total = len(rows.columns["text"])
     left, lacking = without_missing(rows, wanted)

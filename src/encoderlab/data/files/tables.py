@@ -15,7 +15,7 @@ from encoderlab.data.files.delimiters import delimiter_of
 from encoderlab.data.files.formats import Dialect
 from encoderlab.data.files.separated import SeparatedFile
 from encoderlab.data.files.text_files import numbered_lines, place, plain_lines
-from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_label, no_such_column
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
@@ -111,7 +111,7 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
     rows = RowsOfFile(path, list(wanted.settings()), others)
     index = {name: place for place, name in enumerate(file.header)}
     places = [index[name] for name in [*wanted.settings().values(), *others]]
-    for record in file.records([name for setting, name in wanted.settings().items() if setting != "label"], wanted.label):
+    for record in file.records(wanted.texts(), wanted.label):
         rows.add(record.line, [record.cells[place] for place in places])
     return rows.finish()
 
@@ -125,8 +125,9 @@ def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
             raise no_such_column(place(path, line), wanted, missing, list(record))
         rows = rows or RowsOfFile(path, list(names), wanted.carried(list(record), place(path, line)))
         values = [_value(record.get(name), setting, wanted, place(path, line)) for setting, name in names.items()]
-        shape = shape or next((type(value) for value in values if value is not None), None)
-        if any(value is not None and type(value) is not shape for value in values):
+        alike = values if wanted.target == "label" else values[: len(wanted.texts())]  # labels come last
+        shape = shape or next((type(value) for value in alike if value is not None), None)
+        if any(value is not None and type(value) is not shape for value in alike):
             raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
         rows.add(line, [*values, *(record.get(name) for name in rows.carried)])
     return (rows or RowsOfFile(path, list(names))).finish()
@@ -134,7 +135,7 @@ def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
 
 def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[Any] | None:
     name = wanted.settings()[setting]
-    if setting == "label":
+    if is_label(setting):
         return _label(value, name, where)
     return None if value is None and wanted.nulls else _text(value, name, where)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.errors import DataError, closest
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
 
 Where = Callable[[int], str]  # how messages name a row, from its index
 
@@ -19,6 +22,7 @@ Where = Callable[[int], str]  # how messages name a row, from its index
 class Wanted:
     """The columns to read, by the names the user gives them; None where a column is not asked for.
 
+    `target` says what the label column is read for. Instead of it there may be `label_columns` of 0 and 1, one for each label.
     `typed` is what the user types to name one, {} standing for text, text_pair or label. `others` are further columns to carry
     along, None for all that hold single values. With `nulls`, a row may lack any of them.
     """
@@ -27,6 +31,8 @@ class Wanted:
     text_pair: str | None
     label: str | None
     typed: str = "dataset.{}"
+    target: TargetKind = "label"
+    label_columns: tuple[str, ...] = ()
     others: tuple[str, ...] | None = ()
     nulls: bool = False
 
@@ -48,7 +54,17 @@ class Wanted:
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
         named = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        named |= {f"label_columns[{place}]": name for place, name in enumerate(self.label_columns)}
         return {setting: name for setting, name in named.items() if name is not None}
+
+    def texts(self) -> list[str]:
+        """The names of the columns that hold texts."""
+        return [name for setting, name in self.settings().items() if not is_label(setting)]
+
+
+def is_label(setting: str) -> bool:
+    """Whether a column of `Wanted.settings` holds labels."""
+    return setting.startswith("label")
 
 
 @dataclass(frozen=True)
@@ -61,48 +77,6 @@ class Rows:
     columns: dict[str, pa.ChunkedArray]
     where: Where
     carried: dict[str, pa.ChunkedArray] = field(default_factory=dict)
-
-
-def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several files, one behind another. Raises DataError where some are texts and others lists of words."""
-    if len(parts) == 1:
-        return parts[0]
-    starts = np.cumsum([0, *(len(part.columns["text"]) for part in parts)])
-
-    def where(row: int) -> str:
-        part = int(np.searchsorted(starts, row, side="right")) - 1
-        return parts[part].where(row - int(starts[part]))
-
-    try:
-        table = pa.concat_tables([pa.table(part.columns) for part in parts], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise DataError(f"{parts[0].where(0)} and the other files do not go together: {error}") from error
-    return Rows({name: table.column(name) for name in table.column_names}, where, _carried_together(parts))
-
-
-def _carried_together(parts: Sequence[Rows]) -> dict[str, pa.ChunkedArray]:
-    """The carried columns of all parts, null where a part has none, as texts where their types differ."""
-    found: dict[str, pa.ChunkedArray] = {}
-    for name in dict.fromkeys(name for part in parts for name in part.carried):
-        columns = [part.carried.get(name, pa.nulls(len(part.columns["text"]), pa.null())) for part in parts]
-        kinds = {column.type for column in columns if not pa.types.is_null(column.type)}
-        kind = kinds.pop() if len(kinds) == 1 else pa.large_string()
-        chunks = [chunk.cast(kind) for column in columns for chunk in getattr(column, "chunks", [column])]
-        found[name] = pa.chunked_array(chunks, kind)
-    return found
-
-
-def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
-    """Those of the columns that hold texts, numbers, truth values or times, and so can be carried along."""
-    types = pa.types
-    good = (types.is_string, types.is_large_string, types.is_string_view, types.is_primitive, types.is_decimal, types.is_null)
-
-    def is_single(kind: pa.DataType) -> bool:
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        return any(test(kind) for test in good)
-
-    counts = Counter(schema.names)
-    return [name for name in names if counts[name] == 1 and is_single(schema.field(name).type)]
 
 
 def is_words(column: pa.ChunkedArray) -> bool:
@@ -181,36 +155,6 @@ def _without_nan(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(values), None, values) if pa.types.is_floating(values.type) else values
 
 
-def without_missing(rows: Rows, wanted: Wanted) -> tuple[Rows, dict[str, np.ndarray]]:
-    """The rows that lack none of their wanted columns, and which rows lack each: int64 [rows] by setting.
-
-    A text of nothing but white space is missing, and so is such a label, one that is no number, and an empty list.
-    """
-    masks = {setting: _missing(rows.columns[setting]) for setting in wanted.settings()}
-    keep = ~np.logical_or.reduce(list(masks.values()))
-    kept, mask = np.flatnonzero(keep), pa.array(keep)
-
-    def filtered(columns: dict[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
-        return {name: column.filter(mask) for name, column in columns.items()}
-
-    where = rows.where
-    left = Rows(filtered(rows.columns), lambda row: where(int(kept[row])), filtered(rows.carried))
-    return left, {setting: np.flatnonzero(mask) for setting, mask in masks.items() if mask.any()}
-
-
-def _missing(column: pa.ChunkedArray) -> np.ndarray:
-    """Which rows hold nothing: bool [rows]."""
-    if is_words(column):
-        lists = column.to_pylist()
-        return np.array([not one or any(word is None for word in one) for one in lists], bool)
-    if pa.types.is_floating(column.type):
-        return pc.is_null(column, nan_is_null=True).to_numpy().astype(bool)
-    blank = pc.is_null(column)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        blank = pc.or_(blank, pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(True))
-    return blank.to_numpy().astype(bool)
-
-
 def checked(rows: Rows, wanted: Wanted) -> Rows:
     """The rows, their columns made strings or lists of strings.
 
@@ -219,11 +163,13 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
         _refuse_broken(columns[setting], name, rows.where)
-        if setting == "label":
+        if is_label(setting):
             columns[setting] = label_values(columns[setting], name, rows.where)
         else:
             columns[setting] = texts(columns[setting], name, rows.where, wanted.typed.format(setting))
-    shapes = {is_words(column) for column in columns.values()}
+    _refuse_labelled_words(columns, wanted, rows.where)
+    own_shape = wanted.target != "label"  # a text may have a list of labels
+    shapes = {is_words(column) for setting, column in columns.items() if not (own_shape and is_label(setting))}
     if len(shapes) > 1 or ("text_pair" in columns and shapes == {True}):
         held = ", ".join(f"{wanted.settings()[setting]!r} holds {column.type}" for setting, column in columns.items())
         raise DataError(
@@ -235,6 +181,12 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     for name, column in rows.carried.items():
         _refuse_broken(column, name, rows.where)
     return replace(rows, columns=columns)
+
+
+def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:
+    """Raise DataError where a target of whole texts is asked of sequences of words."""
+    if wanted.target != "label" and is_words(columns["text"]) and any(map(is_label, columns)):
+        raise DataError(f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging")
 
 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
