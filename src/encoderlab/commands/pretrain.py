@@ -59,8 +59,9 @@ def pretrain(
         config, _ = run
     task = _pretraining_task(config)
     check_trackers(config.trackers)
+    init_from = config.init_from
+    initial = None if init_from is None else world.from_first(lambda: open_initial(init_from))
     with world.first_alone():
-        initial = None if config.init_from is None else open_initial(config.init_from)
         config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
         corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir), documents)

@@ -69,8 +69,8 @@ def train_and_report(
     _refuse_pretraining(config)
     check_trackers(config.trackers)
     init_from = getattr(config, "init_from", None)
+    initial = None if init_from is None else world.from_first(lambda: open_initial(init_from))
     with world.first_alone():
-        initial = None if init_from is None else open_initial(init_from)
         config = replace(config, model=run_settings(config, initial).model)
         compute = compute_for(config, world)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
