@@ -80,7 +80,7 @@ def measure_gpu(options: argparse.Namespace) -> None:
     names = _chosen("scale", options.scales, gpu.SCALES)
     if options.device == "cpu" and not options.small:
         raise SettingError("--device cpu is only there to try the script", remedy="Add --small")
-    if options.device == "cuda" and gpu.card() is None:
+    if options.device == "cuda" and gpu.gpu() is None:
         print("There is no CUDA card on this machine: nothing is measured")
         return
     result = gpu.measure(names, options.device, small=options.small)

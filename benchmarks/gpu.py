@@ -51,7 +51,7 @@ class Corpus:
     held_out: float = 0.02
 
 
-def card() -> str | None:
+def gpu() -> str | None:
     """The name of the first CUDA card; None where there is none. A child asks, so that this process stays without torch."""
     code = "import json, torch; print(json.dumps({'card': torch.cuda.get_device_name() if torch.cuda.is_available() else None}))"
     return json.loads(finished(python("-c", code)).last_line)["card"]
@@ -64,7 +64,7 @@ def measure(names: Sequence[str], device: str, *, small: bool) -> dict[str, Any]
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         write_documents(Path(folder) / "documents.txt", corpus.words, corpus.distinct)
         found = {name: _best(scale, corpus, Path(folder), device, small) for name, scale in scales.items()}
-    return {**provenance(), "device": card() if device == "cuda" else device, "scales": found}
+    return {**provenance(), "device": gpu() if device == "cuda" else device, "scales": found}
 
 
 def _best(scale: Scale, corpus: Corpus, folder: Path, device: str, small: bool) -> dict[str, Any]:

@@ -75,10 +75,10 @@ ALL = (
         quick=2,
     ),
     Promise(
-        "nothing_left_out",
+        "nothing_skipped",
         "Every piece of a checkpoint's state is needed for that: put back to its first value, some run of the grid "
         "above ends otherwise.",
-        resuming.nothing_left_out,
+        resuming.nothing_skipped,
         quick=1,
     ),
     Promise(

@@ -46,7 +46,7 @@ GRID: dict[str, tuple[str, ...]] = {
 }
 # What no step of these runs depends on: settings that the config and the schedule give anew; and what is kept for memory that runs
 # out, steps that are left out, another accumulate, tokenizer or processor, which tests of their own are about.
-NOT_ASKED = {("optimizer", "param_groups"), ("parts",), ("left_out",), ("accumulate",), ("tokenizer",), ("computed_on",)}
+NOT_ASKED = {("optimizer", "param_groups"), ("parts",), ("skipped",), ("accumulate",), ("tokenizer",), ("computed_on",)}
 NOTICING = ("dropout", EARLY, "patience")  # the cases that are asked whether they miss a piece
 CLOCK = ("progress", "counted", "seconds")
 WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) takes it apart
@@ -67,7 +67,7 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
         bed.clear()
 
 
-def nothing_left_out(conditions: Conditions) -> Iterator[Trial]:
+def nothing_skipped(conditions: Conditions) -> Iterator[Trial]:
     """Put a piece of a checkpoint back to what it was before the first step: some case of the grid has to notice."""
     bed = Bed(GRID["dropout"])
     if _notices(bed, STOPS[-1], ()):

@@ -4,7 +4,7 @@ import torch
 
 from encoderlab.batch import Batch, Encoded, Prediction
 
-TENSORS = ("input_ids", "token_type_ids", "attention_mask", "rows", "asked", "labels", "token_labels")
+TENSORS = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
 
 
 def batch(**changes):
@@ -14,11 +14,11 @@ def batch(**changes):
         "token_type_ids": ids % 2,
         "attention_mask": ids < 5,
         "rows": torch.tensor([7, 3]),
-        "asked": torch.tensor([0, 4]),
+        "target_positions": torch.tensor([0, 4]),
         "labels": torch.tensor([1, 0]),
         "token_labels": torch.tensor([2, 2]),
         "n_tokens": 5,
-        "n_asked": 2,
+        "n_targets": 2,
     }
     return Batch(**(given | changes))
 
@@ -32,7 +32,7 @@ def test_a_batch_moves_whole_and_leaves_the_original_where_it_was():
     there = here.to(torch.device("meta"))
     assert [getattr(there, name).device.type for name in TENSORS] == ["meta"] * len(TENSORS)
     assert [getattr(here, name).device.type for name in TENSORS] == ["cpu"] * len(TENSORS)
-    assert (there.n_tokens, there.n_asked) == (5, 2)
+    assert (there.n_tokens, there.n_targets) == (5, 2)
     assert len(there) == 2
 
 
@@ -49,7 +49,7 @@ def test_to_a_card_everything_is_copied_from_pinned_memory_and_nobody_waits(monk
 def test_what_a_batch_does_not_have_it_does_not_get_by_moving():
     there = batch(attention_mask=None, labels=None, token_labels=None).to(torch.device("cpu"))
     assert (there.attention_mask, there.labels, there.token_labels) == (None, None, None)
-    assert all(torch.equal(getattr(there, name), getattr(batch(), name)) for name in ("input_ids", "rows", "asked"))
+    assert all(torch.equal(getattr(there, name), getattr(batch(), name)) for name in ("input_ids", "rows", "target_positions"))
 
 
 def test_nothing_is_asked_or_answered_unless_it_is_said():
@@ -64,7 +64,10 @@ def test_the_halves_of_a_batch_hold_each_row_with_what_is_asked_of_it():
     asked, answers, rows = torch.tensor([1, 3, 6, 8]), torch.tensor([11, 13, 16, 18]), torch.tensor([4, 2, 9])
     first, last = Batch(ids, ids % 2, mask, rows, asked, rows + 1, answers, 6).halves()
     assert (first.rows.tolist(), last.rows.tolist()) == ([4], [2, 9])
-    assert (first.input_ids.flatten()[first.asked].tolist(), last.input_ids.flatten()[last.asked].tolist()) == ([1], [3, 6, 8])
+    assert (
+        first.input_ids.flatten()[first.target_positions].tolist(),
+        last.input_ids.flatten()[last.target_positions].tolist(),
+    ) == ([1], [3, 6, 8])
     assert (first.token_labels.tolist(), last.token_labels.tolist()) == ([11], [13, 16, 18])
     assert (first.labels.tolist(), last.labels.tolist()) == ([5], [3, 10])
     assert (first.n_tokens, last.n_tokens) == (2, 4)

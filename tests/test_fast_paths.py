@@ -39,24 +39,24 @@ def batches():
             token_type_ids=torch.zeros_like(ids),
             attention_mask=real,
             rows=torch.arange(ROWS) + step * ROWS,
-            asked=asked,
+            target_positions=asked,
             labels=torch.randint(2, (ROWS,), generator=draw),
             token_labels=ids.flatten()[asked],
             n_tokens=int(lengths.sum()),
         )
 
 
-def in_parts(batch, size):
+def in_micro_batches(batch, size):
     """The batch as parts of `size` rows each."""
     for start in range(0, ROWS, size):
-        here = (batch.asked >= start * LENGTH) & (batch.asked < (start + size) * LENGTH)
+        here = (batch.target_positions >= start * LENGTH) & (batch.target_positions < (start + size) * LENGTH)
         rows = slice(start, start + size)
         yield Batch(
             input_ids=batch.input_ids[rows],
             token_type_ids=batch.token_type_ids[rows],
             attention_mask=batch.attention_mask[rows],
             rows=batch.rows[rows],
-            asked=batch.asked[here] - start * LENGTH,
+            target_positions=batch.target_positions[here] - start * LENGTH,
             labels=batch.labels[rows],
             token_labels=batch.token_labels[here],
             n_tokens=int(batch.attention_mask[rows].sum()),
@@ -69,13 +69,13 @@ def built(shape):
     return EncoderWithHeads(config, VOCABULARY, 0, HeadSizes(sequence_classes=2, vocabulary=True))
 
 
-def curve(model, parts_of=lambda batch: [batch], *, fused=True):
+def curve(model, micro_batches_of=lambda batch: [batch], *, fused=True):
     """The losses of each step of a training."""
     training = TrainingConfig(steps=STEPS, learning_rate=1e-2)
     optimizer = build_optimizer(model, training)
     for group in optimizer.param_groups:
         group["fused"] = fused
-    steps = optimize(model, [list(parts_of(batch)) for batch in batches()], optimizer, training, CPU, FixedSteps(STEPS))
+    steps = optimize(model, [list(micro_batches_of(batch)) for batch in batches()], optimizer, training, CPU, FixedSteps(STEPS))
     return torch.stack([torch.stack(list(step.losses.values())) for step in steps])
 
 
@@ -96,7 +96,7 @@ def test_the_last_layer_at_asked_places_alone_packed_or_padded_trains_as_the_who
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_batch_computed_in_parts_trains_as_the_whole_one(shape):
-    torch.testing.assert_close(curve(built(shape), lambda batch: in_parts(batch, 2)), plain(shape), rtol=2e-4, atol=2e-5)
+    torch.testing.assert_close(curve(built(shape), lambda batch: in_micro_batches(batch, 2)), plain(shape), rtol=2e-4, atol=2e-5)
 
 
 def compiled_as_plain():

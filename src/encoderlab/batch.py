@@ -35,19 +35,19 @@ class Targets:
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
-    token_logits: Float[Tensor, "asked classes"] | None = None
+    token_logits: Float[Tensor, "targets classes"] | None = None
     sequence_vectors: Float[Tensor, "batch d_teacher"] | None = None
-    token_vectors: Float[Tensor, "asked d_teacher"] | None = None
+    token_vectors: Float[Tensor, "targets d_teacher"] | None = None
     temperature: float = 1.0
     sequence_weight: float = 1.0
     token_weight: float = 1.0
 
-    def select(self, rows: slice, tokens: slice | Bool[Tensor, " asked"]) -> Targets:
+    def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> Targets:
         """The targets of some rows and of some asked tokens."""
         sequences = (self.sequence_logits, self.sequence_vectors)
-        asked = (self.token_logits, self.token_vectors)
+        target_positions = (self.token_logits, self.token_vectors)
         sequence_logits, sequence_vectors = (None if known is None else known[rows] for known in sequences)
-        token_logits, token_vectors = (None if known is None else known[tokens] for known in asked)
+        token_logits, token_vectors = (None if known is None else known[tokens] for known in target_positions)
         return replace(
             self,
             sequence_logits=sequence_logits,
@@ -61,9 +61,9 @@ class Targets:
 class Batch:
     """Examples side by side, padded to the longest of them.
 
-    `attention_mask` is True at real tokens; None says that nothing is padding. `asked` lists the places the token head answers for,
+    `attention_mask` is True at real tokens; None says that nothing is padding. `target_positions` lists the places the token head answers for,
     as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their answers. `rows` says where in
-    its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real tokens, and `n_asked` the places
+    its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real tokens, and `n_targets` the places
     that will be asked for where they are still to be drawn (None: not known). Both are plain numbers, so that reading them never
     waits for a device. `targets` are a teacher's answers, in distillation.
     """
@@ -72,11 +72,11 @@ class Batch:
     token_type_ids: Int[Tensor, "batch length"]
     attention_mask: Bool[Tensor, "batch length"] | None
     rows: Int[Tensor, " batch"]
-    asked: Int[Tensor, " asked"]
+    target_positions: Int[Tensor, " targets"]
     labels: Int[Tensor, " batch"] | None
-    token_labels: Int[Tensor, " asked"] | None
+    token_labels: Int[Tensor, " targets"] | None
     n_tokens: int
-    n_asked: int | None = None
+    n_targets: int | None = None
     targets: Targets | None = None
 
     def __len__(self) -> int:
@@ -88,12 +88,19 @@ class Batch:
         labels, token_labels = (None if known is None else known[:0] for known in (self.labels, self.token_labels))
         targets = None if self.targets is None else self.targets.select(slice(0), slice(0))
         return replace(
-            self, rows=none, asked=self.asked[:0], labels=labels, token_labels=token_labels, n_tokens=0, n_asked=0, targets=targets
+            self,
+            rows=none,
+            target_positions=self.target_positions[:0],
+            labels=labels,
+            token_labels=token_labels,
+            n_tokens=0,
+            n_targets=0,
+            targets=targets,
         )
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`. To a CUDA card it is copied from pinned memory, which the host does not wait for."""
-        names = ("input_ids", "token_type_ids", "attention_mask", "rows", "asked", "labels", "token_labels")
+        names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in names}
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
 
@@ -104,25 +111,25 @@ class Batch:
 
     def _between(self, first: int, last: int) -> Batch:
         length = self.input_ids.shape[1]
-        asked_here = (self.asked >= first * length) & (self.asked < last * length)
+        targets_here = (self.target_positions >= first * length) & (self.target_positions < last * length)
         mask = None if self.attention_mask is None else self.attention_mask[first:last]
         return Batch(
             input_ids=self.input_ids[first:last],
             token_type_ids=self.token_type_ids[first:last],
             attention_mask=mask,
             rows=self.rows[first:last],
-            asked=self.asked[asked_here] - first * length,
+            target_positions=self.target_positions[targets_here] - first * length,
             labels=None if self.labels is None else self.labels[first:last],
-            token_labels=None if self.token_labels is None else self.token_labels[asked_here],
+            token_labels=None if self.token_labels is None else self.token_labels[targets_here],
             n_tokens=(last - first) * length if mask is None else int(mask.sum()),
-            targets=None if self.targets is None else self.targets.select(slice(first, last), asked_here),
+            targets=None if self.targets is None else self.targets.select(slice(first, last), targets_here),
         )
 
 
 def _on(device: torch.device, tensor: Tensor) -> Tensor:
     """PyTorch keeps pinned memory until the copy from it is done, so that nobody has to hold on to it."""
-    from_host_to_card = device.type == "cuda" and tensor.device.type == "cpu"
-    return tensor.pin_memory().to(device, non_blocking=True) if from_host_to_card else tensor.to(device)
+    from_host_to_gpu = device.type == "cuda" and tensor.device.type == "cpu"
+    return tensor.pin_memory().to(device, non_blocking=True) if from_host_to_gpu else tensor.to(device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +159,6 @@ class Prediction:
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
-    token_logits: Float[Tensor, "asked vocabulary"] | None = None
+    token_logits: Float[Tensor, "targets vocabulary"] | None = None
     sequence_vectors: Float[Tensor, "batch d_teacher"] | None = None
-    token_vectors: Float[Tensor, "asked d_teacher"] | None = None
+    token_vectors: Float[Tensor, "targets d_teacher"] | None = None

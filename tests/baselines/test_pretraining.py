@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.baselines.pretraining import pair_features, pair_guessers, token_guessers
+from encoderlab.baselines.pretraining import pair_baselines, pair_features, token_baselines
 
 
 def pairs(n, *, seed, overlap_tells=False, length_tells=False, share_random=0.5):
@@ -24,7 +24,7 @@ def pairs(n, *, seed, overlap_tells=False, length_tells=False, share_random=0.5)
 
 
 def accuracies(**options):
-    found = pair_guessers(pairs(2000, seed=1, **options), pairs(1000, seed=2, **options))
+    found = pair_baselines(pairs(2000, seed=1, **options), pairs(1000, seed=2, **options))
     return {name: figures["nsp_accuracy"] for name, figures in found.items()}
 
 
@@ -52,24 +52,24 @@ def test_which_text_is_the_longer_one_is_a_clue_at_any_length():
     sizes = [(n, n + 3) if label else (n + 3, n) for n, label in zip(short, labels, strict=True)]
     texts = [(random.integers(0, 9000, a), random.integers(0, 9000, b)) for a, b in sizes]
     features = pair_features([a for a, _ in texts], [b for _, b in texts], labels)
-    assert pair_guessers(features, features)["length"]["nsp_accuracy"] == 1.0
+    assert pair_baselines(features, features)["length"]["nsp_accuracy"] == 1.0
 
 
 def test_the_majority_is_that_of_training():
     train, scored = pairs(500, seed=1, share_random=0.9), pairs(500, seed=2, share_random=0.1)
-    assert pair_guessers(train, scored)["majority"]["nsp_accuracy"] == pytest.approx((scored.labels == 1).mean())
+    assert pair_baselines(train, scored)["majority"]["nsp_accuracy"] == pytest.approx((scored.labels == 1).mean())
 
 
 def test_a_small_training_set_is_not_learnt_by_heart():
     train, scored = pairs(400, seed=1), pairs(1000, seed=2)
-    assert pair_guessers(train, train)["length"]["nsp_accuracy"] < 0.7
-    assert pair_guessers(train, scored) == pair_guessers(train, scored)
+    assert pair_baselines(train, train)["length"]["nsp_accuracy"] < 0.7
+    assert pair_baselines(train, scored) == pair_baselines(train, scored)
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_smallest_corpus_has_guessers_too(n):
     some = pair_features([np.array([1])] * n, [np.array([2])] * n, list(range(n)))
-    assert set(pair_guessers(some, some)) == {"majority", "word_overlap", "length"}
+    assert set(pair_baselines(some, some)) == {"majority", "word_overlap", "length"}
 
 
 def test_overlap_is_the_share_of_the_shorter_texts_distinct_pieces():
@@ -93,18 +93,18 @@ def test_overlap_is_a_share_and_the_same_from_both_sides(a, b):
 
 
 def test_the_most_frequent_token_is_that_of_training():
-    found = token_guessers(np.array([0, 3, 90, 7]), np.array([2, 2, 1, 3]))
+    found = token_baselines(np.array([0, 3, 90, 7]), np.array([2, 2, 1, 3]))
     assert found["most_frequent_token"] == {"mlm_accuracy": 0.5, "token_id": 2}
 
 
 def test_the_unigrams_loss_is_the_cross_entropy_of_smoothed_counts():
-    found = token_guessers(np.array([0, 3, 90, 7]), np.array([2, 0]))["unigram"]
+    found = token_baselines(np.array([0, 3, 90, 7]), np.array([2, 0]))["unigram"]
     loss = -(math.log(91 / 104) + math.log(1 / 104)) / 2
     assert found["mlm_loss"] == pytest.approx(loss)
     assert found["mlm_perplexity"] == pytest.approx(math.exp(loss))
 
 
 def test_where_all_tokens_are_alike_the_unigram_is_as_unsure_as_the_vocabulary_is_large():
-    found = token_guessers(np.full(50, 10), np.arange(50))
+    found = token_baselines(np.full(50, 10), np.arange(50))
     assert found["unigram"]["mlm_perplexity"] == pytest.approx(50)
     assert found["most_frequent_token"]["mlm_accuracy"] == pytest.approx(1 / 50)

@@ -10,7 +10,7 @@ import pytest
 from encoderlab.cli import main as cli
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
-from encoderlab.system.distributed import ALONE, FailedElsewhereError
+from encoderlab.system.distributed import SINGLE_PROCESS, FailedElsewhereError
 from encoderlab.system.signals import Interrupted
 
 
@@ -109,7 +109,7 @@ def test_a_missing_column_is_named_with_those_that_exist(command, tmp_path):
 
 @pytest.mark.parametrize(("error", "code"), [(SettingError, 2), (DataError, 3), (TrainingError, 4), (UserError, 1)])
 def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(monkeypatch, capsys, error, code):
-    def refuse(arguments, world):
+    def refuse(arguments, processes):
         raise error("It is wrong", allowed="this", remedy="Type that")
 
     monkeypatch.setattr(cli, "run", refuse)
@@ -121,7 +121,7 @@ def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(
 
 @pytest.mark.parametrize("error", [Interrupted(signal.SIGINT), FailedElsewhereError(130)], ids=["to it", "to another process"])
 def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys, error):
-    def interrupt(arguments, world):
+    def interrupt(arguments, processes):
         raise error
 
     monkeypatch.setattr(cli, "run", interrupt)
@@ -158,10 +158,10 @@ def test_a_signal_while_processes_come_together_waits_until_all_are_there(monkey
         return place
 
     monkeypatch.setattr(cli, "join", join)
-    monkeypatch.setattr(cli, "run", lambda arguments, world: met.append("begun"))
+    monkeypatch.setattr(cli, "run", lambda arguments, processes: met.append("begun"))
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert (ended.value.code, met) == (143, [ALONE])
+    assert (ended.value.code, met) == (143, [SINGLE_PROCESS])
     assert capfd.readouterr().err.splitlines()[1:] == [
         "encoderlab: SIGTERM: ending once all processes are there; send it again to stop at once",
         "encoderlab: stopped by SIGTERM",

@@ -40,17 +40,17 @@ def test_the_figures_are_those_that_a_training_reports(command, reviews, tmp_pat
 
 def test_the_words_that_decide_are_named_for_their_class(command, reviews, capsys):
     found = report(command, capsys, *reviews, "words=2")
-    telling = found["baselines"]["tfidf_logreg"]["telling_words"]
+    telling = found["baselines"]["tfidf_logreg"]["top_features"]
     assert "dull" in " ".join(telling["bad"]) and "fine" in " ".join(telling["good"])
     assert all(len(words) == 2 for words in telling.values())
-    assert report(command, capsys, *reviews, "words=0")["baselines"]["tfidf_logreg"]["telling_words"] == {}
+    assert report(command, capsys, *reviews, "words=0")["baselines"]["tfidf_logreg"]["top_features"] == {}
 
 
 def test_three_classes_have_words_of_their_own(command, tmp_path, capsys):
     rows = [f"it is {('red', 'green', 'blue')[n % 3]} {n % 7},{('stop', 'go', 'swim')[n % 3]}" for n in range(90)]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     found = report(command, capsys, "task=classification", "dataset=files", "dataset.path=rows.csv")
-    telling = found["baselines"]["tfidf_logreg"]["telling_words"]
+    telling = found["baselines"]["tfidf_logreg"]["top_features"]
     assert {name: words[0].split()[-1] for name, words in telling.items()} == {"stop": "red", "go": "green", "swim": "blue"}
 
 

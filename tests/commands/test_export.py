@@ -80,13 +80,13 @@ def our_logits(folder, examples):
     """What the run says of each example: of a text [classes], of words [words, classes]."""
     assembly = opened(folder)
     rows = hold_encoded(
-        assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, tokens_asked=assembly.task.heads.asks_tokens
+        assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, has_token_targets=assembly.task.heads.asks_tokens
     )
     said = {}
     with torch.inference_mode():
         for batch in assembly.scoring_batches(rows):
             prediction = assembly.model(batch)
-            places = batch.asked // batch.input_ids.shape[1]
+            places = batch.target_positions // batch.input_ids.shape[1]
             for place, row in enumerate(batch.rows.tolist()):
                 words = prediction.token_logits[places == place] if prediction.token_logits is not None else None
                 said[row] = words if prediction.sequence_logits is None else prediction.sequence_logits[place]
@@ -157,7 +157,7 @@ def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tie
     again = opened("there")
     assert again.task.labels == ["follows", "random"] == assembly.task.labels
     encoded = assembly.task.encode([TextExample(*PAIRS[0])])
-    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, tokens_asked=True)
+    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, has_token_targets=True)
     for one in (assembly, again):
         batch = next(one.scoring_batches(rows))
         with torch.inference_mode():

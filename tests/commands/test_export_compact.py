@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import read_model
 from encoderlab.system.manifest import sha256_of
 
@@ -54,7 +54,7 @@ def test_the_encoder_alone_keeps_nothing_of_the_run(command, pairs_run, tmp_path
     assert (saved.config.model.pooling.value, saved.config.model.name) == ("mean", "mine")
     whole = read_model(pairs_run / "model").weights
     assert all(torch.allclose(weight, whole[name], atol=0.01) for name, weight in saved.weights.items())
-    assert open_initial(str(folder)).heads.sequence_classes is None
+    assert load_pretrained(str(folder)).heads.sequence_classes is None
 
 
 def test_the_encoder_alone_makes_the_vectors_of_the_run(command, pairs_run, tmp_path):

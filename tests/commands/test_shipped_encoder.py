@@ -9,7 +9,7 @@ import torch
 
 from encoderlab.encoders import catalogue
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 
 OPENING = {
     "finetune": ["finetune", "task=brackets"],
@@ -43,7 +43,7 @@ def test_an_installation_without_the_encoder_says_so(command, texts, tmp_path, m
 
 
 def test_it_starts_a_run_as_its_own_folder_does(shipped, no_network):
-    by_name, by_folder = open_initial("mini-en"), open_initial(str(shipped))
+    by_name, by_folder = load_pretrained("mini-en"), load_pretrained(str(shipped))
     assert by_name.name == "mini-en"
     assert by_name.config == by_folder.config
     assert all(torch.equal(weight, by_folder.weights[name]) for name, weight in by_name.weights.items())
@@ -56,8 +56,8 @@ def test_a_folder_of_that_name_is_meant_when_it_is_typed_as_a_path(shipped, tmp_
     config = json.loads((mine / "config.json").read_text(encoding="utf-8"))
     config["encoder"]["model"]["dropout"] = 0.5
     (mine / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert open_initial("mini-en").config.dropout == 0.1
-    assert open_initial("./mini-en").config.dropout == 0.5
+    assert load_pretrained("mini-en").config.dropout == 0.1
+    assert load_pretrained("./mini-en").config.dropout == 0.5
 
 
 def test_a_name_spelled_nearly_so_is_not_looked_up_on_the_hub(command, shipped, no_network):

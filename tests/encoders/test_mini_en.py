@@ -1,7 +1,7 @@
 """The encoder in the box: whole, small enough, with a card, and known to what starts from it."""
 
 from encoderlab.encoders.catalogue import FOLDER, SHIPPED, describe
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.system.manifest import sha256_of
 
 LARGEST = 20_000_000  # bytes of the folder
@@ -22,6 +22,6 @@ def test_its_card_tells_recipe_texts_licences_scores_and_hashes():
 
 
 def test_it_starts_a_run_that_pools_by_the_mean():
-    initial = open_initial(SHIPPED)
+    initial = load_pretrained(SHIPPED)
     assert initial.config.pooling.value == "mean"
     assert all(name.startswith("encoder.") for name in initial.weights)

@@ -18,7 +18,7 @@ from encoderlab.system.device import choose_compute
 from encoderlab.training.evaluation import evaluate
 
 VOCABULARY = 11
-KEYS = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "asked_tokens", "mlm_accuracy_ci95"}
+KEYS = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "target_tokens", "mlm_accuracy_ci95"}
 
 
 def batch_of(rows, labels, pairs=None):
@@ -66,8 +66,8 @@ def test_every_figure_is_that_of_all_answers_at_once_in_whatever_batches_they_ca
     assert scores.figures["nsp_loss"] == pytest.approx(nsp, abs=1e-5)
     assert scores.figures["nsp_accuracy"] == pytest.approx(np.mean(pair_logits.argmax(-1).numpy() == pairs))
     assert scores.figures["loss"] == pytest.approx(mlm + nsp, abs=1e-5)
-    assert scores.figures["asked_tokens"] == sum(sizes)
-    assert (scores.n, scores.asked.tolist()) == (len(sizes), sizes)
+    assert scores.figures["target_tokens"] == sum(sizes)
+    assert (scores.n, scores.target_positions.tolist()) == (len(sizes), sizes)
     assert scores.hits.tolist() == [int((x.argmax(-1) == torch.tensor(y)).sum()) for x, y in zip(logits, labels, strict=True)]
     assert scores.token_labels.tolist() == sum(labels, [])
     assert scores.pairs_right.tolist() == (pair_logits.argmax(-1).numpy() == pairs).tolist()
@@ -167,7 +167,7 @@ class SaysOne(torch.nn.Module):
     """Answers 1 to everything."""
 
     def forward(self, batch):
-        return Prediction(torch.eye(2)[[1] * len(batch)], torch.eye(VOCABULARY)[[1] * len(batch.asked)])
+        return Prediction(torch.eye(2)[[1] * len(batch)], torch.eye(VOCABULARY)[[1] * len(batch.target_positions)])
 
 
 def test_evaluation_scores_a_model_with_them():

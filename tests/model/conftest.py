@@ -35,7 +35,7 @@ def batch_of(lengths: list[int], *, width: int | None = None, seed: int = 0, mas
         token_type_ids=torch.randint(0, 2, shape, generator=generator),
         attention_mask=real if mask else None,
         rows=torch.arange(len(lengths)),
-        asked=asked,
+        target_positions=asked,
         labels=torch.randint(0, 3, (len(lengths),), generator=generator),
         token_labels=torch.randint(0, 5, asked.shape, generator=generator),
         n_tokens=int(real.sum()),

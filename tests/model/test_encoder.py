@@ -108,11 +108,11 @@ def test_word_dropout_zeroes_whole_tokens_in_training_only(make_model):
     settings = {"positions": Positions.rotary, "segments": 0, "embedding_norm": False}
     embeddings = make_model(word_dropout=0.5, **settings).encoder.embeddings
     ids, types = torch.randint(1, 13, (200, 10)), torch.zeros(200, 10, dtype=torch.long)
-    places = slice(10)
-    kept = embeddings(ids, types, places) != 0
+    positions = slice(10)
+    kept = embeddings(ids, types, positions) != 0
     assert_close(kept.all(-1), kept.any(-1))
     assert 0.4 < kept.double().mean() < 0.6
-    assert_close(embeddings.eval()(ids, types, places), embeddings.token(ids))
+    assert_close(embeddings.eval()(ids, types, positions), embeddings.token(ids))
 
 
 class DropAll(torch.nn.Module):
@@ -139,8 +139,10 @@ def test_scaled_embeddings_are_sqrt_of_the_width_times_as_large_and_positions_ar
     settings = {"embedding_norm": False, "segments": 0}
     plain, scaled = (make_model(scale_embeddings=scale, **settings).eval().encoder.embeddings for scale in (False, True))
     ids = torch.randint(1, 13, (2, 6))
-    places = slice(6)
-    assert_close(scaled(ids, ids, places) - scaled.position(places), 4 * (plain(ids, ids, places) - plain.position(places)))
+    positions = slice(6)
+    assert_close(
+        scaled(ids, ids, positions) - scaled.position(positions), 4 * (plain(ids, ids, positions) - plain.position(positions))
+    )
 
 
 @pytest.mark.parametrize("norm", Norm)

@@ -51,7 +51,7 @@ def test_every_kind_of_model_learns_one_batch_by_heart(settings, make_model, mak
 )
 def test_a_model_skips_work_for_tokens_nobody_asks_for_but_answers_and_learns_the_same(settings, heads, make_model, make_batch):
     model, batch = make_model(**heads, **settings), make_batch([5, 3])
-    batch = replace(batch, asked=batch.asked[[1, 4, 6]], token_labels=None)
+    batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
     gradients, logits = [], []
     for reads_first in (model.reads_first, False):
         model.reads_first = reads_first
@@ -81,7 +81,7 @@ def test_the_last_layer_answers_for_cls_and_the_asked_tokens_alone(pooling, head
     model.encoder.layers[-1].feed_forward.register_forward_hook(
         lambda module, inputs, output: vectors.append(inputs[0].numel() // 16)
     )
-    model(replace(batch, asked=batch.asked[[1, 4, 6]], token_labels=None))
+    model(replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None))
     assert vectors == [computed]
 
 
@@ -101,7 +101,7 @@ def test_masked_tokens_are_guessed_with_the_embeddings_or_with_weights_of_their_
 def test_only_the_asked_tokens_are_answered_for(make_model, make_batch):
     model, batch = make_model(sequence_classes=None).eval(), make_batch([5, 3])
     everything = model(batch).token_logits
-    some = model(replace(batch, asked=batch.asked[[1, 6]], token_labels=None))
+    some = model(replace(batch, target_positions=batch.target_positions[[1, 6]], token_labels=None))
     assert some.sequence_logits is None
     assert_close(some.token_logits, everything[[1, 6]])
 

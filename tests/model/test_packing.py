@@ -39,8 +39,8 @@ def padded_batch(make_batch, lengths, *, hole=False, **settings):
     batch = make_batch(lengths, width=max(lengths) + 1, **settings)
     mask = batch.attention_mask.clone()
     mask[:, 1] &= not hole
-    asked = batch.asked[mask.flatten()[batch.asked]]
-    return replace(batch, attention_mask=mask, asked=asked, token_labels=None, n_tokens=int(mask.sum()))
+    asked = batch.target_positions[mask.flatten()[batch.target_positions]]
+    return replace(batch, attention_mask=mask, target_positions=asked, token_labels=None, n_tokens=int(mask.sum()))
 
 
 def answers_and_gradients(model, batch, *, packs):
@@ -76,10 +76,10 @@ def test_any_tokens_can_be_asked_for_in_any_order_and_twice(make_model, make_bat
     packed = encode(model, batch, n_tokens=batch.n_tokens)
     assert_close(packed[real], everything[real], rtol=1e-5, atol=1e-5)
     assert not packed[~real].any()
-    places = torch.cat([batch.asked.flip(0), batch.asked])
+    positions = torch.cat([batch.target_positions.flip(0), batch.target_positions])
     for n_tokens in (None, batch.n_tokens):
-        some = encode(model, batch, places=places, most=2 * max(lengths), n_tokens=n_tokens)
-        assert_close(some, everything.flatten(0, 1)[places], rtol=1e-5, atol=1e-5)
+        some = encode(model, batch, positions=positions, most=2 * max(lengths), n_tokens=n_tokens)
+        assert_close(some, everything.flatten(0, 1)[positions], rtol=1e-5, atol=1e-5)
         firsts = encode(model, batch, first=first, n_tokens=n_tokens)
         assert firsts.shape == everything[:, :first].shape
         assert_close(firsts[real[:, :first]], everything[:, :first][real[:, :first]], rtol=1e-5, atol=1e-5)
@@ -98,7 +98,7 @@ def test_nothing_leaks_from_padding_nor_from_one_sequence_to_another(make_model,
         assert before.sequence_logits.isfinite().all()
         assert_close(before.sequence_logits[~changed], after.sequence_logits[~changed], rtol=1e-6, atol=1e-6)
     if before.token_logits is not None:
-        others = ~changed[batch.asked // real.shape[1]]
+        others = ~changed[batch.target_positions // real.shape[1]]
         assert_close(before.token_logits[others], after.token_logits[others], rtol=1e-6, atol=1e-6)
 
 
@@ -183,10 +183,10 @@ def test_padding_is_left_out_by_itself_where_there_is_enough_of_it(make_model, m
 
 def test_how_many_tokens_of_a_sequence_are_asked_is_counted_where_that_costs_nothing(make_batch):
     batch = make_batch([5, 3, 1])
-    batch = replace(batch, asked=batch.asked[[1, 4, 6]], token_labels=None)
+    batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
     assert most_of_one_sequence(batch) == 2
-    assert most_of_one_sequence(replace(batch, asked=batch.asked[:0])) == 0
-    assert most_of_one_sequence(replace(batch, asked=batch.asked.to("meta"))) == 5
+    assert most_of_one_sequence(replace(batch, target_positions=batch.target_positions[:0])) == 0
+    assert most_of_one_sequence(replace(batch, target_positions=batch.target_positions.to("meta"))) == 5
 
 
 def test_a_sequence_of_padding_alone_may_attend_to_all_of_it():

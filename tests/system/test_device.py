@@ -10,7 +10,7 @@ import torch
 
 from encoderlab.errors import SettingError
 from encoderlab.system.device import choose_compute, processor_vendor
-from encoderlab.system.distributed import World
+from encoderlab.system.distributed import Processes
 
 
 @pytest.fixture(autouse=True)
@@ -180,25 +180,25 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeyp
     monkeypatch.setattr(torch, "set_num_threads", lambda n: chosen.append(n))
     chosen: list[int] = []
     for size in (1, 3, 16):
-        choose_compute("cpu", world=World(0, size, 0, size))
+        choose_compute("cpu", processes=Processes(0, size, 0, size))
     assert chosen == [8, 2, 1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(device.index))
     for wanted in ("auto", "cuda"):
-        assert choose_compute(wanted, "fp32", world=World(5, 6, 1, 2)).device == torch.device("cuda:1")
+        assert choose_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
     assert chosen[-1] == 1
     with pytest.raises(
         SettingError, match="cuda:0 is one card for 2 processes. Allowed: auto, cuda, cpu. Type training.device=cpu"
     ):
-        choose_compute("cuda:0", "fp32", world=World(0, 2, 0, 2))
+        choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
     with pytest.raises(SettingError, match="4 processes on this machine want a card each, and it has 2"):
-        choose_compute("auto", "fp32", world=World(2, 4, 2, 4))
+        choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))
     assert torch.get_num_threads() == before
 
 
 def test_apples_cards_are_for_one_process(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert choose_compute("auto", world=World(0, 2, 0, 2)).device == torch.device("cpu")
+    assert choose_compute("auto", processes=Processes(0, 2, 0, 2)).device == torch.device("cpu")
     with pytest.raises(SettingError, match="training.device=mps works for one process, and there are 2"):
-        choose_compute("mps", world=World(0, 2, 0, 2))
+        choose_compute("mps", processes=Processes(0, 2, 0, 2))

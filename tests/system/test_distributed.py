@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.system.distributed import ALONE, FailedElsewhereError, ProcessLostError, World
+from encoderlab.system.distributed import SINGLE_PROCESS, FailedElsewhereError, Processes, ProcessLostError
 from encoderlab.system.torchrun import join, placed
 from tests.torchrun import environment, torchrun
 
@@ -35,7 +35,7 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
         """
         import time, torch
         mine = torch.full((2,), float(world.rank + 1))
-        with world.first_alone():
+        with world.main_process_first():
             time.sleep(0.0 if world.rank else 0.5)
             with open("turns.txt", "a") as file:
                 file.write(f"{world.rank}\\n")
@@ -45,9 +45,9 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
             world.sum(mine).tolist(),
             world.most(7 - world.rank),
             world.gather({"rank": world.rank}),
-            world.from_first(lambda: f"made by {world.rank}"),
+            world.broadcast_from_main(lambda: f"made by {world.rank}"),
             weights.tolist(),
-            (world.is_first, world.size, world.local_size),
+            (processes.is_main, world.size, world.local_size),
         ]
         open(f"{world.rank}.txt", "w").write("\\n".join(map(str, facts)))
         """,
@@ -74,15 +74,15 @@ def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_m
         from encoderlab.errors import DataError
         note = open(f"{world.rank}.txt", "w")
         try:
-            with world.watched("Go on."), world.first_alone():
-                if world.is_first:
+            with world.watched("Go on."), world.main_process_first():
+                if processes.is_main:
                     raise DataError("There is no data")
         except DataError as error:
             print(world.announce(error, 3), file=note)
         except FailedElsewhereError as error:
             print(error.exit_code, file=note)
         torch.distributed.barrier()
-        if world.is_first:
+        if processes.is_main:
             world.store.delete_key("failed")
         torch.distributed.barrier()
         if world.rank == 2:
@@ -126,7 +126,7 @@ def test_a_process_that_answers_no_more_is_waited_for_as_long_as_is_said(run):
 
 
 def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_line(run, tmp_path):
-    """PyTorch's threads may abort a process there: see `World.end`."""
+    """PyTorch's threads may abort a process there: see `Processes.end`."""
     said = run(
         2,
         """
@@ -143,10 +143,10 @@ def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_li
 
 def test_alone_everything_is_free_and_loads_nothing():
     code = (
-        "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; world = join(placed()); assert world is ALONE;"
-        "print(world.totals([1, 2]), world.most(3), world.gather('a'), world.from_first(lambda: 5), world.sum('as it is'));"
+        "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; world = join(placed()); assert world is SINGLE_PROCESS;"
+        "print(world.totals([1, 2]), world.most(3), world.gather('a'), world.broadcast_from_main(lambda: 5), world.sum('as it is'));"
         "world.copy_first([]); world.leave()\n"
-        "with world.first_alone(), world.watched(''), speaking_for_all(world): print('torch' in sys.modules)"
+        "with world.main_process_first(), world.watched(''), speaking_for_all(world): print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
     assert found.stdout.splitlines() == ["[1, 2] 3 ['a'] 5 as it is", "False"]
@@ -197,8 +197,8 @@ def test_processes_that_do_not_come_are_not_waited_for_without_end(monkeypatch):
 
 
 def test_an_error_of_ones_own_is_not_taken_for_the_loss_of_a_process():
-    with pytest.raises(RuntimeError, match="shapes"), World(0, 2).watched("Go on."):
+    with pytest.raises(RuntimeError, match="shapes"), Processes(0, 2).watched("Go on."):
         raise RuntimeError("shapes do not match")
-    with pytest.raises(RuntimeError, match="gloo"), ALONE.watched("Go on."):
+    with pytest.raises(RuntimeError, match="gloo"), SINGLE_PROCESS.watched("Go on."):
         raise RuntimeError("gloo")
     assert issubclass(FailedElsewhereError, Exception)

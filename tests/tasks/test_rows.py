@@ -20,8 +20,8 @@ def encoded(lengths, seed=0):
     ]
 
 
-def held(examples, tokens_asked=False):
-    return hold_encoded(examples, 50, tokens_asked=tokens_asked)
+def held(examples, has_token_targets=False):
+    return hold_encoded(examples, 50, has_token_targets=has_token_targets)
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
@@ -49,16 +49,16 @@ def test_asked_places_and_answers_follow_their_tokens_into_the_batch():
         Encoded([5, 6, 7], [0] * 3, token_labels={0: 1, 2: 0}),
         Encoded([8, 9, 10, 11, 12], [0] * 5, token_labels={1: 2, 4: 1}),
     ]
-    batch = held(examples, tokens_asked=True).gather(np.array([1, 0]), PAD)
-    assert batch.input_ids.flatten()[batch.asked].tolist() == [9, 12, 5, 7]
+    batch = held(examples, has_token_targets=True).gather(np.array([1, 0]), PAD)
+    assert batch.input_ids.flatten()[batch.target_positions].tolist() == [9, 12, 5, 7]
     assert batch.token_labels.tolist() == [2, 1, 1, 0]
     assert batch.labels is None
 
 
 @pytest.mark.parametrize("tokens_asked", [False, True])
-def test_a_batch_with_an_unknown_answer_has_no_answers(tokens_asked):
+def test_a_batch_with_an_unknown_answer_has_no_answers(has_token_targets):
     examples = [Encoded([5], [0], label=label, token_labels={0: label}) for label in (1, None)]
-    batch = held(examples, tokens_asked).gather(np.arange(2), PAD)
+    batch = held(examples, has_token_targets).gather(np.arange(2), PAD)
     assert batch.labels is None
     assert batch.token_labels is None
 
@@ -73,10 +73,10 @@ def test_rows_held_part_by_part_are_those_held_at_once_and_no_more_than_a_part_i
     at_once = held(examples)
     monkeypatch.setattr(rows, "ROWS_AT_A_TIME", 3)
     monkeypatch.setattr(rows, "memory_store", lambda *args, store=rows.memory_store: taken.append(len(args[1])) or store(*args))
-    in_parts = held(iter(examples))
+    in_micro_batches = held(iter(examples))
     assert max(taken) <= 3
-    assert len(in_parts) == len(at_once) == n
+    assert len(in_micro_batches) == len(at_once) == n
     for name in ("input_ids", "first_length", "truncated", "label"):
-        assert in_parts.store[name].values.dtype == at_once.store[name].values.dtype
-        assert in_parts.store[name].values.tolist() == at_once.store[name].values.tolist()
-        assert in_parts.store[name].offsets.tolist() == at_once.store[name].offsets.tolist()
+        assert in_micro_batches.store[name].values.dtype == at_once.store[name].values.dtype
+        assert in_micro_batches.store[name].values.tolist() == at_once.store[name].values.tolist()
+        assert in_micro_batches.store[name].offsets.tolist() == at_once.store[name].offsets.tolist()

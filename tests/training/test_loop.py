@@ -29,45 +29,45 @@ class Tiny(nn.Module):
 
     def forward(self, batch):
         hidden = self.embedding(batch.input_ids)
-        return Prediction(self.sequence(hidden.mean(1)), self.token(hidden.flatten(0, 1)[batch.asked]))
+        return Prediction(self.sequence(hidden.mean(1)), self.token(hidden.flatten(0, 1)[batch.target_positions]))
 
 
-def rows(n, asked_in_row, seed=0):
+def rows(n, targets_in_row, seed=0):
     """A batch of n rows; row i asks for asked_in_row[i] places."""
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(20, (n, 6), generator=draw)
-    asked = torch.tensor([row * 6 + place for row in range(n) for place in range(asked_in_row[row])], dtype=torch.long)
+    asked = torch.tensor([row * 6 + place for row in range(n) for place in range(targets_in_row[row])], dtype=torch.long)
     return Batch(
         input_ids=ids,
         token_type_ids=torch.zeros_like(ids),
         attention_mask=None,
         rows=torch.arange(n),
-        asked=asked,
+        target_positions=asked,
         labels=torch.randint(3, (n,), generator=draw),
         token_labels=torch.randint(5, (len(asked),), generator=draw),
         n_tokens=ids.numel(),
     )
 
 
-def cut(batch, asked_in_row, sizes):
+def cut(batch, targets_in_row, sizes):
     """The batch in parts of the given sizes."""
-    parts, start, token = [], 0, 0
+    micro_batches, start, token = [], 0, 0
     for size in sizes:
-        n_asked = sum(asked_in_row[start : start + size])
-        parts.append(
+        n_targets = sum(targets_in_row[start : start + size])
+        micro_batches.append(
             Batch(
                 input_ids=batch.input_ids[start : start + size],
                 token_type_ids=batch.token_type_ids[start : start + size],
                 attention_mask=None,
                 rows=batch.rows[start : start + size],
-                asked=batch.asked[token : token + n_asked] - start * 6,
+                target_positions=batch.target_positions[token : token + n_targets] - start * 6,
                 labels=batch.labels[start : start + size],
-                token_labels=batch.token_labels[token : token + n_asked],
+                token_labels=batch.token_labels[token : token + n_targets],
                 n_tokens=size * 6,
             )
         )
-        start, token = start + size, token + n_asked
-    return parts
+        start, token = start + size, token + n_targets
+    return micro_batches
 
 
 def trained(batches, **settings):
@@ -79,19 +79,19 @@ def trained(batches, **settings):
 
 @pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])
 def test_accumulation_over_uneven_parts_gives_the_weights_of_the_whole_batch(sizes):
-    asked_in_row = [1, 5, 0, 2, 6, 1, 3, 4]
-    whole = rows(8, asked_in_row)
+    targets_in_row = [1, 5, 0, 2, 6, 1, 3, 4]
+    whole = rows(8, targets_in_row)
     one, one_steps = trained([[whole]] * 5)
-    parts, parts_steps = trained([cut(whole, asked_in_row, sizes)] * 5)
-    for a, b in zip(one.parameters(), parts.parameters(), strict=True):
+    micro_batches, micro_batch_steps = trained([cut(whole, targets_in_row, sizes)] * 5)
+    for a, b in zip(one.parameters(), micro_batches.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
-    assert parts_steps[-1].figures() == pytest.approx(one_steps[-1].figures(), rel=1e-4)
-    assert (parts_steps[0].examples, parts_steps[0].tokens) == (8, 48)
+    assert micro_batch_steps[-1].figures() == pytest.approx(one_steps[-1].figures(), rel=1e-4)
+    assert (micro_batch_steps[0].examples, micro_batch_steps[0].tokens) == (8, 48)
 
 
 def test_a_part_without_any_question_is_no_error():
-    asked_in_row = [0, 0, 6, 6]
-    model, steps = trained([cut(rows(4, asked_in_row), asked_in_row, [2, 2])] * 5)
+    targets_in_row = [0, 0, 6, 6]
+    model, steps = trained([cut(rows(4, targets_in_row), targets_in_row, [2, 2])] * 5)
     assert steps[-1].figures()["loss"] < steps[0].figures()["loss"]
 
 

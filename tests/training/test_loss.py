@@ -15,7 +15,7 @@ def batch(labels=None, token_labels=None, targets=None):
         token_type_ids=torch.zeros_like(ids),
         attention_mask=None,
         rows=torch.arange(4),
-        asked=asked,
+        target_positions=asked,
         labels=labels,
         token_labels=token_labels,
         n_tokens=20,

@@ -9,7 +9,7 @@ from encoderlab.batch import Batch
 from encoderlab.training.memory import MemoryTooSmallError, answered, out_of_memory
 
 
-def parts_of(*rows, length=7):
+def micro_batches_of(*rows, length=7):
     return [
         Batch(ids, ids, None, ids[:, 0], ids[:0, 0], None, None, ids.numel())
         for ids in (torch.zeros(n, length, dtype=torch.long) for n in rows)
@@ -17,7 +17,7 @@ def parts_of(*rows, length=7):
 
 
 def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_would_help():
-    said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, parts_of(16, 16))
+    said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
     assert str(said) == (
         "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 parts. "
         "Type training.accumulate=4 to compute each batch in 4 parts, alike but for what dropout draws."
@@ -28,17 +28,17 @@ def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_wou
 def test_an_allocation_that_really_fails_is_recognised():
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**60, dtype=torch.int8)
-    assert "in 1 part. Type training.accumulate=2 " in str(out_of_memory(failed.value, 1, parts_of(3)))
+    assert "in 1 part. Type training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
 
 
 def test_no_more_parts_are_asked_for_than_a_batch_has_rows():
     error = torch.OutOfMemoryError("")
-    assert "training.accumulate=3 " in str(out_of_memory(error, 1, parts_of(2, 1)))
-    assert str(out_of_memory(error, 1, parts_of(1, 1))).endswith("Choose a smaller model, or a smaller model.max_length.")
+    assert "training.accumulate=3 " in str(out_of_memory(error, 1, micro_batches_of(2, 1)))
+    assert str(out_of_memory(error, 1, micro_batches_of(1, 1))).endswith("Choose a smaller model, or a smaller model.max_length.")
 
 
 def test_another_error_is_not_taken_for_it():
-    assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"), 1, parts_of(1)) is None
+    assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"), 1, micro_batches_of(1)) is None
 
 
 def test_a_batch_that_was_not_made_yet_is_said_to_be_too_much_and_might_be_made_of_fewer_rows():
@@ -61,8 +61,10 @@ class Reader:
 
 
 def of_rows(start, n, length=7):
-    [batch] = parts_of(n, length=length)
-    return Batch(batch.input_ids, batch.input_ids, None, torch.arange(n) + start, batch.asked, None, None, batch.n_tokens)
+    [batch] = micro_batches_of(n, length=length)
+    return Batch(
+        batch.input_ids, batch.input_ids, None, torch.arange(n) + start, batch.target_positions, None, None, batch.n_tokens
+    )
 
 
 @given(sizes=st.lists(st.integers(1, 9), max_size=5), room=st.integers(7, 70))

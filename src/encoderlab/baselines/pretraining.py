@@ -38,7 +38,7 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
     )
 
 
-def pair_guessers(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
+def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
     """`nsp_accuracy` on `scored` of three guessers fitted on `train`, by name; neither may be empty.
 
     `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
@@ -55,19 +55,19 @@ def pair_guessers(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[s
     return {name: {"nsp_accuracy": float(right.mean())} for name, right in found.items()}
 
 
-def token_guessers(counts: np.ndarray, asked_labels: np.ndarray) -> dict[str, dict[str, Any]]:
-    """What counting tokens is worth where `asked_labels` [asked] are the right ids; there must be at least one.
+def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
+    """What counting tokens is worth where `target_labels` [asked] are the right ids; there must be at least one.
 
     `counts` [vocabulary] says how often each id occurs in training, the special ones not counted. `most_frequent_token` always says
     the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that
     none is impossible. Its `mlm_loss` is in nats a token.
     """
-    assert len(asked_labels), "guessers are scored on asked tokens"
+    assert len(target_labels), "guessers are scored on asked tokens"
     most_frequent = int(counts.argmax())
     chances = (counts + 1) / (counts.sum() + len(counts))
-    loss = float(-np.log(chances[asked_labels]).mean())
+    loss = float(-np.log(chances[target_labels]).mean())
     return {
-        "most_frequent_token": {"mlm_accuracy": float((asked_labels == most_frequent).mean()), "token_id": most_frequent},
+        "most_frequent_token": {"mlm_accuracy": float((target_labels == most_frequent).mean()), "token_id": most_frequent},
         "unigram": {"mlm_loss": loss, "mlm_perplexity": float(np.exp(loss))},
     }
 

@@ -30,14 +30,14 @@ class Baseline:
     """One simple method's scores, or why it has none.
 
     `figures` holds `accuracy`, `f1_macro`, `seconds`, and for tagging `token_accuracy`. `predicted` holds class ids for every row
-    of the scored split, labelled or not: [n] for texts, one array per sequence for words. `telling` holds what speaks for each
+    of the scored split, labelled or not: [n] for texts, one array per sequence for words. `top_features` holds what speaks for each
     class of a linear model, words and pairs of neighbours, the strongest first.
     """
 
     figures: dict[str, float] = field(default_factory=dict)
     predicted: Answers | None = None
     skipped: str = ""
-    telling: dict[int, list[str]] = field(default_factory=dict)
+    top_features: dict[int, list[str]] = field(default_factory=dict)
 
 
 def baselines(train: Split, scored: Split) -> dict[str, Baseline]:
@@ -79,11 +79,11 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
     reason = _cannot_fit(train, answers)
     return {
         "majority": _timed(majority, labels),
-        "tfidf_logreg": Baseline(skipped=reason) if reason else replace(_timed(linear, labels), telling=_telling(model)),
+        "tfidf_logreg": Baseline(skipped=reason) if reason else replace(_timed(linear, labels), top_features=_top_features(model)),
     }
 
 
-def _telling(fitted: Pipeline) -> dict[int, list[str]]:
+def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
     """The features with the largest weights for each class of training; of two, what speaks for one speaks against the other."""
     features, linear = cast("TfidfVectorizer", fitted["tfidf"]), cast("LogisticRegression", fitted["logreg"])
     names, weights = np.asarray(features.get_feature_names_out()), np.asarray(linear.coef_)

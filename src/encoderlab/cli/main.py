@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.distributed import ALONE, FailedElsewhereError, World, speaking_for_all
+from encoderlab.system.distributed import SINGLE_PROCESS, FailedElsewhereError, Processes, speaking_for_all
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
 from encoderlab.system.torchrun import join, placed
 
@@ -64,40 +64,40 @@ def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
-    world, exit_code = ALONE, 0
+    processes, exit_code = SINGLE_PROCESS, 0
     try:
-        world = placed()
-        with signals_handled(), speaking_for_all(world):
+        processes = placed()
+        with signals_handled(), speaking_for_all(processes):
             with deferred("ending once all processes are there"):  # one that ends before would be missed by the others
-                world = join(world)
-                stop_if_interrupted(world)
-            run(sys.argv[1:], world)
-            world.leave()
+                processes = join(processes)
+                stop_if_interrupted(processes)
+            run(sys.argv[1:], processes)
+            processes.leave()
     except UserError as error:
-        if world.announce(error, error.exit_code):
-            print(f"encoderlab: {'' if world.is_first else f'process {world.rank}: '}{error}", file=sys.stderr)
+        if processes.announce(error, error.exit_code):
+            print(f"encoderlab: {'' if processes.is_main else f'process {processes.rank}: '}{error}", file=sys.stderr)
         exit_code = error.exit_code
     except FailedElsewhereError as error:
         exit_code = error.exit_code
-        _say_which_signal(exit_code, world)
+        _say_which_signal(exit_code, processes)
     except Interrupted as interrupted:
-        world.announce(interrupted, interrupted.exit_code)
+        processes.announce(interrupted, interrupted.exit_code)
         exit_code = interrupted.exit_code
-        _say_which_signal(exit_code, world)
+        _say_which_signal(exit_code, processes)
     except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
-    world.end(exit_code)
+    processes.end(exit_code)
 
 
-def _say_which_signal(exit_code: int, world: World) -> None:
+def _say_which_signal(exit_code: int, processes: Processes) -> None:
     """The first process says why all end, whichever of them has got a signal."""
-    if world.is_first and exit_code > 128:
+    if processes.is_main and exit_code > 128:
         print(f"encoderlab: stopped by {signal.Signals(exit_code - 128).name}", file=sys.stderr)
 
 
-def run(arguments: list[str], world: World = ALONE) -> None:
-    """Run one command, this process being one of a `world`. Raises UserError for whatever the user can mend."""
+def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
+    """Run one command, this process being one of several `processes`. Raises UserError for whatever the user can mend."""
     if not arguments or arguments[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())
         print(OVERVIEW.format(version=version("encoderlab"), commands=lines))
@@ -116,8 +116,8 @@ def run(arguments: list[str], world: World = ALONE) -> None:
     elif {"--help", "-h"} & set(arguments):
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
-        _check_world(world, *arguments)
-        _run_with_hydra(arguments[0], arguments[1:], world)
+        _check_world(processes, *arguments)
+        _run_with_hydra(arguments[0], arguments[1:], processes)
 
 
 def config_folder() -> Path:
@@ -127,25 +127,25 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else package.parents[1] / "configs"
 
 
-def _check_world(world: World, command: str, *arguments: str) -> None:
+def _check_world(processes: Processes, command: str, *arguments: str) -> None:
     """Refuse what several processes cannot share. Raises SettingError."""
-    if world.size == 1:
+    if processes.size == 1:
         return
     if command not in ACROSS_PROCESSES:
         raise SettingError(
-            f"encoderlab {command} does not run across {world.size} processes",
+            f"encoderlab {command} does not run across {processes.size} processes",
             allowed=f"one process, or one of {', '.join(ACROSS_PROCESSES)}",
             remedy="Start it without torchrun",
         )
     if {*MULTIRUN} & set(arguments):
         raise SettingError(
-            f"-m starts several runs, and torchrun {world.size} processes of one run",
+            f"-m starts several runs, and torchrun {processes.size} processes of one run",
             allowed="one of the two",
             remedy="Start each run with a torchrun of its own, or leave torchrun out",
         )
 
 
-def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
+def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
     from encoderlab.config.composing import check_combinations, checked_flags
     from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
     from encoderlab.config.overrides import folders_as_setting, quoted_arguments
@@ -164,10 +164,10 @@ def _run_with_hydra(command: str, arguments: list[str], world: World) -> None:
         if flags.multirun and options.trials is None:
             check_combinations(quoted_arguments(flags.overrides))
         if flags.multirun and not flags.cfg:
-            _sweep(command, arguments, options, begun, world)
+            _sweep(command, arguments, options, begun, processes)
             return
         shown = COMMAND_CONFIGS[command] if flags.cfg else None
-        _with_hydra(command, arguments, _job(command, begun, refused, world), lambda config: check_shown(config, shown))
+        _with_hydra(command, arguments, _job(command, begun, refused, processes), lambda config: check_shown(config, shown))
     if refused:
         raise refused[0]
 
@@ -185,7 +185,7 @@ def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], 
 
 
 def _job(
-    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError], world: World
+    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError], processes: Processes
 ) -> Callable[[DictConfig], None]:
     """What Hydra calls with the composed config; `begun` gets a word when its command starts.
 
@@ -201,23 +201,23 @@ def _job(
             with explained(command):
                 settings = typed(config, COMMAND_CONFIGS[command])
             begun.append(command)
-            _start(command, settings, HydraConfig.get().overrides.task, world)
+            _start(command, settings, HydraConfig.get().overrides.task, processes)
         except (UserError, FailedElsewhereError) as error:
             refused.append(error)
 
     return job
 
 
-def _start(command: str, settings: Any, overrides: Sequence[str], world: World) -> Any:
+def _start(command: str, settings: Any, overrides: Sequence[str], processes: Processes) -> Any:
     """Run a command; what it returns is its run folder, where it fills one."""
-    said = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
-    continuable = {"said": said} if hasattr(settings, "resume") else {}
-    shared = {"world": world} if command in ACROSS_PROCESSES else {}
-    with world.watched(GO_ON):
+    explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
+    continuable = {"explicit": explicit} if hasattr(settings, "resume") else {}
+    shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
+    with processes.watched(GO_ON):
         return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable, **shared)
 
 
-def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], world: World) -> None:
+def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], processes: Processes) -> None:
     """Run every combination of what was typed, or as many trials as a search may take. Raises SweepError where jobs failed."""
     from hydra.core.hydra_config import HydraConfig
 
@@ -227,7 +227,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
     def start(settings: Any, overrides: Sequence[str]) -> Any:
         begun.append(command)
-        return _start(command, settings, overrides, world)
+        return _start(command, settings, overrides, processes)
 
     def job(config: DictConfig) -> None:
         sweep.job(config, HydraConfig.get().job.num, HydraConfig.get().overrides.task)

@@ -17,7 +17,7 @@ from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.records.records import record_start
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 from encoderlab.tasks.rows import hold_encoded
 
 
@@ -34,7 +34,7 @@ def attention(config: AttentionConfig) -> RunFolder:
             weights, ids = _weights(assembly, example)
             summary.add(name, weights, ids == assembly.tokenizer.sep_id)
             _draw(assembly, weights, ids, name, folder)
-        write_text_aside(folder.attention_heads, json.dumps(summary.as_dict(), indent=2, ensure_ascii=False) + "\n")
+        atomic_write_text(folder.attention_heads, json.dumps(summary.as_dict(), indent=2, ensure_ascii=False) + "\n")
     show_heads(summary)
     pages = ", ".join(str(folder.attention / name / "attention.html") for name in examples)
     print(f"To explore: {pages}", file=sys.stderr)
@@ -45,7 +45,7 @@ def attention(config: AttentionConfig) -> RunFolder:
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
     """The weights of all layers, [layer, head, query, key], and the ids of the tokens."""
     task = assembly.task
-    rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+    rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)

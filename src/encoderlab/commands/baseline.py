@@ -16,7 +16,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.screens.baseline import build_baseline_report, show_baselines
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import cache_folder
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 from encoderlab.tasks.config import DocumentTaskConfig, TaggingConfig
 
 
@@ -70,7 +70,7 @@ def _hand_over(config: BaselineConfig, report: dict[str, Any]) -> None:
     plain = json.dumps(report, indent=2, ensure_ascii=False, default=str)
     if config.output is not None:
         try:
-            write_text_aside(Path(config.output), f"{plain}\n")
+            atomic_write_text(Path(config.output), f"{plain}\n")
         except OSError as error:
             raise DataError(f"output={config.output} cannot be written: {error.strerror}", remedy="Choose another file") from None
     if config.format is TableFormat.json:

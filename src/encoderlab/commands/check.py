@@ -69,7 +69,7 @@ def check(config: CheckConfig) -> None:
     print(f"device {compute.device}, {compute.threads} threads; cache_dir {_cache(config.cache_dir)}")
     print(_optional())
     with tempfile.TemporaryDirectory(prefix="encoderlab-check-") as folder, _compiler_within(Path(folder)):
-        failed = _Trial(config, Path(folder), on_card=compute.device.type == "cuda").failed()
+        failed = _Trial(config, Path(folder), on_gpu=compute.device.type == "cuda").failed()
     if failed:
         raise TrainingError(f"This installation cannot {', '.join(failed)}", remedy="The lines above say what went wrong")
     print("All of it works.")
@@ -100,8 +100,8 @@ def _optional() -> str:
     there = [name for name, found in extras.items() if all(found.values())]
     missing = [name for name in extras if name not in there]
     install = f"pip install 'encoderlab[{missing[0]}]'" if missing else ""
-    said = [f"found {', '.join(there) or 'none'}", f"not found {', '.join(missing) or 'none'}"]
-    return f"optional: {', '.join(said)}{f' ({install})' if install else ''}"
+    explicit = [f"found {', '.join(there) or 'none'}", f"not found {', '.join(missing) or 'none'}"]
+    return f"optional: {', '.join(explicit)}{f' ({install})' if install else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class _Step:
 class _Trial:
     """A run and what is done with it, in a folder that is empty before."""
 
-    def __init__(self, config: CheckConfig, folder: Path, *, on_card: bool) -> None:
-        self.config, self.folder, self.on_card = config, folder, on_card
+    def __init__(self, config: CheckConfig, folder: Path, *, on_gpu: bool) -> None:
+        self.config, self.folder, self.on_gpu = config, folder, on_gpu
         self.cache = str(folder / "cache")
         self.run, self.resumed, self.pretrained = (folder / name for name in ("run", "resumed", "pretrained"))
 
@@ -152,7 +152,7 @@ class _Trial:
             evaluate_every=STEPS,
             device=self.config.device,
             threads=self.config.threads,
-            deterministic=self.on_card,  # to compare weights; a CPU has no other kernels
+            deterministic=self.on_gpu,  # to compare weights; a CPU has no other kernels
         )
 
     def _rows(self) -> FilesDataset:
@@ -196,7 +196,7 @@ class _Trial:
         for path in checkpoints(self.resumed / "checkpoints"):
             if step_of(path) > HALF:
                 shutil.rmtree(path)
-        train(self._run_config(self.resumed, resume=str(self.resumed)), said={"resume"})
+        train(self._run_config(self.resumed, resume=str(self.resumed)), explicit={"resume"})
         ours, theirs = (safetensors.torch.load_file(one / "model" / "model.safetensors") for one in (self.run, self.resumed))
         if not all(torch.equal(weight, theirs[name]) for name, weight in ours.items()):
             raise _WrongError("the weights are not those of the run that was not stopped")

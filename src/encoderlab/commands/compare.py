@@ -10,7 +10,7 @@ from encoderlab.errors import DataError
 from encoderlab.reports.comparison.comparison import build_comparison
 from encoderlab.reports.comparison.files import write_comparison
 from encoderlab.reports.comparison.screen import show_comparison
-from encoderlab.runs.folders.finished import finished_runs, say_left_out
+from encoderlab.runs.folders.finished import finished_runs, print_skipped
 
 
 def compare(config: CompareConfig) -> None:
@@ -19,8 +19,8 @@ def compare(config: CompareConfig) -> None:
     A run that is not finished is left out, with a line that names it. Raises DataError where fewer than two are left, or where they
     were not scored on the same rows.
     """
-    runs, left_out = finished_runs(config.runs)
-    say_left_out(left_out)
+    runs, skipped = finished_runs(config.runs)
+    print_skipped(skipped)
     if len(runs) < 2:
         named = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {len(config.runs)} folders"
         raise DataError(f"There is nothing to compare: {named}", remedy="Type encoderlab compare FOLDER FOLDER ...")

@@ -19,7 +19,7 @@ from encoderlab.reports.pretraining.teacher_vectors import (
     teacher_vectors_card,
     write_teacher_vectors_report,
 )
-from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.distillation.side_by_side import encoders_side_by_side
@@ -27,29 +27,33 @@ from encoderlab.runs.distillation.student import start_student
 from encoderlab.runs.distillation.task_distillation import TaskDistillation
 from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
-from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 from encoderlab.training.horizon import length_in_words
 
 
-def distill(config: DistillConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
+def distill(
+    config: DistillConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS
+) -> RunFolder | None:
     """Train the student, score it, and write the run folder; what can be refused is refused before it is made.
 
-    `said` and `world` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
+    `explicit` and `processes` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    resumed = None if config.resume in (None, AUTO) else world.from_first(lambda: continued_run(config, said, "distill"))
+    resumed = (
+        None if config.resume in (None, AUTO) else processes.broadcast_from_main(lambda: continued_run(config, explicit, "distill"))
+    )
     task = config.task if resumed is None else resumed[0].task
     if config.teacher is None and resumed is None:
         raise required_setting("teacher")
@@ -59,71 +63,73 @@ def distill(config: DistillConfig, said: Collection[str] | None = None, world: W
             remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
         )
     if not isinstance(task, TeacherVectorsConfig):
-        return _on_a_task(config, said, world)
-    return _on_documents(config, said, world)
+        return _on_a_task(config, explicit, processes)
+    return _on_documents(config, explicit, processes)
 
 
-def _on_a_task(config: DistillConfig, said: Collection[str] | None, world: World) -> RunFolder | None:
+def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
-    if world.size > 1:
+    if processes.size > 1:
         raise SettingError(
-            f"Distillation on a task works in one process, and there are {world.size}",
+            f"Distillation on a task works in one process, and there are {processes.size}",
             remedy="Start one process, or distill on documents (task=teacher_vectors)",
         )
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            said = None if control.resume is None else ()  # a control that was stopped keeps the settings it was started with
-            return train_and_report(control, "distill", said, world, taught_by)
+            explicit = None if control.resume is None else ()  # a control that was stopped keeps the settings it was started with
+            return train_and_report(control, "distill", explicit, processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
 
-    return train_and_report(config, "distill", said, world, taught_by)
+    return train_and_report(config, "distill", explicit, processes, taught_by)
 
 
-def _on_documents(config: DistillConfig, said: Collection[str] | None, world: World) -> RunFolder | None:
+def _on_documents(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
     """The student learns its teacher's vectors."""
-    run = world.from_first(lambda: continued_run(config, said, "distill"))
+    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, "distill"))
     if run is None:
-        world.from_first(lambda: check_free(config.run_dir))
+        processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:
         config, _ = run
     check_trackers(config.trackers)
-    with world.first_alone():
-        assembly, corpus, rows, facts = _assembled(config, world)
+    with processes.main_process_first():
+        assembly, corpus, rows, facts = _assembled(config, processes)
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
-        return show_rehearsal(rehearse(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
+        return show_dry_run(dry_run(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     beside = teacher_fingerprints(config)
-    with world.entered_by_first(lambda: run_folder(run, config, "distill", corpus.fingerprints(), beside)) as folder:
-        if world.is_first:
+    with processes.entered_by_main(lambda: run_folder(run, config, "distill", corpus.fingerprints(), beside)) as folder:
+        if processes.is_main:
             record_start(folder, "distill", config, assembly.compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
-        with tracked(config, "distill", folder, world) as trackers:
+        with tracked(config, "distill", folder, processes) as trackers:
             _fit_and_report(config, assembly, corpus, rows, folder, facts, trackers)
     return folder
 
 
-def _assembled(config: DistillConfig, world: World) -> tuple[Assembly, DocumentCorpus, dict[str, SentenceRows], dict[str, Any]]:
+def _assembled(
+    config: DistillConfig, processes: Processes
+) -> tuple[Assembly, DocumentCorpus, dict[str, SentenceRows], dict[str, Any]]:
     """The student with its teacher, the documents, the rows of each split, and what is known of those of training."""
     task = config.task
     assert isinstance(task, TeacherVectorsConfig)
-    initial = None if config.init_from is None else open_initial(config.init_from)
-    config = replace(config, model=config.model.resolve(None if initial is None else initial.config))
-    compute = compute_for(config, world)
+    pretrained = None if config.init_from is None else load_pretrained(config.init_from)
+    config = replace(config, model=config.model.resolve(None if pretrained is None else pretrained.config))
+    compute = compute_for(config, processes)
     assert config.teacher is not None
     teacher = VectorTeacher.open(config.teacher, compute)
     config = replace(config, task=replace(task, teacher_width=teacher.width))
     corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
     scored = corpus.scored_splits()
-    assembly = assemble(config, compute, corpus, initial, world, teacher.encoder)
+    assembly = assemble(config, compute, corpus, pretrained, processes, teacher.encoder)
     assert isinstance(assembly.task, TeacherVectors)
     teacher.teach(assembly.task)
     rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-    if initial is None:
+    if pretrained is None:
         start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, rows["train"])
     return assembly, corpus, rows, pair_facts(rows["train"], corpus)
 
@@ -139,8 +145,8 @@ def _fit_and_report(
 ) -> None:
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
     scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
-    assembly.world.leave()
-    if not assembly.world.is_first:
+    assembly.processes.leave()
+    if not assembly.processes.is_main:
         return
     assert isinstance(assembly.task, TeacherVectors)
     teacher, scored = assembly.task.teacher, list(scores)[-1]

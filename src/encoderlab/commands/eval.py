@@ -22,15 +22,15 @@ from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen, scores_of
 from encoderlab.runs.records.records import record_start
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
 from encoderlab.tasks.rows import ExampleRows
 
 
-def eval(config: EvalConfig, world: World = ALONE) -> RunFolder:
+def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder:
     """Score the run and write a run folder of its own. Raises DataError where the split has no labels or other ones."""
-    world.from_first(lambda: check_free(config.run_dir))
-    assembly = reopen(config, world)
+    processes.broadcast_from_main(lambda: check_free(config.run_dir))
+    assembly = reopen(config, processes)
     assembly.task.metrics()  # refuses an encoder without a head before anything is read
     if isinstance(assembly.config.task, TeacherVectorsConfig):
         raise DataError(
@@ -39,12 +39,12 @@ def eval(config: EvalConfig, world: World = ALONE) -> RunFolder:
         )
     if isinstance(assembly.config.task, PretrainingConfig):
         return score_pretrained(config, assembly)
-    with world.first_alone():
+    with processes.main_process_first():
         corpus, split = _what_to_score(config, assembly)
         _check_rows(assembly, corpus, split, own=config.dataset is None)
         rows = corpus.rows(split, assembly.task)
-    with world.entered_by_first(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
-        if world.is_first:
+    with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
+        if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
         print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         _score_and_report(config, assembly, corpus, split, rows, folder)
@@ -67,8 +67,8 @@ def _score_and_report(
     started = time.perf_counter()
     scores = scores_of(assembly, rows)
     seconds = time.perf_counter() - started
-    assembly.world.leave()
-    if not assembly.world.is_first:
+    assembly.processes.leave()
+    if not assembly.processes.is_main:
         return
     cut = rows.truncated_share()
     notes = [f"{cut:.1%} of the rows were cut to model.max_length={assembly.config.model.max_length} tokens"] if cut else []

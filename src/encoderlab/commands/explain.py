@@ -15,7 +15,7 @@ from encoderlab.runs.inference.importance import METHODS, check_answers, token_i
 from encoderlab.runs.inference.inputs import reads_words
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.records.records import record_start
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 
 def explain(config: ExplainConfig) -> RunFolder:
@@ -31,7 +31,7 @@ def explain(config: ExplainConfig) -> RunFolder:
     with RunFolder.new(config.run_dir, "explain", assembly.config.task.name) as folder:
         record_start(folder, "explain", config, assembly.compute)
         figures = [explanation.as_dict() for explanation in explanations]
-        write_text_aside(folder.explanation_figures, json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
+        atomic_write_text(folder.explanation_figures, json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
         write_explanations(folder.explanation, assembly.config.task.name, explanations)
         for explanation in explanations:
             show_explanation(explanation, sys.stdout)

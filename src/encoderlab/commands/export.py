@@ -33,7 +33,7 @@ from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.compact_model import in_compact_storage
 from encoderlab.runs.models.saved_model import HASHED, SavedModel, check_shapes, encoder_alone, read_model, write_model
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import sha256_of
 from encoderlab.training.config import Precision
 
@@ -57,10 +57,10 @@ def export(config: ExportConfig) -> Path:
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = _read(config, path)
-    said, weights = _as_huggingface(saved)
-    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(said)}", "transformers")
-    _write(path, said, weights, saved.tokenizer, card)
-    print(f"{path}\n{_line_that_opens(said, config.path)}")
+    fields, weights = _as_huggingface(saved)
+    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(fields)}", "transformers")
+    _write(path, fields, weights, saved.tokenizer, card)
+    print(f"{path}\n{_line_that_opens(fields, config.path)}")
     return path
 
 
@@ -71,14 +71,14 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         if find_spec(name) is None:
             raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Type pip install "encoderlab[onnx]"')
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
-    with _new_folder(path) as aside:
-        said = _write_graph(aside / "model.onnx", assembly)
-        _write_json(aside / "config.json", said)
-        _write_tokenizer(aside / "tokenizer.json", assembly)
-        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(said, paired=assembly.opened.paired)}"
-        (aside / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
-    off = f"{said['largest_difference']:.1e} of the largest output at most ({said['tolerance']:g} is allowed)"
-    print(f"{path}\nopset {said['opset']}, compared in onnxruntime {said['onnxruntime']}: off by {off}; see its README.md")
+    with _new_folder(path) as temporary:
+        fields = _write_graph(temporary / "model.onnx", assembly)
+        _write_json(temporary / "config.json", fields)
+        _write_tokenizer(temporary / "tokenizer.json", assembly)
+        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, paired=assembly.opened.paired)}"
+        (temporary / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
+    off = f"{fields['largest_difference']:.1e} of the largest output at most ({fields['tolerance']:g} is allowed)"
+    print(f"{path}\nopset {fields['opset']}, compared in onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
     return path
 
 
@@ -124,11 +124,11 @@ def _export_compact(config: ExportConfig, path: Path) -> Path:
     stored, change = in_compact_storage(saved)
     before = sum(weight.nbytes for weight in saved.weights.values())
     card = _card(config, saved.config.task.name)
-    with _new_folder(path) as aside:
-        write_model(aside, stored, COMPACT)
-        after = (aside / "model.safetensors").stat().st_size
-        section = compact_card(before, after, change, {name: sha256_of(aside / name) for name in HASHED})
-        (aside / "README.md").write_text(f"{card.rstrip()}\n\n{section}", encoding="utf-8")
+    with _new_folder(path) as temporary:
+        write_model(temporary, stored, COMPACT)
+        after = (temporary / "model.safetensors").stat().st_size
+        section = compact_card(before, after, change, {name: sha256_of(temporary / name) for name in HASHED})
+        (temporary / "README.md").write_text(f"{card.rstrip()}\n\n{section}", encoding="utf-8")
     print(f"{path}\nweights of {megabytes(before)} in {megabytes(after)}; {change_in_words(change)}")
     return path
 
@@ -169,31 +169,31 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _write(path: Path, said: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
-    with _new_folder(path) as aside:
-        _write_json(aside / "config.json", said)
-        safetensors.torch.save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
-        tokenizer.save(aside / "tokenizer.json")
-        _complete(aside / "tokenizer_config.json", said)
-        (aside / "README.md").write_text(card, encoding="utf-8")
+def _write(path: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
+    with _new_folder(path) as temporary:
+        _write_json(temporary / "config.json", fields)
+        safetensors.torch.save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+        tokenizer.save(temporary / "tokenizer.json")
+        _complete(temporary / "tokenizer_config.json", fields)
+        (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
     """A folder to write to that appears whole or not at all. Raises DataError where it cannot be written."""
     try:
-        with written_aside(path) as aside:
-            aside.mkdir(parents=True)
-            yield aside
+        with atomic_write(path) as temporary:
+            temporary.mkdir(parents=True)
+            yield temporary
     except OSError as error:
         raise DataError(f"path={path} cannot be written: {error.strerror}", remedy="Choose another folder") from None
 
 
-def _complete(path: Path, said: dict[str, Any]) -> None:
+def _complete(path: Path, fields: dict[str, Any]) -> None:
     """Tell transformers' tokenizer how long a sequence may be, and, for DistilBERT, that there are no segments."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    content["model_max_length"] = said["max_position_embeddings"]
-    if said["model_type"] == "distilbert":
+    content["model_max_length"] = fields["max_position_embeddings"]
+    if fields["model_type"] == "distilbert":
         content["model_input_names"] = ["input_ids", "attention_mask"]
     _write_json(path, content)
 
@@ -202,19 +202,19 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _opened_by(said: dict[str, Any]) -> str:
-    return next(name for end, name in CLASSES.items() if said["architectures"][0].endswith(end))
+def _opened_by(fields: dict[str, Any]) -> str:
+    return next(name for end, name in CLASSES.items() if fields["architectures"][0].endswith(end))
 
 
-def _line_that_opens(said: dict[str, Any], path: str) -> str:
-    name = _opened_by(said)
+def _line_that_opens(fields: dict[str, Any], path: str) -> str:
+    name = _opened_by(fields)
     code = f"from transformers import {name}; print({name}.from_pretrained({json.dumps(path, ensure_ascii=False)}))"
     return f"python -c {shlex.quote(code)}"
 
 
-def _usage(said: dict[str, Any]) -> str:
+def _usage(fields: dict[str, Any]) -> str:
     """The part of the model card that shows how transformers uses the model."""
-    name = _opened_by(said)
+    name = _opened_by(fields)
     read = {
         "AutoModelForSequenceClassification": "print(model.config.id2label[int(answer.logits.argmax())])",
         "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",

@@ -13,27 +13,29 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.adaptation import Adaptation
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 
-def finetune(config: FinetuneConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
+def finetune(
+    config: FinetuneConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS
+) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
     With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.fitting.adaptation`.
-    `said` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
+    `explicit` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
     """
 
     def adapt(settings: PretrainConfig, documents: Documents) -> object:
-        return pretrain(settings, None, world, documents)
+        return pretrain(settings, None, processes, documents)
 
     def prepared(config: FinetuneConfig, corpus: Corpus) -> Teaching:
         if config.adapt is None:
             return UNTAUGHT
-        if world.size > 1:
+        if processes.size > 1:
             raise SettingError(
-                f"adapt={config.adapt} works for one process, and there are {world.size}",
+                f"adapt={config.adapt} works for one process, and there are {processes.size}",
                 remedy="Start one process, or use encoderlab pretrain and then init_from=... with the run",
             )
         return Adaptation(config, corpus, adapt)
 
-    return train_and_report(config, "finetune", said, world, prepared)
+    return train_and_report(config, "finetune", explicit, processes, prepared)

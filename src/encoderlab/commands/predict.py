@@ -24,7 +24,7 @@ from encoderlab.runs.inference.inputs import (
 )
 from encoderlab.runs.inference.predict import answers_of
 from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 from encoderlab.tasks.task import Answer
 
 ENDINGS = {
@@ -129,7 +129,7 @@ def _output(path: str | None) -> Iterator[TextIO]:
         with _standard_output() as file:
             yield file
         return
-    with _new_file(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+    with _new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file
 
 
@@ -137,8 +137,8 @@ def _output(path: str | None) -> Iterator[TextIO]:
 def _new_file(path: str) -> Iterator[Path]:
     """The path at which to write a new file, which appears whole or not at all. Raises DataError where it cannot be written."""
     try:
-        with written_aside(Path(path)) as aside:
-            yield aside
+        with atomic_write(Path(path)) as temporary:
+            yield temporary
     except OSError as error:
         raise DataError(
             f"output={path} cannot be written: {error.strerror}", remedy="Free space, or choose another folder"

@@ -16,15 +16,15 @@ from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.pretraining.filled_masks import readable
 from encoderlab.reports.pretraining.report import (
-    GUESSER_NAMES,
+    BASELINE_NAMES,
     build_pretraining_report,
     pretraining_card,
     write_pretraining_report,
 )
 from encoderlab.reports.pretraining.screen import show_pairs, show_pretraining_report
-from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.fitting.journal import evaluation_throughput
@@ -33,11 +33,11 @@ from encoderlab.runs.folders.resume import continued_run, run_folder
 from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
@@ -45,50 +45,53 @@ from encoderlab.training.horizon import length_in_words
 
 
 def pretrain(
-    config: PretrainConfig, said: Collection[str] | None = None, world: World = ALONE, documents: Documents | None = None
+    config: PretrainConfig,
+    explicit: Collection[str] | None = None,
+    processes: Processes = SINGLE_PROCESS,
+    documents: Documents | None = None,
 ) -> RunFolder | None:
     """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
 
-    `said` and `world` as for `train`. The `documents` are those of `config.dataset` unless others are given.
+    `explicit` and `processes` as for `train`. The `documents` are those of `config.dataset` unless others are given.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    run = world.from_first(lambda: continued_run(config, said, "pretrain"))
+    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, "pretrain"))
     if run is None:
-        world.from_first(lambda: check_free(config.run_dir))
+        processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:
         config, _ = run
     task = _pretraining_task(config)
     check_trackers(config.trackers)
     init_from = config.init_from
-    initial = None if init_from is None else world.from_first(lambda: open_initial(init_from))
-    with world.first_alone():
-        config = replace(config, model=run_settings(config, initial).model)
-        compute = compute_for(config, world)
+    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
+    with processes.main_process_first():
+        config = replace(config, model=run_settings(config, pretrained).model)
+        compute = compute_for(config, processes)
         corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir), documents)
         scored = corpus.scored_splits()
-        assembly = assemble(config, compute, corpus, initial, world)
+        assembly = assemble(config, compute, corpus, pretrained, processes)
         rows = {name: corpus.rows(name, _task_of(assembly)) for name in ("train", *scored)}
-        facts = _said_before(config, corpus, rows) if world.is_first else None
+        facts = _said_before(config, corpus, rows) if processes.is_main else None
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, rows, facts)
     config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
-    with world.entered_by_first(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
-        if world.is_first:
+    with processes.entered_by_main(lambda: run_folder(run, config, "pretrain", corpus.fingerprints())) as folder:
+        if processes.is_main:
             record_start(folder, "pretrain", config, compute, corpus)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
-        with tracked(config, "pretrain", folder, world) as trackers:
+        with tracked(config, "pretrain", folder, processes) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, facts, trackers)
     return folder
 
 
 def _try_out(assembly: Assembly, rows: dict[str, SentenceRows], facts: _Facts | None) -> None:
     """Print, on standard output, what the run would be like."""
-    guessers = ("most_frequent_token", "unigram", *(facts.guessed if facts else ())) if assembly.config.baselines else ()
-    beside = {GUESSER_NAMES[name]: "" for name in guessers}
-    show_rehearsal(rehearse(assembly, rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
+    baselines = ("most_frequent_token", "unigram", *(facts.guessed if facts else ())) if assembly.config.baselines else ()
+    beside = {BASELINE_NAMES[name]: "" for name in baselines}
+    show_dry_run(dry_run(assembly, rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
 
 
 def _said_before(config: PretrainConfig, corpus: DocumentCorpus, rows: dict[str, SentenceRows]) -> _Facts:
@@ -125,18 +128,18 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
 
     Raises DataError where the split is not there, or the run's own documents have changed.
     """
-    world = assembly.world
-    with world.first_alone():
+    processes = assembly.processes
+    with processes.main_process_first():
         corpus, rows = _documents_to_score(config, assembly)
     split = list(rows)[-1]
-    with world.entered_by_first(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
-        if world.is_first:
+    with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
+        if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
         print(f"{assembly.picked}; run folder {folder.root}", file=sys.stderr)
         started = time.perf_counter()
         scores = {split: _scores(assembly, rows[split])}
-        world.leave()
-        if world.is_first:
+        processes.leave()
+        if processes.is_main:
             _report_scores(config, assembly, corpus, rows, scores, folder, time.perf_counter() - started)
     return folder
 
@@ -199,7 +202,7 @@ def _fit_and_report(
 ) -> None:
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
     scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
-    assembly.world.leave()
+    assembly.processes.leave()
     if facts is None:  # another process than the first, which alone writes
         return
     report = _report(assembly, rows, scores, facts, fitted)

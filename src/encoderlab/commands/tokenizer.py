@@ -16,7 +16,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.screens.vocabulary import show_cuttings, show_pieces
 from encoderlab.runs.corpora.vocabularies import open_tokenizer, texts_by_split
 from encoderlab.runs.models.assembly import cache_folder
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 
 COUNTED_WORDS = 1_000_000  # more would not change the figures shown
 
@@ -67,8 +67,8 @@ def _pieces(one: Tokenizer, text: str) -> list[tuple[str, int]]:
 def _write(made: Tokenizer, output: str) -> None:
     """Write the tokenizer to a new folder, and say how to use it."""
     try:
-        with written_aside(Path(output)) as aside:
-            made.save(aside / "tokenizer.json")
+        with atomic_write(Path(output)) as temporary:
+            made.save(temporary / "tokenizer.json")
     except OSError as error:
         raise DataError(f"output={output} cannot be written: {error.strerror}", remedy="Choose another folder") from None
     print(f"Written to {output}. To use it: tokenizer=pretrained {shlex.quote(f'tokenizer.name={output}')}", file=sys.stderr)

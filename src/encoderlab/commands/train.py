@@ -15,14 +15,14 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.metrics import Scores
 from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.screens.dry_run import show_rehearsal
+from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import BASELINE_NAMES, build_report
 from encoderlab.reports.training.screen import show_report, show_survey
 from encoderlab.reports.training.stronger_command import stronger_command
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.dry_run.rehearsal import rehearse
+from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
 from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
@@ -30,55 +30,55 @@ from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import continued_run, read_record, run_folder
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings, scores_of
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.horizon import length_in_words
 
 
-def train(config: RunConfig, said: Collection[str] | None = None, world: World = ALONE) -> RunFolder | None:
+def train(config: RunConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
     With `config.dry_run` there is no folder: what the run would be like is printed.
-    `said` matters where a run is continued; see `runs.folders.resume.continued_run`. The processes of a `world` share the work.
+    `explicit` matters where a run is continued; see `runs.folders.resume.continued_run`. The `processes` share the work.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    return train_and_report(config, "train", said, world)
+    return train_and_report(config, "train", explicit, processes)
 
 
 def train_and_report(
     config: RunConfig,
     command: str,
-    said: Collection[str] | None,
-    world: World,
+    explicit: Collection[str] | None,
+    processes: Processes,
     taught_by: Callable[[Any, Corpus], Teaching] | None = None,
 ) -> RunFolder | None:
     """What `command` does, from weights as drawn, or from the pretrained encoder that `config.init_from` names; see `train`.
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
-    run = world.from_first(lambda: continued_run(config, said, command))
+    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, command))
     if run is None:
-        world.from_first(lambda: check_free(config.run_dir))
+        processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:
         config, _ = run
     _refuse_pretraining(config)
     check_trackers(config.trackers)
     init_from = getattr(config, "init_from", None)
-    initial = None if init_from is None else world.from_first(lambda: open_initial(init_from))
-    with world.first_alone():
-        config = replace(config, model=run_settings(config, initial).model)
-        compute = compute_for(config, world)
+    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
+    with processes.main_process_first():
+        config = replace(config, model=run_settings(config, pretrained).model)
+        compute = compute_for(config, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
         corpus.check_training_labels()
         scored = corpus.scored_splits()
         show_survey(corpus.survey.as_dict())
         teaching = UNTAUGHT if taught_by is None else taught_by(config, corpus)
-        assembly = assemble(config, compute, corpus, initial, world, teaching.encoder)
+        assembly = assemble(config, compute, corpus, pretrained, processes, teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
     assembly = assembly.settled(rows["train"])
@@ -87,24 +87,24 @@ def train_and_report(
     config = replace(config, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     beside = teaching.fingerprints()
-    with world.entered_by_first(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
-        if world.is_first:
+    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
+        if processes.is_main:
             record_start(folder, command, config, compute, corpus, beside)
         print(f"{assembly.model.n_parameters:,} parameters; {assembly.picked}; run folder {folder.root}", file=sys.stderr)
         print(length, file=sys.stderr)
         teaching.train_before(folder)
-        with tracked(config, command, folder, world) as trackers:
+        with tracked(config, command, folder, processes) as trackers:
             _fit_and_report(assembly, corpus, rows, folder, command, init_from, trackers, teaching)
     return folder
 
 
 def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command: str, teaching: Teaching) -> None:
     """Print, on standard output, what the run would be like."""
-    facts = rehearse(assembly, rows)
+    facts = dry_run(assembly, rows)
     facts["time"] = with_time_before(facts["time"], teaching.seconds_before(facts["time"]["total"]))
     beside = planned(corpus.split("train")) if assembly.config.baselines else {}
     titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
-    show_rehearsal(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
+    show_dry_run(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
 
 
 def _refuse_pretraining(config: RunConfig) -> None:
@@ -127,8 +127,8 @@ def _fit_and_report(
     scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
     scores = {name: scores_of(assembly, rows[name]) for name in scored}
-    assembly.world.leave()
-    if not assembly.world.is_first:
+    assembly.processes.leave()
+    if not assembly.processes.is_main:
         return
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]

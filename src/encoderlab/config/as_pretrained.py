@@ -30,18 +30,18 @@ class AsPretrained(ModelChoice):
     def __post_init__(self) -> None:
         check_settings(self, self.group)
 
-    def resolve(self, initial: ModelConfig | None) -> ModelConfig:
+    def resolve(self, pretrained: ModelConfig | None) -> ModelConfig:
         """See `ModelChoice.resolve`. With rotary or sinusoidal positions `max_length` may be more than in pretraining.
 
         Where it is null, that is left to the rows.
         """
-        if initial is None:
+        if pretrained is None:
             raise SettingError(
                 "model=as_pretrained needs init_from, the encoder to start from",
                 remedy="Type init_from=... (encoderlab finetune or pretrain), or another model such as model=mini",
             )
         changes = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         given = {name: value for name, value in changes.items() if value is not None}
-        resolved = replace(initial, **given | {"max_length": self.max_length})
-        check_reach(resolved.max_length, initial)
+        resolved = replace(pretrained, **given | {"max_length": self.max_length})
+        check_reach(resolved.max_length, pretrained)
         return resolved

@@ -21,7 +21,7 @@ from typing import BinaryIO
 import numpy as np
 
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 
 SHAPE = "store.json"
 ROWS_AT_A_TIME = 10_000
@@ -107,11 +107,11 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
 def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
     """Write rows that come in blocks, their arrays of the dtypes in `columns`: see `write_store`. One is in memory at once."""
     try:
-        with written_aside(folder) as aside:
-            aside.mkdir(parents=True)
-            count = _write_columns(aside, columns, blocks)
-            shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(aside, columns)}
-            (aside / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
+        with atomic_write(folder) as temporary:
+            temporary.mkdir(parents=True)
+            count = _write_columns(temporary, columns, blocks)
+            shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(temporary, columns)}
+            (temporary / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
     except OSError:
         if not (folder / SHAPE).exists():  # else another process was quicker to write the same
             raise

@@ -49,13 +49,13 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     Which heads there are is told by the weights, and of a `classifier` by the architecture's name. Weights become float32. Raises
     DataError for whatever cannot be read as the same model.
     """
-    said = read_config(folder)
-    family = family_of(folder, said)
-    found = _normal_weights(folder, family, tied=said.get("tie_word_embeddings", True))
-    heads, pair_head = heads_of(said, family, found)
-    labels = labels_of(folder, said, heads, pair_head)
-    tie_decoder = said.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in found
-    config, vocabulary_size, pad_id = settings_of(folder, said, family, tie_decoder=tie_decoder)
+    fields = read_config(folder)
+    family = family_of(folder, fields)
+    found = _normal_weights(folder, family, tied=fields.get("tie_word_embeddings", True))
+    heads, pair_head = heads_of(fields, family, found)
+    labels = labels_of(folder, fields, heads, pair_head)
+    tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in found
+    config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
         raise DataError(f"{folder} guesses masked tokens with {config.activation.value}", allowed="gelu, as our head does")
     if config.n_layers > len(found):
@@ -99,8 +99,8 @@ def to_huggingface(
         theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"].clone()
     if heads == HeadSizes():
         theirs = {bare_name(family, name): weight for name, weight in theirs.items()}
-    said = config_json(config, heads, family, labels=labels, vocabulary_size=vocabulary_size, pad_id=pad_id)
-    return said, theirs
+    fields = config_json(config, heads, family, labels=labels, vocabulary_size=vocabulary_size, pad_id=pad_id)
+    return fields, theirs
 
 
 def _shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:

@@ -21,13 +21,13 @@ LARGEST_NUMBER = 2**53  # the largest up to which a float is exact; no setting c
 INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, where our weights were drawn by width
 
 
-def family_of(folder: Path, said: dict[str, Any]) -> str:
-    """ "bert" or "distilbert", once nothing `said` in config.json means another computation than ours. Raises DataError."""
-    family = said.get("model_type")
+def family_of(folder: Path, fields: dict[str, Any]) -> str:
+    """ "bert" or "distilbert", once nothing `fields` in config.json means another computation than ours. Raises DataError."""
+    family = fields.get("model_type")
     if not isinstance(family, str) or family not in PREFIXES:
         raise DataError(f"{folder} holds a model of model_type={family}", allowed=", ".join(PREFIXES))
     known = [PREFIXES[family] + suffix for suffix in SUFFIXES[family]]
-    named = said.get("architectures") or known
+    named = fields.get("architectures") or known
     if not isinstance(named, list) or not {str(name) for name in named} & set(known):
         raise DataError(f"{folder} holds a model of architectures={str(named)[:80]}", allowed=", ".join(known))
     only: dict[str, tuple[Any, ...]] = {
@@ -39,13 +39,13 @@ def family_of(folder: Path, said: dict[str, Any]) -> str:
         "problem_type": ("single_label_classification", None),
     }
     for key, allowed in only.items():
-        if said.get(key, allowed[0]) not in allowed:
+        if fields.get(key, allowed[0]) not in allowed:
             choices = " or ".join(str(choice) for choice in allowed if choice is not None)
-            raise DataError(f"{folder} holds a model with {key}={str(said[key])[:80]}", allowed=choices)
+            raise DataError(f"{folder} holds a model with {key}={str(fields[key])[:80]}", allowed=choices)
     return family
 
 
-def heads_of(said: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
+def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
     """The heads the weights are of, and whether the sequence head is about two sentences.
 
     A `classifier` is of tokens or of sequences as the architecture's name says; where it says neither, of sequences if there is a
@@ -57,7 +57,7 @@ def heads_of(said: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> 
         return HeadSizes(vocabulary=vocabulary), False
     weight = found["cls.seq_relationship.weight" if pair_head else "classifier.weight"]
     classes = weight.shape[0] if weight.ndim else 0
-    named = str(said.get("architectures"))
+    named = str(fields.get("architectures"))
     of_tokens = "ForTokenClassification" in named
     if not of_tokens and "ForSequenceClassification" not in named:
         of_tokens = not {"bert.pooler.dense.weight", "pre_classifier.weight"} & found.keys()
@@ -66,17 +66,17 @@ def heads_of(said: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> 
     return HeadSizes(sequence_classes=classes, vocabulary=vocabulary), pair_head
 
 
-def settings_of(folder: Path, said: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int, int]:
+def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int, int]:
     """The encoder's settings, the size of its vocabulary, and the id of padding. Raises DataError."""
-    values = {row.ours: _number(folder, said, *key_and_default(row, family)) for row in SETTINGS}
-    vocabulary_size = _number(folder, said, "vocab_size", 30522)
-    pad_id = 0 if said.get("pad_token_id") is None else _number(folder, said, "pad_token_id", 0)
+    values = {row.ours: _number(folder, fields, *key_and_default(row, family)) for row in SETTINGS}
+    vocabulary_size = _number(folder, fields, "vocab_size", 30522)
+    pad_id = 0 if fields.get("pad_token_id") is None else _number(folder, fields, "pad_token_id", 0)
     if not 0 <= pad_id < vocabulary_size <= 2**31:
         raise DataError(
             f"{folder}: config.json says vocab_size={vocabulary_size} and pad_token_id={pad_id}",
             allowed="an id of the vocabulary for padding",
         )
-    activation = Activation(said.get(ACTIVATION[family], "gelu"))
+    activation = Activation(fields.get(ACTIVATION[family], "gelu"))
     try:
         config = ModelConfig(name=family, **values, activation=activation, pooling=POOLINGS[family], tie_decoder=tie_decoder)
     except SettingError as error:
@@ -84,17 +84,17 @@ def settings_of(folder: Path, said: dict[str, Any], family: str, *, tie_decoder:
     return config, vocabulary_size, pad_id
 
 
-def labels_of(folder: Path, said: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
+def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
     """The names of the classes in the order of their ids; [] where no head has classes. Raises DataError."""
     classes = heads.sequence_classes if heads.token_classes is None else heads.token_classes
     if classes is None:
         return []
     if pair_head:
-        return _pair_labels(folder, said, classes)
+        return _pair_labels(folder, fields, classes)
     if classes < 2:
         raise DataError(f"{folder} holds a head with {classes} answer, which is a regression", allowed="two classes or more")
     numbered = [f"LABEL_{number}" for number in range(classes)]
-    named = said.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
+    named = fields.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
     labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
     if len(named) != classes or not all(isinstance(label, str) for label in labels) or len(set(labels)) != classes:
         said_so = f"{folder}: config.json says id2label={str(named)[:80]}"
@@ -102,34 +102,34 @@ def labels_of(folder: Path, said: dict[str, Any], heads: HeadSizes, pair_head: b
     return labels
 
 
-def _pair_labels(folder: Path, said: dict[str, Any], classes: int) -> list[str]:
+def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:
     if classes != len(PAIR_LABELS):
         raise DataError(f"{folder} holds a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
     ours = {str(number): label for number, label in enumerate(ORDER_LABELS)}
-    return ORDER_LABELS if said.get("id2label") == ours else PAIR_LABELS
+    return ORDER_LABELS if fields.get("id2label") == ours else PAIR_LABELS
 
 
 def config_json(
     config: ModelConfig, heads: HeadSizes, family: str, *, labels: list[str], vocabulary_size: int, pad_id: int
 ) -> dict[str, Any]:
     """The content of config.json for an encoder that the family has."""
-    said: dict[str, Any] = {"model_type": family, "architectures": [PREFIXES[family] + _suffix(heads)], "torch_dtype": "float32"}
-    said |= {"vocab_size": vocabulary_size, "pad_token_id": pad_id, ACTIVATION[family]: config.activation.value}
+    fields: dict[str, Any] = {"model_type": family, "architectures": [PREFIXES[family] + _suffix(heads)], "torch_dtype": "float32"}
+    fields |= {"vocab_size": vocabulary_size, "pad_token_id": pad_id, ACTIVATION[family]: config.activation.value}
     values = {row.ours: getattr(config, row.ours) for row in SETTINGS}
     values |= {"d_ff": config.feed_forward_width, "initializer_range": config.initializer_range or INITIALIZER_RANGE}
     keys = {row.ours: key_and_default(row, family)[0] for row in SETTINGS}
-    said |= {key: values[ours] for ours, key in keys.items() if key is not None}
-    said["tie_word_embeddings"] = config.tie_decoder or not heads.vocabulary
+    fields |= {key: values[ours] for ours, key in keys.items() if key is not None}
+    fields["tie_word_embeddings"] = config.tie_decoder or not heads.vocabulary
     if family == "bert":
-        said["position_embedding_type"] = "absolute"
+        fields["position_embedding_type"] = "absolute"
     else:
-        said["seq_classif_dropout"] = config.dropout
+        fields["seq_classif_dropout"] = config.dropout
     if labels:
-        said["id2label"] = {str(number): label for number, label in enumerate(labels)}
-        said["label2id"] = {label: number for number, label in enumerate(labels)}
+        fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        fields["label2id"] = {label: number for number, label in enumerate(labels)}
     if heads.sequence_classes is not None and not heads.vocabulary:
-        said["problem_type"] = "single_label_classification"
-    return said
+        fields["problem_type"] = "single_label_classification"
+    return fields
 
 
 def _suffix(heads: HeadSizes) -> str:
@@ -140,9 +140,9 @@ def _suffix(heads: HeadSizes) -> str:
     return "Model" if heads.sequence_classes is None else "ForSequenceClassification"
 
 
-def _number(folder: Path, said: dict[str, Any], key: str | None, default: Any) -> Any:
+def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
     """What config.json says under `key`, as the default's type; None: the default."""
-    value = default if key is None else said.get(key, default)
+    value = default if key is None else fields.get(key, default)
     kinds = (int,) if isinstance(default, int) else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:
         kind = "a whole number" if isinstance(default, int) else "a number"

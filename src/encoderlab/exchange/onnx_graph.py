@@ -53,16 +53,16 @@ class WholeModel(nn.Module):
         """The tensors of `outputs`, in that order."""
         model, mask = self.model, attention_mask.bool()
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        needs_first_alone = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
-        hidden = model.encoder(input_ids, segments, mask, 1 if needs_first_alone else None)
-        said = {"last_hidden_state": hidden}
+        needs_main_process_first = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
+        hidden = model.encoder(input_ids, segments, mask, 1 if needs_main_process_first else None)
+        fields = {"last_hidden_state": hidden}
         if model.token_head is not None:
-            said["logits"] = model.token_head(hidden)
+            fields["logits"] = model.token_head(hidden)
         if model.masked_token_head is not None:
-            said["token_logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
+            fields["token_logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
         if model.sequence_head is not None and model.pool is not None:
-            said[self.outputs[-1]] = model.sequence_head(model.pool(hidden, attendable(mask)))
-        return tuple(said[name] for name in self.outputs)
+            fields[self.outputs[-1]] = model.sequence_head(model.pool(hidden, attendable(mask)))
+        return tuple(fields[name] for name in self.outputs)
 
 
 def write_graph(whole: WholeModel, path: Path) -> None:

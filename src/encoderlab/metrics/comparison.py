@@ -170,12 +170,12 @@ def _figure(answers: Answers, figure: str) -> float:
 def _columns(answers: Answers, figure: str) -> np.ndarray:
     """What each row adds to the totals that a figure is computed from: [rows, columns]."""
     right = answers.predicted == answers.labels
-    asked = np.bincount(answers.row, minlength=answers.n_rows)
+    n_targets = np.bincount(answers.row, minlength=answers.n_rows)
     hits = np.bincount(answers.row[right], minlength=answers.n_rows)
     if figure == "token_accuracy":
-        return np.stack([hits, asked], axis=1)
+        return np.stack([hits, n_targets], axis=1)
     if figure == "accuracy":
-        return np.stack([(hits == asked) & (asked > 0), asked > 0], axis=1).astype(np.int64)
+        return np.stack([(hits == n_targets) & (n_targets > 0), n_targets > 0], axis=1).astype(np.int64)
 
     def per_class(ids: np.ndarray, row: np.ndarray) -> np.ndarray:
         places = row * answers.n_classes + ids

@@ -83,12 +83,12 @@ def interval_of_mean(values: np.ndarray) -> list[float]:
     return [float(values.mean()) - reach, float(values.mean()) + reach]
 
 
-def interval_of_share(hits: np.ndarray, asked: np.ndarray, seed: int) -> list[float]:
-    """The 95% interval of the share of `hits` among `asked`, counted by row: [n] each. Rows without an asked token are left out."""
-    kinds, counts = np.unique(np.stack([hits, asked], axis=1)[asked > 0], axis=0, return_counts=True)
+def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> list[float]:
+    """The 95% interval of the share of `hits` among `n_targets`, counted by row: [n] each. Rows without an asked token are left out."""
+    kinds, counts = np.unique(np.stack([hits, n_targets], axis=1)[n_targets > 0], axis=0, return_counts=True)
     # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
-    hits, asked = kinds[:, :1], kinds[:, 1:]
-    return bootstrap(Kinds(counts, (hits == asked)[:, 0].astype(np.int64), hits, asked, asked), seed)["token_accuracy"]
+    hits, n_targets = kinds[:, :1], kinds[:, 1:]
+    return bootstrap(Kinds(counts, (hits == n_targets)[:, 0].astype(np.int64), hits, n_targets, n_targets), seed)["token_accuracy"]
 
 
 def difference(
@@ -104,14 +104,14 @@ def difference(
     """
     if isinstance(labels, np.ndarray):
         lead = np.equal(predicted, labels).astype(np.int64) - np.equal(other, labels)
-        asked = np.ones(len(labels), dtype=np.int64)
+        n_targets = np.ones(len(labels), dtype=np.int64)
     else:
         triples = [triple for triple in zip(labels, predicted, other, strict=True) if len(triple[0])]
         lead = np.array([int((b == a).sum()) - int((c == a).sum()) for a, b, c in triples])
-        asked = np.array([len(a) for a, _, _ in triples])
-    kinds, counts = np.unique(np.stack([lead, asked], axis=1), axis=0, return_counts=True)
+        n_targets = np.array([len(a) for a, _, _ in triples])
+    kinds, counts = np.unique(np.stack([lead, n_targets], axis=1), axis=0, return_counts=True)
     totals = totals_of_resamples(counts, kinds, seed)
-    return float(lead.sum() / asked.sum()), middle(totals[:, 0] / totals[:, 1])
+    return float(lead.sum() / n_targets.sum()), middle(totals[:, 0] / totals[:, 1])
 
 
 def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from encoderlab.metrics.scores import refuse_non_finite
 class PretrainingScores:
     """The figures of one split, and what was right in each of its rows.
 
-    `n` counts rows. `rows` are their places in the split, rising. In that order `asked` and `hits` count each row's asked tokens
+    `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` and `hits` count each row's asked tokens
     and those answered rightly, [n]; `token_labels` holds the right ids of all asked tokens, [asked]; `pairs_right` is True where
     the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that `with_intervals`
     adds.
@@ -29,7 +29,7 @@ class PretrainingScores:
     n: int
     figures: dict[str, float]
     rows: np.ndarray
-    asked: np.ndarray
+    n_targets: np.ndarray
     hits: np.ndarray
     token_labels: np.ndarray
     pairs_right: np.ndarray | None
@@ -45,7 +45,7 @@ class PretrainingScores:
 
         Rows are drawn, not tokens: the tokens of a sequence are not independent of one another.
         """
-        intervals = {"mlm_accuracy": interval_of_share(self.hits, self.asked, seed)}
+        intervals = {"mlm_accuracy": interval_of_share(self.hits, self.n_targets, seed)}
         if self.pairs_right is not None:
             intervals["nsp_accuracy"] = interval_of_share(self.pairs_right.astype(np.int64), np.ones(self.n, dtype=np.int64), seed)
         return replace(self, intervals=intervals)
@@ -84,7 +84,7 @@ class PretrainingMetrics:
         assert batch.token_labels is not None, "only masked batches can be scored"
         labels = batch.token_labels.long()
         hits, losses = _judged(prediction.token_logits, labels)
-        row = batch.rows[batch.asked // batch.input_ids.shape[1]]
+        row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
         pair_hits, pair_losses = self._pairs(prediction, batch)
         self._kept.append(_Kept(batch.rows, row, labels, hits, losses, pair_hits, pair_losses))
 
@@ -107,7 +107,7 @@ class PretrainingMetrics:
         """See `Metrics.scores`.
 
         Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
-        `asked_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
+        `target_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
         Raises DataError where no token was asked.
         """
         assert self._kept, "nothing was added"
@@ -123,7 +123,7 @@ class PretrainingMetrics:
             n=len(rows),
             figures=_figures(kept),
             rows=rows,
-            asked=np.bincount(place, minlength=len(rows)),
+            n_targets=np.bincount(place, minlength=len(rows)),
             hits=np.bincount(place[kept.hits.numpy()], minlength=len(rows)),
             token_labels=kept.labels[by_row].numpy(),
             pairs_right=kept.pair_hits[order].numpy() if self.pair_question else None,
@@ -147,7 +147,7 @@ def _figures(kept: _Kept) -> dict[str, float]:
         "mlm_loss": mlm_loss,
         "mlm_accuracy": float(kept.hits.double().mean()),
         "mlm_perplexity": perplexity,
-        "asked_tokens": len(losses),
+        "target_tokens": len(losses),
     }
     if len(pair_losses):
         nsp_loss = float(pair_losses.mean())

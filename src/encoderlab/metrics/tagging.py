@@ -39,7 +39,7 @@ class TaggingMetrics:
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only labelled examples can be scored"
         logits, labels = prediction.token_logits.detach().float(), batch.token_labels.long()
-        row = batch.rows[batch.asked // batch.input_ids.shape[1]]
+        row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
         losses = cross_entropy(logits, labels, reduction="none")
         highest, predicted = logits.max(-1)
         confidences = (highest - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above

@@ -62,7 +62,7 @@ class TeacherVectorsMetrics:
         assert targets is not None, "only a batch with a teacher's answers can be scored"
         sequence = _cosine(prediction.sequence_vectors, targets.sequence_vectors)
         token = _cosine(prediction.token_vectors, targets.token_vectors)
-        row = batch.asked // batch.input_ids.shape[1]
+        row = batch.target_positions // batch.input_ids.shape[1]
         sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
         self._kept.append(_Kept(batch.rows, sequence, sums / counts))
 

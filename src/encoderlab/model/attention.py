@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.dropout import Dropout
-from encoderlab.model.packing import Asked, Layout, PackedTokens, Padded
+from encoderlab.model.packing import Layout, PackedTokens, Padded, Selection
 from encoderlab.model.positions import RotaryPositions
 
 
@@ -50,16 +50,16 @@ def attend(
 
 
 def attend_packed(
-    q: Float[Tensor, "asked heads d_head"],
+    q: Float[Tensor, "targets heads d_head"],
     k: Float[Tensor, "tokens heads d_head"],
     v: Float[Tensor, "tokens heads d_head"],
     tokens: PackedTokens,
-    asked: PackedTokens | Asked,
-) -> Float[Tensor, "asked heads d_head"]:
+    selected: PackedTokens | Selection,
+) -> Float[Tensor, "targets heads d_head"]:
     """The same as `attend` without dropout, each sequence by itself, by PyTorch's kernel for them: FlashAttention-2 (Dao 2023)."""
     from torch.nn.attention.varlen import varlen_attn  # takes a second to import, which a CPU need not wait for
 
-    answers = varlen_attn(q, k, v, asked.bounds, tokens.bounds, asked.width, tokens.width)
+    answers = varlen_attn(q, k, v, selected.bounds, tokens.bounds, selected.width, tokens.width)
     assert isinstance(answers, Tensor)  # a pair only where more is asked for
     return answers
 
@@ -67,10 +67,10 @@ def attend_packed(
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
     """Whether there is a kernel that computes `attend_packed` for these: see the checks of PyTorch's flash_api.cpp."""
     fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 256
-    return device.type == "cuda" and fits and _card_has_flash_attention()
+    return device.type == "cuda" and fits and _gpu_has_flash_attention()
 
 
-def _card_has_flash_attention() -> bool:
+def _gpu_has_flash_attention() -> bool:
     """Cards have it from compute capability 8 (Ampere) on. (The compiler can see through these two calls.)"""
     return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_properties().major >= 8
 
@@ -103,17 +103,17 @@ class MultiHeadAttention(nn.Module):
         self.rotate = RotaryPositions(config.reach, self.d_head) if rotary else None
         self.dropout = Dropout(config.attention_dropout)
 
-    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
+    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout) -> Float[Tensor, "*targets d_model"]:
         """What the asked tokens learn from all tokens of their sequences, `x`."""
-        q, k = self.queries_and_keys(x, tokens, asked)
+        q, k = self.queries_and_keys(x, tokens, selected)
         v = self.by_head(self.value(x))
         if isinstance(tokens, PackedTokens) and self.has_packed_kernel(q.device, q.dtype):
-            assert not isinstance(asked, Padded)
-            answers = attend_packed(q, k, v, tokens, asked)
+            assert not isinstance(selected, Padded)
+            answers = attend_packed(q, k, v, tokens, selected)
         else:
-            assert not isinstance(tokens, Asked)
-            q, k, v = (layout.pad(each).transpose(1, 2) for layout, each in ((asked, q), (tokens, k), (tokens, v)))
-            answers = asked.pack(attend(q, k, v, tokens.mask, self.dropout).transpose(1, 2))
+            assert not isinstance(tokens, Selection)
+            q, k, v = (layout.pad(each).transpose(1, 2) for layout, each in ((selected, q), (tokens, k), (tokens, v)))
+            answers = selected.pack(attend(q, k, v, tokens.mask, self.dropout).transpose(1, 2))
         return self.output(answers.flatten(-2))
 
     def has_packed_kernel(self, device: torch.device, dtype: torch.dtype) -> bool:
@@ -126,11 +126,11 @@ class MultiHeadAttention(nn.Module):
         return attention_weights(q.transpose(1, 2), k.transpose(1, 2), tokens.mask)
 
     def queries_and_keys(
-        self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout
-    ) -> tuple[Float[Tensor, "*asked heads d_head"], Float[Tensor, "*tokens heads d_head"]]:
+        self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout
+    ) -> tuple[Float[Tensor, "*targets heads d_head"], Float[Tensor, "*tokens heads d_head"]]:
         """Queries of the asked tokens and keys of all tokens, each for every head."""
-        q, k = self.by_head(self.query(asked.pick(x))), self.by_head(self.key(x))
-        return (q, k) if self.rotate is None else (self.rotate(q, asked.places), self.rotate(k, tokens.places))
+        q, k = self.by_head(self.query(selected.pick(x))), self.by_head(self.key(x))
+        return (q, k) if self.rotate is None else (self.rotate(q, selected.positions), self.rotate(k, tokens.positions))
 
     def by_head(self, x: Float[Tensor, "*tokens width"]) -> Float[Tensor, "*tokens heads d_head"]:
         """Cut the features of each token into those of its heads."""

@@ -75,7 +75,7 @@ class ModelChoice(ABC):
     group: ClassVar[str] = "model"
 
     @abstractmethod
-    def resolve(self, initial: "ModelConfig | None") -> "ModelConfig":
+    def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
         """The whole settings, given those of the encoder the run starts from (None: it starts from nothing).
 
         `max_length` may be None: the rows will decide. Raises SettingError where the two do not go together.
@@ -142,17 +142,17 @@ class ModelConfig(ModelChoice):
                 remedy=f"Type model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
             )
 
-    def resolve(self, initial: "ModelConfig | None") -> "ModelConfig":
+    def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
         """See `ModelChoice.resolve`: the two agree in all that pretrained weights were learnt for. Dropout and heads may differ."""
-        if initial is not None:
+        if pretrained is not None:
             for name in AGREEING:
-                mine, theirs = (_comparable(config, name) for config in (self, initial))
+                mine, theirs = (_comparable(config, name) for config in (self, pretrained))
                 if mine != theirs:
                     raise SettingError(
                         f"model.{name} is {mine}, and {theirs} in the pretrained encoder",
                         remedy="Type model=as_pretrained to take the pretrained encoder's own",
                     )
-            check_reach(self.max_length, initial)
+            check_reach(self.max_length, pretrained)
         return self
 
     @property
@@ -172,16 +172,16 @@ class ModelConfig(ModelChoice):
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
 
-def check_reach(max_length: int | None, initial: ModelConfig) -> None:
+def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:
     """Refuse to read further than a pretrained encoder has learnt positions for; those that are computed go on for ever.
 
     Raises SettingError.
     """
-    if initial.positions is Positions.learned and max_length is not None and max_length > initial.reach:
+    if pretrained.positions is Positions.learned and max_length is not None and max_length > pretrained.reach:
         raise SettingError(
-            f"model.max_length is {max_length}, and the pretrained encoder has learnt {initial.max_length} positions",
-            allowed=f"at most {initial.max_length}",
-            remedy=f"Type model.max_length={initial.max_length}",
+            f"model.max_length is {max_length}, and the pretrained encoder has learnt {pretrained.max_length} positions",
+            allowed=f"at most {pretrained.max_length}",
+            remedy=f"Type model.max_length={pretrained.max_length}",
         )
 
 

@@ -40,14 +40,14 @@ class Embeddings(nn.Module):
         self,
         input_ids: Int[Tensor, "*batch tokens"],
         token_type_ids: Int[Tensor, "*batch tokens"],
-        places: slice | Int[Tensor, " tokens"],
+        positions: slice | Int[Tensor, " tokens"],
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """`places` are the tokens' places in their sequence."""
+        """`positions` are the tokens' places in their sequence."""
         x = self.token(input_ids) * self.scale
         if self.training and self.word_dropout:
             x = F.dropout1d(x, self.word_dropout)
         if self.position is not None:
-            x = x + self.position(places)
+            x = x + self.position(positions)
         if self.segment is not None:
             x = x + self.segment(token_type_ids)
         return self.dropout(self.norm(x))
@@ -56,7 +56,7 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a residual connection with a norm (paper, section 3.1).
 
-    It answers for the `asked` tokens, after they have attended to all `tokens`, whose vectors are `x`.
+    It answers for the `selected` tokens, after they have attended to all `tokens`, whose vectors are `x`.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -71,8 +71,8 @@ class EncoderLayer(nn.Module):
 class PostNormLayer(EncoderLayer):
     """norm(x + sublayer(x)), as in the paper and BERT."""
 
-    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
-        x = self.attention_norm(asked.pick(x) + self.dropout(self.attention(x, tokens, asked)))
+    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout) -> Float[Tensor, "*targets d_model"]:
+        x = self.attention_norm(selected.pick(x) + self.dropout(self.attention(x, tokens, selected)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
     def attention_map(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
@@ -82,8 +82,8 @@ class PostNormLayer(EncoderLayer):
 class PreNormLayer(EncoderLayer):
     """x + sublayer(norm(x)): gradients reach every layer undiminished (Xiong et al. 2020, figure 1b)."""
 
-    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, asked: Layout) -> Float[Tensor, "*asked d_model"]:
-        x = asked.pick(x) + self.dropout(self.attention(self.attention_norm(x), tokens, asked))
+    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout) -> Float[Tensor, "*targets d_model"]:
+        x = selected.pick(x) + self.dropout(self.attention(self.attention_norm(x), tokens, selected))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
     def attention_map(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
@@ -110,31 +110,31 @@ class Encoder(nn.Module):
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
         first: int | None = None,
-        places: Int[Tensor, " places"] | None = None,
+        positions: Int[Tensor, " positions"] | None = None,
         *,
         most: int | None = None,
         n_tokens: int | None = None,
     ) -> Float[Tensor, "*answers d_model"]:
         """The vector of each token: [batch, length, d_model].
 
-        Only of the `first` tokens of each sequence, where that is given: [batch, first, d_model]; or only of those at `places`,
+        Only of the `first` tokens of each sequence, where that is given: [batch, first, d_model]; or only of those at `positions`,
         indices into the flattened tokens: [places, d_model], `most` at most in one sequence (None: each place once). The last layer
         then computes little or nothing for the others, which saves a third of the time of two layers. `attention_mask` is True at
         real tokens; None says that nothing is padding, which is faster. Where padding remains and `n_tokens` counts the real
         tokens, padding is left out of all layers, and its vectors are zeros.
         """
-        assert first is None or places is None
+        assert first is None or positions is None
         batch, length = input_ids.shape
-        tokens = asked = lay_out(batch, length, attention_mask, n_tokens)
+        tokens = selected = lay_out(batch, length, attention_mask, n_tokens)
         if first is not None:
-            asked = tokens.first(first)
-        if places is not None:
-            asked = tokens.at(places, most or length)
+            selected = tokens.first(first)
+        if positions is not None:
+            selected = tokens.at(positions, most or length)
         x = self.embed(input_ids, token_type_ids, tokens)
         *lower, last = self.layers
         for layer in lower:
             x = layer(x, tokens, tokens)
-        return asked.unpack(self.final_norm(last(x, tokens, asked)))
+        return selected.unpack(self.final_norm(last(x, tokens, selected)))
 
     def attention_maps(
         self,
@@ -158,4 +158,4 @@ class Encoder(nn.Module):
         """What the lowest layer is given."""
         length = input_ids.shape[1]
         assert length <= self.max_length, f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
-        return self.embeddings(tokens.pack(input_ids), tokens.pack(token_type_ids), tokens.places)
+        return self.embeddings(tokens.pack(input_ids), tokens.pack(token_type_ids), tokens.positions)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from encoderlab.model.config import Activation, ModelConfig
 
 
-def geglu(x: Float[Tensor, "*places twice_d_ff"]) -> Float[Tensor, "*places d_ff"]:
+def geglu(x: Float[Tensor, "*positions twice_d_ff"]) -> Float[Tensor, "*positions d_ff"]:
     """GELU(first half) * second half: one half gates the other (Shazeer 2020, equation 6)."""
     gate, value = x.chunk(2, dim=-1)
     return F.gelu(gate) * value
@@ -26,5 +26,5 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(d_model, 2 * d_ff if config.activation is Activation.geglu else d_ff, bias=config.bias)
         self.outer = nn.Linear(d_ff, d_model, bias=config.bias)
 
-    def forward(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places d_model"]:
+    def forward(self, x: Float[Tensor, "*positions d_model"]) -> Float[Tensor, "*positions d_model"]:
         return self.outer(self.activation(self.inner(x)))

@@ -32,8 +32,8 @@ class MaskedTokenHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(
-        self, x: Float[Tensor, "asked d_model"], embeddings: Float[Tensor, "vocabulary d_model"]
-    ) -> Float[Tensor, "asked vocabulary"]:
+        self, x: Float[Tensor, "targets d_model"], embeddings: Float[Tensor, "vocabulary d_model"]
+    ) -> Float[Tensor, "targets vocabulary"]:
         decoder = embeddings if self.decoder is None else self.decoder.weight
         return F.linear(self.norm(F.gelu(self.dense(x))), decoder, self.bias)
 
@@ -41,9 +41,9 @@ class MaskedTokenHead(nn.Module):
 def most_of_one_sequence(batch: Batch) -> int:
     """How many tokens of one sequence are asked at most. To count those of a card would mean to wait for it: there, all may be."""
     n, length = batch.input_ids.shape
-    if batch.asked.device.type != "cpu":
+    if batch.target_positions.device.type != "cpu":
         return length
-    return int(torch.bincount(batch.asked // length, minlength=n).max())
+    return int(torch.bincount(batch.target_positions // length, minlength=n).max())
 
 
 class EncoderWithHeads(nn.Module):
@@ -77,15 +77,15 @@ class EncoderWithHeads(nn.Module):
         """Logits for each sequence, and for the asked tokens (and no others: vocabularies are large); or a teacher's vectors."""
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
-        firsts, asked = self._hidden(batch)
+        firsts, target_positions = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None and self.pool is not None:
             pooled = self.pool(firsts, attendable(batch.attention_mask))
             sequence_logits = self.sequence_head(self.dropout(pooled))
         if self.token_head is not None:
-            token_logits = self.token_head(self.dropout(asked))
+            token_logits = self.token_head(self.dropout(target_positions))
         if self.masked_token_head is not None:
-            token_logits = self.masked_token_head(asked, self.encoder.embeddings.token.weight)
+            token_logits = self.masked_token_head(target_positions, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
@@ -98,9 +98,9 @@ class EncoderWithHeads(nn.Module):
         )
         vectors = teacher_head(hidden)
         pooled = MeanPool()(vectors, attendable(batch.attention_mask))
-        return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.asked))
+        return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.target_positions))
 
-    def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "asked d_model"] | None]:
+    def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
         """What the pooling reads, and the vectors of the asked tokens (None: no head for them): no others are computed."""
         n, length = batch.input_ids.shape
         encode = partial(
@@ -112,11 +112,11 @@ class EncoderWithHeads(nn.Module):
         )
         if not self.reads_first:
             hidden = encode()
-            return hidden, hidden.flatten(0, 1).index_select(0, batch.asked) if self.asks_tokens else None
+            return hidden, hidden.flatten(0, 1).index_select(0, batch.target_positions) if self.asks_tokens else None
         if not self.asks_tokens:
             return encode(first=1), None
-        firsts = torch.arange(0, n * length, length, device=batch.asked.device)
-        hidden = encode(places=torch.cat([firsts, batch.asked]), most=1 + most_of_one_sequence(batch))
+        firsts = torch.arange(0, n * length, length, device=batch.target_positions.device)
+        hidden = encode(positions=torch.cat([firsts, batch.target_positions]), most=1 + most_of_one_sequence(batch))
         return hidden[:n, None], hidden[n:]
 
     def _packs(self, batch: Batch) -> bool:

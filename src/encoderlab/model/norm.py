@@ -30,7 +30,7 @@ class ScalarNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(()))
         self.bias = nn.Parameter(torch.zeros(())) if bias else None
 
-    def forward(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places d_model"]:
+    def forward(self, x: Float[Tensor, "*positions d_model"]) -> Float[Tensor, "*positions d_model"]:
         variance, mean = torch.var_mean(x, dim=-1, keepdim=True)
         # epsilon stands inside the root: the root's gradient at zero is infinite
         normed = (x - mean) * torch.rsqrt(variance + self.epsilon) * self.weight

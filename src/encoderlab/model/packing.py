@@ -33,13 +33,13 @@ def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kern
 class Padded:
     """All tokens of a batch, [batch, length], or the first `length` of each sequence.
 
-    `mask` is True at tokens that may be attended to; None: all of them. `places` are the tokens' places in their sequence.
+    `mask` is True at tokens that may be attended to; None: all of them. `positions` are the tokens' places in their sequence.
     """
 
     def __init__(self, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None) -> None:
         self.batch, self.length = batch, length
         self.mask = attendable(attention_mask)
-        self.places = slice(length)
+        self.positions = slice(length)
 
     def pack(self, x: Shaped[Tensor, "batch length *features"]) -> Shaped[Tensor, "batch length *features"]:
         """As it stands: padding stays."""
@@ -55,22 +55,22 @@ class Padded:
         """The first `n` tokens of each sequence."""
         return Padded(self.batch, min(n, self.length), None)
 
-    def at(self, places: Int[Tensor, " asked"], most: int) -> Asked:
-        """The tokens at `places`, indices into the flattened tokens, at most so many of one sequence."""
-        return Asked(places, most, self.batch, self.length)
+    def at(self, positions: Int[Tensor, " targets"], most: int) -> Selection:
+        """The tokens at `positions`, indices into the flattened tokens, at most so many of one sequence."""
+        return Selection(positions, most, self.batch, self.length)
 
 
 class Packed:
     """Some tokens of a padded batch, one behind another: [tokens]. `flat` are their indices into the flattened batch, rising.
 
     The tokens of sequence i are those from `bounds[i]` to `bounds[i + 1]`, and at most `width`. `pad` and `pack` change between
-    [tokens, ...] and [batch, width, ...], where the tokens stand at the flattened `slots`. `mask` and `places`: see `Padded`.
+    [tokens, ...] and [batch, width, ...], where the tokens stand at the flattened `slots`. `mask` and `positions`: see `Padded`.
     """
 
     def __init__(self, flat: Int[Tensor, " tokens"], batch: int, length: int) -> None:
         self.batch, self.length, self.width = batch, length, length
         self.slots = flat
-        self.places = flat % length
+        self.positions = flat % length
         self.sequences = flat // length
         starts = torch.arange(batch + 1, device=flat.device)
         self.bounds = torch.searchsorted(self.sequences, starts, out_int32=True)
@@ -101,45 +101,45 @@ class PackedTokens(Packed):
         """The tokens where they stood before they were packed, and zeros at padding."""
         return self.pad(x)
 
-    def first(self, n: int) -> Asked:
+    def first(self, n: int) -> Selection:
         """The first `n` tokens of each sequence; zeros stand for padding."""
         starts = torch.arange(self.batch, device=self.slots.device) * self.length
         n = min(n, self.length)
         return self.at(starts[:, None] + torch.arange(n, device=starts.device), n)
 
-    def at(self, places: Int[Tensor, "*asked"], most: int) -> Asked:
-        """The tokens at `places`, indices into the flattened batch as it was padded, at most so many of one sequence."""
-        return Asked(places, most, self.batch, self.length, self.real)
+    def at(self, positions: Int[Tensor, "*targets"], most: int) -> Selection:
+        """The tokens at `positions`, indices into the flattened batch as it was padded, at most so many of one sequence."""
+        return Selection(positions, most, self.batch, self.length, self.real)
 
 
-class Asked(Packed):
-    """The tokens a layer answers for, `most` at most of one sequence. `unpack` gives answers in the shape and order of `places`.
+class Selection(Packed):
+    """The tokens a layer answers for, `most` at most of one sequence. `unpack` gives answers in the shape and order of `positions`.
 
     `real` is given where the layer's tokens are packed: the flattened mask they were packed by.
     """
 
     def __init__(
-        self, places: Int[Tensor, "*asked"], most: int, batch: int, length: int, real: Bool[Tensor, " places"] | None = None
+        self, positions: Int[Tensor, "*targets"], most: int, batch: int, length: int, real: Bool[Tensor, " positions"] | None = None
     ) -> None:
-        flat, self.order = places.flatten().sort()
+        flat, self.order = positions.flatten().sort()
         super().__init__(flat, batch, length)
-        self.shape, self.width = places.shape, most
+        self.shape, self.width = positions.shape, most
         behind = torch.arange(len(flat), device=flat.device) - self.bounds.index_select(0, self.sequences)
         self.slots = self.sequences * most + behind
         self.padding = None if real is None else ~real.index_select(0, flat)
         self.among = flat if real is None else (real.cumsum(0) - 1).index_select(0, flat).clamp(min=0)
 
-    def pick(self, x: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "asked d_model"]:
+    def pick(self, x: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "targets d_model"]:
         """The vectors of these tokens, of all tokens' vectors. Where padding is asked for, zeros: it has been left out."""
         picked = x.reshape(-1, x.shape[-1]).index_select(0, self.among)
         return picked if self.padding is None else picked.masked_fill(self.padding[:, None], 0.0)
 
-    def unpack(self, x: Float[Tensor, "asked d_model"]) -> Float[Tensor, "*places d_model"]:
+    def unpack(self, x: Float[Tensor, "targets d_model"]) -> Float[Tensor, "*positions d_model"]:
         """The answers in the order in which they were asked for."""
         return torch.empty_like(x).index_copy_(0, self.order, x).view(*self.shape, x.shape[-1])
 
 
-Layout = Padded | PackedTokens | Asked
+Layout = Padded | PackedTokens | Selection
 
 
 def lay_out(

@@ -14,7 +14,7 @@ class ClsPool(nn.Module):
     """The vector of the first token (BERT, section 3)."""
 
     def forward(
-        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch places"] | None
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch positions"] | None
     ) -> Float[Tensor, "batch d_model"]:
         return hidden[:, 0]
 
@@ -51,7 +51,7 @@ class Pooler(nn.Module):
         self.activation = activation
 
     def forward(
-        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch places"] | None
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch positions"] | None
     ) -> Float[Tensor, "batch d_model"]:
         return self.activation(self.dense(hidden[:, 0]))
 

@@ -33,8 +33,8 @@ class SinusoidalPositions(nn.Module):
         table = torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
         self.register_buffer("table", table[:, :d_model], persistent=False)
 
-    def forward(self, places: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
-        return self.table[places]
+    def forward(self, positions: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
+        return self.table[positions]
 
 
 class LearnedPositions(nn.Module):
@@ -44,8 +44,8 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(max_length, d_model)
 
-    def forward(self, places: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
-        return self.embedding.weight[places] if isinstance(places, slice) else self.embedding(places)
+    def forward(self, positions: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
+        return self.embedding.weight[positions] if isinstance(positions, slice) else self.embedding(positions)
 
 
 class RotaryPositions(nn.Module):
@@ -65,8 +65,8 @@ class RotaryPositions(nn.Module):
         self.register_buffer("sines", turns.sin(), persistent=False)
 
     def forward(
-        self, x: Float[Tensor, "*batch tokens heads d_head"], places: slice | Int[Tensor, " tokens"]
+        self, x: Float[Tensor, "*batch tokens heads d_head"], positions: slice | Int[Tensor, " tokens"]
     ) -> Float[Tensor, "*batch tokens heads d_head"]:
-        cosines, sines = (table[places, None].to(x.dtype) for table in (self.cosines, self.sines))
+        cosines, sines = (table[positions, None].to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)

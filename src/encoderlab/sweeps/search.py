@@ -18,7 +18,7 @@ from encoderlab.errors import SettingError
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord
 from encoderlab.sweeps.sweep import Sweep
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -194,7 +194,7 @@ def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:
     for trial in trials:
         table.add_row(str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *_drawn(trial, names))
         written.writerow([trial.number, trial.value, *(trial.params.get(name) for name in names)])
-    write_text_aside(sweep.folder.root / "search.csv", file.getvalue())
+    atomic_write_text(sweep.folder.root / "search.csv", file.getvalue())
     console.print()
     console.print(table)
     if trials and trials[0].value is not None:

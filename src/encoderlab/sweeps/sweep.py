@@ -116,7 +116,7 @@ class Sweep:
             return
         if launcher.n_jobs < 0:
             with read_write(config), open_dict(config):
-                launcher.n_jobs = _cards() or _cores()
+                launcher.n_jobs = _gpus() or _cores()
         self.at_once = launcher.n_jobs
         if self.at_once > 1:
             before_workers()
@@ -199,9 +199,9 @@ class Sweep:
         threads = max(_cores() // at_once, 1)
         holder = getattr(settings, "training", settings)
         own = {"threads": threads} if getattr(holder, "threads", 0) is None else {}
-        wants_card = getattr(holder, "device", None) in ("auto", "cuda") and (cards := _cards())
-        with self.folder.card(cards, number) if wants_card else nullcontext() as card:
-            own |= {} if card is None else {"device": f"cuda:{card}"}
+        wants_gpu = getattr(holder, "device", None) in ("auto", "cuda") and (gpus := _gpus())
+        with self.folder.gpu(gpus, number) if wants_gpu else nullcontext() as gpu:
+            own |= {} if gpu is None else {"device": f"cuda:{gpu}"}
             yield replace(settings, training=replace(holder, **own)) if holder is not settings else replace(settings, **own)
 
     @contextmanager
@@ -274,10 +274,10 @@ def _own_folder(settings: Any) -> Path | None:
     return None if named in (None, "auto") else Path(named)
 
 
-def _cards() -> int:
-    from encoderlab.system.device import count_cards
+def _gpus() -> int:
+    from encoderlab.system.device import count_gpus
 
-    return count_cards()
+    return count_gpus()
 
 
 def _cores() -> int:

@@ -9,23 +9,23 @@ from pathlib import Path
 
 
 @contextmanager
-def written_aside(final: Path) -> Iterator[Path]:
+def atomic_write(final: Path) -> Iterator[Path]:
     """A free path beside `final` to make a file or a folder at; it becomes `final` at the end, or is removed on an error."""
-    aside = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
+    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
     try:
-        yield aside
-        aside.replace(final)
+        yield temporary
+        temporary.replace(final)
     finally:
-        if aside.is_dir():
-            shutil.rmtree(aside, ignore_errors=True)
-        elif aside.exists():
-            aside.unlink()
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        elif temporary.exists():
+            temporary.unlink()
 
 
-def write_text_aside(path: Path, text: str) -> None:
+def atomic_write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all, over what may be there."""
-    with written_aside(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_synced(path: Path, content: bytes | memoryview) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from encoderlab.errors import SettingError
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below, a CPU spends longer on converting numbers than on multiplying them
@@ -62,22 +62,22 @@ def choose_compute(
     width: int = BF16_FROM_WIDTH,
     deterministic: bool = False,
     setting: str = "training.device",
-    world: World = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> Compute:
     """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise; `width` is the model's d_model.
 
     Sets the number of CPU threads of this process, has it keep the memory it frees, picks `deterministic` kernels if that is asked
     for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold. Raises SettingError for a
-    device this machine lacks, naming the `setting` it came from. The processes of a `world`
+    device this machine lacks, naming the `setting` it came from. The `processes`
     share out the cores of their machine, and have a card each.
     """
-    torch.set_num_threads(threads or max(available_cores() // world.local_size, 1))
+    torch.set_num_threads(threads or max(available_cores() // processes.local_size, 1))
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     _use_deterministic_kernels(deterministic)
     chosen = _choose_device(device, setting)
-    if world.size > 1:
-        chosen = _of_ones_own(chosen, device, setting, world)
+    if processes.size > 1:
+        chosen = _of_ones_own(chosen, device, setting, processes)
     dtype, reason = _choose_precision(precision, chosen, width)
     return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
 
@@ -114,7 +114,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def count_cards() -> int:
+def count_gpus() -> int:
     """CUDA cards of this machine, or those that CUDA_VISIBLE_DEVICES leaves to this process."""
     return torch.cuda.device_count()
 
@@ -139,22 +139,24 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
     return device
 
 
-def _of_ones_own(device: torch.device, wanted: str, setting: str, world: World) -> torch.device:
+def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Processes) -> torch.device:
     """The device of this process among those of its machine: a card each, or the cores that all share."""
     remedy = f"Type {setting}=cpu, or start one process"
     if device.type == "mps":
         if wanted == "auto":
             return torch.device("cpu")
         raise SettingError(
-            f"{setting}={wanted} works for one process, and there are {world.size}", allowed="cuda, cpu", remedy=remedy
+            f"{setting}={wanted} works for one process, and there are {processes.size}", allowed="cuda, cpu", remedy=remedy
         )
     if device.type != "cuda":
         return device
     if device.index is not None:
-        raise SettingError(f"{setting}={wanted} is one card for {world.size} processes", allowed="auto, cuda, cpu", remedy=remedy)
-    if world.local_rank >= (cards := torch.cuda.device_count()):
-        raise SettingError(f"{world.local_size} processes on this machine want a card each, and it has {cards}", remedy=remedy)
-    chosen = torch.device("cuda", world.local_rank)
+        raise SettingError(
+            f"{setting}={wanted} is one card for {processes.size} processes", allowed="auto, cuda, cpu", remedy=remedy
+        )
+    if processes.local_rank >= (gpus := torch.cuda.device_count()):
+        raise SettingError(f"{processes.local_size} processes on this machine want a card each, and it has {gpus}", remedy=remedy)
+    chosen = torch.device("cuda", processes.local_rank)
     torch.cuda.set_device(chosen)
     return chosen
 

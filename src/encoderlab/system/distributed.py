@@ -7,7 +7,7 @@ The processes of a run are one value, handed down from the command line like dev
 process go first, and says when a process is lost. Losses are divided by the number of targets in all processes, counted on the host
 in the one small message of a step, which also carries the wish to stop. The main process scores an evaluation from what all have
 collected, in the order that one process would have used. A run of several processes ends without Python's own shutdown, during
-which a thread of PyTorch's process group can abort it (`World.end`).
+which a thread of PyTorch's process group can abort it (`Processes.end`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProcessLostError(TrainingError):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Processes:
     """The processes of a run, and this one's place among them.
 
     `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, which is number `machine`. Apart from
@@ -60,11 +60,11 @@ class World:
     turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the first went alone
 
     @property
-    def is_first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes and speaks for all."""
         return self.rank == 0
 
-    def totals(self, numbers: Sequence[int]) -> list[int]:
+    def all_reduce_sum(self, numbers: Sequence[int]) -> list[int]:
         """Each number summed over all processes. They wait for one another, and not for their devices."""
         if self.size == 1:
             return list(numbers)
@@ -80,7 +80,7 @@ class World:
             torch.distributed.all_reduce(tensor)
         return tensor
 
-    def most(self, number: int) -> int:
+    def all_reduce_max(self, number: int) -> int:
         """The largest of the processes' numbers."""
         if self.size == 1:
             return number
@@ -97,27 +97,27 @@ class World:
             return [mine]
         import torch.distributed
 
-        found: list[Answer] | None = [mine] * self.size if self.is_first else None
+        found: list[Answer] | None = [mine] * self.size if self.is_main else None
         torch.distributed.gather_object(mine, found)
         return found
 
-    def from_first(self, make: Callable[[], Answer]) -> Answer:
+    def broadcast_from_main(self, make: Callable[[], Answer]) -> Answer:
         """What `make` gives on the first process, on all. What it raises ends the others too."""
         if self.size == 1:
             return make()
         import torch.distributed
 
-        made = [make() if self.is_first else None]
+        made = [make() if self.is_main else None]
         torch.distributed.broadcast_object_list(made, device=torch.device("cpu"))
         return cast("Answer", made[0])
 
     @contextmanager
-    def entered_by_first(self, make: Callable[[], AbstractContextManager[Answer]]) -> Iterator[Answer]:
+    def entered_by_main(self, make: Callable[[], AbstractContextManager[Answer]]) -> Iterator[Answer]:
         """Only the first process enters what `make` makes, and leaves it at the end; all have what it gives."""
         with ExitStack() as entered:
-            yield self.from_first(lambda: entered.enter_context(make()))
+            yield self.broadcast_from_main(lambda: entered.enter_context(make()))
 
-    def copy_first(self, tensors: Sequence[Tensor]) -> None:
+    def broadcast_tensors(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite the tensors, on their devices, with those of the first process."""
         if self.size == 1:
             return
@@ -127,7 +127,7 @@ class World:
             torch.distributed.broadcast(tensor, 0)
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """The first process does the enclosed work, then one of each other machine, then all others: each finds it done.
 
         They wait as long as it takes.
@@ -137,10 +137,10 @@ class World:
             return
         self.turns.append(None)
         turn = len(self.turns)
-        if not self.is_first:
+        if not self.is_main:
             self._wait_for(f"turn {turn} first" if self.local_rank == 0 else f"turn {turn} machine {self.machine}")
         yield
-        if self.is_first:
+        if self.is_main:
             self.store.set(f"turn {turn} first", "done")
         if self.local_rank == 0:
             self.store.set(f"turn {turn} machine {self.machine}", "done")
@@ -188,9 +188,9 @@ class World:
         if self.store is None:  # alone, or not met yet
             return True
         try:
-            if not self.is_first and isinstance(error, UserError) and not isinstance(error, ProcessLostError):
+            if not self.is_main and isinstance(error, UserError) and not isinstance(error, ProcessLostError):
                 return not self._said_by_first(str(error))
-            if self.is_first:
+            if self.is_main:
                 self.store.set("said", str(error))
             return True
         except RuntimeError:  # the store has gone
@@ -230,13 +230,13 @@ class World:
             sys.exit(exit_code)
 
 
-ALONE = World()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
-def speaking_for_all(world: World) -> Iterator[None]:
+def speaking_for_all(processes: Processes) -> Iterator[None]:
     """During the enclosed work, only what the first process writes to standard output and error reaches the user."""
-    if world.is_first:
+    if processes.is_main:
         yield
         return
     kept = [os.dup(1), os.dup(2)]

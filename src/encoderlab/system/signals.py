@@ -17,7 +17,7 @@ from threading import Event, Thread
 from types import FrameType
 
 from encoderlab.errors import UserError
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 IMPORT_SECONDS = 0.02  # between two looks whether an import has ended
 PASS_ON_SECONDS = 0.1  # between two times that workers are told: one may have been started in between
@@ -97,9 +97,9 @@ def is_interrupted() -> bool:
     return _Received.number is not None
 
 
-def stop_if_interrupted(world: World = ALONE) -> None:
-    """A place at which deferred work can end. Raises Interrupted where a signal has come, to any process of the `world`."""
-    number = world.most(_Received.number or 0)
+def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
+    """A place at which deferred work can end. Raises Interrupted where a signal has come, to any process of the `processes`."""
+    number = processes.all_reduce_max(_Received.number or 0)
     if number:
         raise Interrupted(number)
 

@@ -7,22 +7,22 @@ from dataclasses import replace
 from datetime import timedelta
 
 from encoderlab.errors import SettingError
-from encoderlab.system.distributed import ALONE, ProcessLostError, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes, ProcessLostError
 
 WAIT_SECONDS = 600  # for the others at a point where all meet: longer than anything that one does there and the others do not
 START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
 
 
-def placed() -> World:
-    """The place that torchrun's variables give this process, which has not met the others yet; `ALONE` where there are none.
+def placed() -> Processes:
+    """The place that torchrun's variables give this process, which has not met the others yet; `SINGLE_PROCESS` where there are none.
 
     Raises SettingError for variables that are missing or no numbers.
     """
     size = _whole_number("WORLD_SIZE", 1, default=1)
     if size == 1:
-        return ALONE
+        return SINGLE_PROCESS
     _whole_number("MASTER_PORT", 1, below=2**16)
-    return World(
+    return Processes(
         rank=_whole_number("RANK", 0, below=size),
         size=size,
         local_rank=_whole_number("LOCAL_RANK", 0, below=size),
@@ -31,7 +31,7 @@ def placed() -> World:
     )
 
 
-def join(place: World) -> World:
+def join(place: Processes) -> Processes:
     """The same place, once all processes are there.
 
     Raises ProcessLostError where they do not come, and SettingError for a time to wait for them that is no number.
@@ -47,14 +47,16 @@ def join(place: World) -> World:
         meet, prefixed = distributed.rendezvous, distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]  documented
         store, _, _ = next(meet("env://", timeout=timeout))
         distributed.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
-        world = replace(place, store=prefixed("encoderlab", store))
-        world.totals([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
+        processes = replace(place, store=prefixed("encoderlab", store))
+        processes.all_reduce_sum(
+            [1]
+        )  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:160]
         raise ProcessLostError(
             f"The {place.size} processes of this run do not find one another ({why})", remedy="Start all of them"
         ) from None
-    return world
+    return processes
 
 
 def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:

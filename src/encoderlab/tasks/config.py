@@ -121,9 +121,9 @@ class PretrainingConfig(DocumentTaskConfig):
     second_sentence: SecondSentence = setting(
         SecondSentence.next, "next (does it follow?), swapped (are the two in order?), none (masked tokens alone)."
     )
-    mask_fraction: float = setting(0.15, "Share of the ordinary tokens that are asked for.", above=0, below=1)
-    mask_share: float = setting(0.8, "Share of the asked tokens that the mask token hides.", least=0, most=1)
-    random_share: float = setting(
+    mlm_probability: float = setting(0.15, "Share of the ordinary tokens that are asked for.", above=0, below=1)
+    mask_replace_prob: float = setting(0.8, "Share of the asked tokens that the mask token hides.", least=0, most=1)
+    random_replace_prob: float = setting(
         0.1, "Share of the asked tokens that a random one replaces; the rest stay as they are.", least=0, most=1
     )
     whole_words: bool = setting(False, "Ask for all pieces of a word together.")
@@ -133,9 +133,9 @@ class PretrainingConfig(DocumentTaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mask_share + self.random_share > 1:
+        if self.mask_replace_prob + self.random_replace_prob > 1:
             raise SettingError(
-                f"task.mask_share={self.mask_share:g} and task.random_share={self.random_share:g} are more than all",
+                f"task.mask_replace_prob={self.mask_replace_prob:g} and task.random_replace_prob={self.random_replace_prob:g} are more than all",
                 allowed="a sum of at most 1",
             )
         if self.second_sentence is SecondSentence.none and self.score is PretrainingScore.nsp_accuracy:

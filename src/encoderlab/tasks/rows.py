@@ -53,14 +53,14 @@ class Rows(Protocol):
         ...
 
 
-def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_asked: bool) -> TokenStore:
+def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, *, has_token_targets: bool) -> TokenStore:
     """Write encoded examples to a token store at `folder`."""
-    return write_store(folder, _column_types(vocabulary_size, tokens_asked), map(_columns, encoded))
+    return write_store(folder, _column_types(vocabulary_size, has_token_targets), map(_columns, encoded))
 
 
-def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, *, tokens_asked: bool) -> ExampleRows:
+def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, *, has_token_targets: bool) -> ExampleRows:
     """The rows of some encoded examples, in memory, as arrays: those take a tenth of the lists, which are let go as they come."""
-    types, rows = _column_types(vocabulary_size, tokens_asked), map(_columns, encoded)
+    types, rows = _column_types(vocabulary_size, has_token_targets), map(_columns, encoded)
     parts = [memory_store(types, some) for some in iter(lambda: list(islice(rows, ROWS_AT_A_TIME)), [])]
     return ExampleRows(_one_behind_another(parts, types) if parts else memory_store(types, []))
 
@@ -76,9 +76,9 @@ def id_type(vocabulary_size: int) -> str:
     return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
 
-def _column_types(vocabulary_size: int, tokens_asked: bool) -> dict[str, str]:
+def _column_types(vocabulary_size: int, has_token_targets: bool) -> dict[str, str]:
     columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
-    return columns | ({"asked": "uint32", "token_labels": "int32"} if tokens_asked else {"label": "int32"})
+    return columns | ({"target_positions": "uint32", "token_labels": "int32"} if has_token_targets else {"label": "int32"})
 
 
 def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> TokenStore:
@@ -98,7 +98,7 @@ def _columns(example: Encoded) -> Mapping[str, Sequence[int]]:
         "label": (UNKNOWN if example.label is None else example.label,),
     }
     if example.token_labels is not None:
-        columns["asked"] = list(example.token_labels)
+        columns["target_positions"] = list(example.token_labels)
         columns["token_labels"] = [UNKNOWN if answer is None else answer for answer in example.token_labels.values()]
     return columns
 
@@ -130,14 +130,14 @@ class ExampleRows:
         flat, lengths = self.store["input_ids"].gather(rows)
         first_lengths, _ = self.store["first_length"].gather(rows)
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
-        asked, token_labels = self._asked(rows, input_ids.shape[1])
+        target_positions, token_labels = self._target_positions(rows, input_ids.shape[1])
         labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
         return Batch(
             input_ids=torch.from_numpy(input_ids),
             token_type_ids=torch.from_numpy(segments),
             attention_mask=None if mask is None else torch.from_numpy(mask),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
-            asked=torch.from_numpy(asked),
+            target_positions=torch.from_numpy(target_positions),
             labels=_known(labels),
             token_labels=_known(token_labels),
             n_tokens=int(lengths.sum()),
@@ -147,12 +147,12 @@ class ExampleRows:
         """See `Epoch.prepare`: nothing is drawn."""
         return batch
 
-    def _asked(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _target_positions(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
         """The asked places of the rows as indices into their flattened tokens, and the answers."""
-        if "asked" not in self.store:
+        if "target_positions" not in self.store:
             return np.empty(0, dtype=np.int64), None
-        places, counts = self.store["asked"].gather(rows)
-        return places + np.repeat(np.arange(len(rows)) * length, counts), self.store["token_labels"].gather(rows)[0]
+        positions, counts = self.store["target_positions"].gather(rows)
+        return positions + np.repeat(np.arange(len(rows)) * length, counts), self.store["token_labels"].gather(rows)[0]
 
 
 def side_by_side(
@@ -163,11 +163,11 @@ def side_by_side(
     All are [sequences, longest]. A sequence's first `first_lengths` tokens are segment 0, the others 1.
     """
     length = max(int(lengths.max()), 1)
-    places = np.arange(length)
-    real = places < lengths[:, None]
+    positions = np.arange(length)
+    real = positions < lengths[:, None]
     input_ids = np.full(real.shape, pad_id, dtype=np.int64)
     input_ids[real] = flat
-    segments = ((places >= first_lengths[:, None]) & real).astype(np.int64)
+    segments = ((positions >= first_lengths[:, None]) & real).astype(np.int64)
     return input_ids, segments, real if (lengths < length).any() else None
 
 

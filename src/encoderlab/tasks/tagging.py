@@ -40,11 +40,11 @@ class Tagging(Task):
         before, after = ([self.tokenizer.cls_id], [self.tokenizer.sep_id]) if self.special_tokens else ([], [])
         kept = max(self.max_length - len(before) - len(after), 0)
         sequence = [*before, *ids[:kept], *after]
-        asked: dict[int, int | None] = {}
+        target_positions: dict[int, int | None] = {}
         for place, word in enumerate(word_of[:kept]):
             if place == 0 or word_of[place - 1] != word:
-                asked[place + len(before)] = None if example.labels is None else example.labels[word]
-        return Encoded(sequence, [0] * len(sequence), token_labels=asked, truncated=len(ids) > kept)
+                target_positions[place + len(before)] = None if example.labels is None else example.labels[word]
+        return Encoded(sequence, [0] * len(sequence), token_labels=target_positions, truncated=len(ids) > kept)
 
     def metrics(self) -> TaggingMetrics:
         """See `Task.metrics`."""
@@ -54,7 +54,7 @@ class Tagging(Task):
         """See `Task.answers`. Only asked words are answered; a caller that knows the words fills up those that were cut off."""
         assert prediction.token_logits is not None
         confidences, best = prediction.token_logits.float().softmax(-1).max(-1)
-        rows = (batch.asked // batch.input_ids.shape[1]).tolist()
+        rows = (batch.target_positions // batch.input_ids.shape[1]).tolist()
         labels: list[list[str]] = [[] for _ in range(len(batch))]
         chances: list[list[float]] = [[] for _ in range(len(batch))]
         for row, answer, confidence in zip(rows, best.tolist(), confidences.tolist(), strict=True):

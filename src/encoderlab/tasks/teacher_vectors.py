@@ -31,7 +31,7 @@ class TeacherVectors(Encoding):
         self.is_ordinary = np.ones(tokenizer.vocabulary_size, dtype=bool)
         self.is_ordinary[list(tokenizer.special_ids)] = False
 
-    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int:
+    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
         """How many tokens will be asked for in the sequences that lie one after the other in `flat`: all."""
         return len(flat)
 
@@ -44,10 +44,10 @@ class TeacherVectors(Encoding):
             )
         mask = batch.attention_mask
         if mask is None:
-            asked = torch.arange(batch.input_ids.numel(), device=batch.input_ids.device)
+            target_positions = torch.arange(batch.input_ids.numel(), device=batch.input_ids.device)
         else:
-            asked = torch.nonzero_static(mask.flatten(), size=batch.n_tokens).flatten()
-        batch = replace(batch, asked=asked)
+            target_positions = torch.nonzero_static(mask.flatten(), size=batch.n_tokens).flatten()
+        batch = replace(batch, target_positions=target_positions)
         weights = {"sequence_weight": self.config.sequence_weight, "token_weight": self.config.token_weight}
         return replace(batch, targets=replace(self.teacher(batch), **weights))
 

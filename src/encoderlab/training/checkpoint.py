@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import write_synced, written_aside
+from encoderlab.system.atomic_files import atomic_write, write_synced
 from encoderlab.system.manifest import matches_manifest, write_manifest
 
 WEIGHTS, STATE = "model.safetensors", "state.pt"
@@ -44,12 +44,12 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
     held = io.BytesIO()  # torch.save gives a full disk no name if it writes to a file itself
     torch.save(state, held)
     contents = {WEIGHTS: safetensors.torch.save(weights), STATE: held.getbuffer()}
-    with written_aside(final) as aside:
-        aside.mkdir()
+    with atomic_write(final) as temporary:
+        temporary.mkdir()
         for name, content in contents.items():
-            write_synced(aside / name, content)
-        write_manifest(aside, contents, step=step)
-        _sync_folder(aside)
+            write_synced(temporary / name, content)
+        write_manifest(temporary, contents, step=step)
+        _sync_folder(temporary)
     _sync_folder(folder)
     return final
 
@@ -131,10 +131,10 @@ def _damaged(checkpoint: Path, reason: object) -> DataError:
 
 
 def _set_aside(checkpoint: Path) -> None:
-    aside = checkpoint.with_name(f"corrupt-{checkpoint.name}")
+    temporary = checkpoint.with_name(f"corrupt-{checkpoint.name}")
     with suppress(OSError):  # nothing can be moved on a disk that is read-only, and nothing needs to be
-        shutil.rmtree(aside, ignore_errors=True)
-        checkpoint.rename(aside)
+        shutil.rmtree(temporary, ignore_errors=True)
+        checkpoint.rename(temporary)
     print(f"The checkpoint {checkpoint} is damaged, and is set aside", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.training.memory import answered
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute, world: World = ALONE
+    model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute, processes: Processes = SINGLE_PROCESS
 ) -> "SplitScores":
     """Score `model` on `batches`, which hold each example of a split once, in any order.
 
-    The processes of a `world` have been dealt the batches in turn. Their answers are put together before they are scored, in the
+    The `processes` have been dealt the batches in turn. Their answers are put together before they are scored, in the
     order in which one process would have given them: the scores are the same.
     A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError where one row is
     too much. The model is left in the mode it was found in: what a loop steps may be a wrapper, which would not know.
@@ -36,13 +36,13 @@ def evaluate(
             metrics.add(prediction, batch)
 
     # What FSDP2 puts together in inference mode could not be trained on afterwards.
-    with _in_evaluation_mode(model), torch.inference_mode() if world.size == 1 else torch.no_grad():
-        for _ in answered(_until_interrupted(batches, world), add, halve=world.size == 1):
+    with _in_evaluation_mode(model), torch.inference_mode() if processes.size == 1 else torch.no_grad():
+        for _ in answered(_until_interrupted(batches, processes), add, halve=processes.size == 1):
             pass
-    if world.size == 1:
+    if processes.size == 1:
         return metrics.scores()
-    collected = world.gather(metrics.collected())
-    return world.from_first(lambda: _scores_of(metrics, collected))
+    collected = processes.gather(metrics.collected())
+    return processes.broadcast_from_main(lambda: _scores_of(metrics, collected))
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def _in_evaluation_mode(model: nn.Module) -> Iterator[None]:
         model.train(was_training)
 
 
-def _until_interrupted(batches: Iterable[Batch], world: World) -> Iterator[Batch]:
+def _until_interrupted(batches: Iterable[Batch], processes: Processes) -> Iterator[Batch]:
     for batch in batches:
-        stop_if_interrupted(world)
+        stop_if_interrupted(processes)
         yield batch
 
 

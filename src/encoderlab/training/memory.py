@@ -25,33 +25,36 @@ class MemoryTooSmallError(TrainingError):
 
 
 @contextmanager
-def memory_errors_explained(step: int, parts: Sequence[Batch], *, fewer_rows_help: bool = True) -> Iterator[None]:
+def memory_errors_explained(step: int, micro_batches: Sequence[Batch], *, fewer_rows_help: bool = True) -> Iterator[None]:
     """Raise MemoryTooSmallError with what to type where the enclosed work for a step runs out of memory; see `out_of_memory`."""
     try:
         yield
     except RuntimeError as error:
-        raise out_of_memory(error, step, parts, fewer_rows_help=fewer_rows_help) or error from None
+        raise out_of_memory(error, step, micro_batches, fewer_rows_help=fewer_rows_help) or error from None
 
 
 def out_of_memory(
-    error: RuntimeError, step: int, parts: Sequence[Batch], *, fewer_rows_help: bool = True
+    error: RuntimeError, step: int, micro_batches: Sequence[Batch], *, fewer_rows_help: bool = True
 ) -> MemoryTooSmallError | None:
-    """What to say of an `error` in a step whose batch was computed in these `parts`; None where it is about something else.
+    """What to say of an `error` in a step whose batch was computed in these `micro_batches`; None where it is about something else.
 
     Without parts the batch was still being made.
     """
     if not is_about_memory(error):
         return None
     remedy = "Choose a smaller model, or a smaller model.max_length"
-    if not parts:
+    if not micro_batches:
         return MemoryTooSmallError(f"The memory is too small for the batch of step {step}", remedy=remedy, fewer_rows_help=True)
-    rows, longest = sum(len(part) for part in parts), max(part.input_ids.shape[1] for part in parts)
-    device = parts[0].input_ids.device.type
-    more = min(2 * len(parts), rows)
-    helps = fewer_rows_help and len(parts) < rows
+    rows, longest = (
+        sum(len(micro_batch) for micro_batch in micro_batches),
+        max(micro_batch.input_ids.shape[1] for micro_batch in micro_batches),
+    )
+    device = micro_batches[0].input_ids.device.type
+    more = min(2 * len(micro_batches), rows)
+    helps = fewer_rows_help and len(micro_batches) < rows
     if helps:
         remedy = f"Type training.accumulate={more} to compute each batch in {more} parts, alike but for what dropout draws"
-    batch = f"a batch of {rows} rows of up to {longest} tokens in {len(parts)} part{'s' * (len(parts) > 1)}"
+    batch = f"a batch of {rows} rows of up to {longest} tokens in {len(micro_batches)} part{'s' * (len(micro_batches) > 1)}"
     wrong = f"The memory of the device ({device}) is too small for step {step}, {batch}"
     return MemoryTooSmallError(wrong, remedy=remedy, fewer_rows_help=helps)
 
@@ -78,16 +81,18 @@ def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer], *, hal
     for batch in batches:
         waiting = [batch]
         while waiting:
-            part = waiting.pop()
-            found = _unless_too_much(part, answer) if part.input_ids.numel() < too_many or len(part) == 1 else None
+            micro_batch = waiting.pop()
+            found = (
+                _unless_too_much(micro_batch, answer) if micro_batch.input_ids.numel() < too_many or len(micro_batch) == 1 else None
+            )
             if found is not None:
-                yield part, found[0]
+                yield micro_batch, found[0]
                 continue
-            if len(part) == 1 or not halve:
-                raise _too_small_for_a_row(part)
-            too_many = min(too_many, part.input_ids.numel())
+            if len(micro_batch) == 1 or not halve:
+                raise _too_small_for_a_row(micro_batch)
+            too_many = min(too_many, micro_batch.input_ids.numel())
             give_back_memory()
-            waiting.extend(reversed(part.halves()))
+            waiting.extend(reversed(micro_batch.halves()))
 
 
 def _unless_too_much(batch: Batch, answer: Callable[[Batch], Answer]) -> tuple[Answer] | None:

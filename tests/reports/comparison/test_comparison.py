@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.reports.comparison.comparison import is_lower_better, short_names, shown, telling
+from encoderlab.reports.comparison.comparison import distinguishing, is_lower_better, short_names, shown
 from encoderlab.reports.comparison.plots import pictures_of
 
 NAMES = ["model.name", "model.n_layers", "training.learning_rate", "init_from"]
@@ -16,21 +16,23 @@ def test_the_settings_that_tell_all_apart_do_so_and_none_of_them_can_be_spared(v
     def kinds(names):
         return len({tuple(value[name] for name in names) for value in values})
 
-    chosen = telling(values)
+    chosen = distinguishing(values)
     assert kinds(chosen) == kinds(NAMES)
     assert all(kinds([other for other in chosen if other != name]) < kinds(chosen) for name in chosen)
 
 
 def test_the_name_of_a_model_speaks_for_its_shape():
     shapes = [{"model.d_model": width, "model.name": name} for width, name in ((128, "tiny"), (256, "mini"))]
-    assert telling(shapes) == ["model.name"]
+    assert distinguishing(shapes) == ["model.name"]
 
 
 def test_where_it_began_speaks_for_what_came_with_it():
     scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "init_from": None}
     finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "init_from": "run"}
-    assert telling([scratch, finetuned]) == ["init_from"]
-    assert telling([{name: one[name] for name in list(one)[:2]} for one in (scratch, finetuned)]) == ["training.learning_rate"]
+    assert distinguishing([scratch, finetuned]) == ["init_from"]
+    assert distinguishing([{name: one[name] for name in list(one)[:2]} for one in (scratch, finetuned)]) == [
+        "training.learning_rate"
+    ]
 
 
 def test_a_short_name_is_used_where_it_means_one_thing():

@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.pretraining.report import (
-    best_guesser,
+    best_baseline,
     build_pretraining_report,
     pretraining_card,
     write_pretraining_report,
@@ -36,7 +36,7 @@ FILLED = [{"text": "a [MASK]", "answer": "cat", "guesses": [{"token": "cat", "pr
 def scores(tokens_right=3, pairs_right=160, *, n=200):
     """`n` rows of ten asked tokens each, `tokens_right` of them answered rightly in every row; None pairs are not judged."""
     hits, asked = np.full(n, tokens_right), np.full(n, 10)
-    figures = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": tokens_right / 10, "mlm_perplexity": 20.09, "asked_tokens": 10 * n}
+    figures = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": tokens_right / 10, "mlm_perplexity": 20.09, "target_tokens": 10 * n}
     right = None
     if pairs_right is not None:
         right = np.arange(n) < pairs_right
@@ -68,7 +68,7 @@ def test_the_keys_are_the_contracts():
     assert (report["command"], report["task"], report["seed"]) == ("pretrain", "wikipedia", 1)
     assert report["model"] == {"parameters": 30, "parameters_by_part": {"encoder": 20, "head": 10}}
     keys = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy", "nsp_loss"}
-    assert keys | {"asked_tokens", "mlm_accuracy_ci95", "nsp_accuracy_ci95"} == set(report["splits"]["validation"])
+    assert keys | {"target_tokens", "mlm_accuracy_ci95", "nsp_accuracy_ci95"} == set(report["splits"]["validation"])
     assert report["baselines"] == GUESSERS
     assert (report["pairs"], report["filled_masks"]) == (FACTS, FILLED)
     assert (report["second_sentence"], report["init_from"], report["main_figure"]) == ("next", None, "mlm_accuracy")
@@ -130,8 +130,8 @@ def test_masked_tokens_alone_have_a_verdict_of_their_own():
 
 def test_without_guessers_there_is_no_verdict():
     assert report_of(baselines={})["verdict"] is None
-    assert best_guesser({}, "mlm_accuracy") is None
-    assert best_guesser(GUESSERS, "nsp_accuracy") == ("word_overlap", 0.65)
+    assert best_baseline({}, "mlm_accuracy") is None
+    assert best_baseline(GUESSERS, "nsp_accuracy") == ("word_overlap", 0.65)
 
 
 def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_too_good():

@@ -35,7 +35,7 @@ REPORT = {
             "mlm_loss": 4.5,
             "mlm_accuracy": 0.304,
             "mlm_perplexity": 90.017,
-            "asked_tokens": 10_784,
+            "target_tokens": 10_784,
             "mlm_accuracy_ci95": [0.295, 0.313],
             "nsp_loss": 0.41,
             "nsp_accuracy": 0.843,
@@ -147,9 +147,9 @@ def test_it_goes_to_standard_error(capsys):
     assert "wikipedia" in err and "punkt_tab" in err
 
 
-def pairs_shown(facts, guessers):
+def pairs_shown(facts, baselines):
     file = io.StringIO()
-    show_pairs(facts, guessers, file=file)
+    show_pairs(facts, baselines, file=file)
     return file.getvalue()
 
 

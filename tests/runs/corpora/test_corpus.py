@@ -197,7 +197,7 @@ def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
     corpus = corpus_of(train=words([0, 1], [1]))
     task = Tagging(TaggingConfig(name="test"), SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
     store = corpus.rows("train", task)
-    assert rows_of(store, "asked") == [[1, 2], [1]]
+    assert rows_of(store, "target_positions") == [[1, 2], [1]]
     assert rows_of(store, "token_labels") == [[0, 1], [1]]
 
 

@@ -144,8 +144,8 @@ def test_masks_are_prepared_on_the_batch_and_change_with_the_epoch(corpus_of):
     for epoch in (0, 0, 1):
         drawn = rows.epoch(0, epoch)
         batch = drawn.prepare(drawn.gather(np.arange(len(rows)), 0))
-        assert len(batch.asked) == len(batch.token_labels) > 0
-        found.append(batch.asked.tolist())
+        assert len(batch.target_positions) == len(batch.token_labels) > 0
+        found.append(batch.target_positions.tolist())
     assert found[0] == found[1] != found[2]
 
 

@@ -32,7 +32,7 @@ def texts_of(n, seed):
                 token_type_ids=torch.zeros_like(ids),
                 attention_mask=mask,
                 rows=torch.arange(8),
-                asked=nothing,
+                target_positions=nothing,
                 labels=None,
                 token_labels=None,
                 n_tokens=int(mask.sum()),

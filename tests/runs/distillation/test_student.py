@@ -10,7 +10,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.distillation.student import projection, start_student
-from encoderlab.runs.models.pretrained import TOKEN_TABLE, Initial
+from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained
 
 
 def config_of(**changes):
@@ -25,7 +25,7 @@ def built(config):
 def teacher():
     torch.manual_seed(0)
     config = config_of()
-    return Initial("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
+    return Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
 
 
 class Rows:
@@ -108,6 +108,6 @@ def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
 
 def test_a_teacher_of_another_kind_is_not_pruned():
     config = config_of(positions=Positions.rotary)
-    teacher = Initial("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
+    teacher = Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
     with pytest.raises(SettingError, match="encoders of BERT's kind"):
         start_student(built(config), config, teacher, StudentStart.pruned, Rows())

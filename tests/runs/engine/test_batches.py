@@ -18,7 +18,7 @@ from encoderlab.runs.engine.batches import (
     scoring_batches,
     training_batches,
 )
-from encoderlab.system.distributed import World
+from encoderlab.system.distributed import Processes
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.training.config import Batching, TrainingConfig
 
@@ -34,8 +34,8 @@ def encoded(lengths, seed=0):
     ]
 
 
-def held(examples, tokens_asked=False):
-    return hold_encoded(examples, 50, tokens_asked=tokens_asked)
+def held(examples, has_token_targets=False):
+    return hold_encoded(examples, 50, has_token_targets=has_token_targets)
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
@@ -99,17 +99,19 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
     config = TrainingConfig(batch_size=3, batching=batching)
 
     def facts(after):
-        steps = islice(training_batches(store, config, 5, PAD, CPU, parts=2, after=after), 30 - after)
-        return [[(part.rows.tolist(), drawn) for part, drawn in parts] for parts in steps]
+        steps = islice(training_batches(store, config, 5, PAD, CPU, micro_batches=2, after=after), 30 - after)
+        return [[(micro_batch.rows.tolist(), drawn) for micro_batch, drawn in micro_batches] for micro_batches in steps]
 
     assert facts(after) == facts(0)[after:]
 
 
 def test_accumulation_cuts_the_same_batch_into_parts():
     store = held(encoded([4] * 10))
-    whole, parts = (next(training_batches(store, TrainingConfig(batch_size=7), 0, PAD, CPU, parts=n)) for n in (1, 3))
-    assert [len(part) for part in parts] == [3, 2, 2]
-    assert torch.cat([part.rows for part in parts]).tolist() == whole[0].rows.tolist()
+    whole, micro_batches = (
+        next(training_batches(store, TrainingConfig(batch_size=7), 0, PAD, CPU, micro_batches=n)) for n in (1, 3)
+    )
+    assert [len(micro_batch) for micro_batch in micro_batches] == [3, 2, 2]
+    assert torch.cat([micro_batch.rows for micro_batch in micro_batches]).tolist() == whole[0].rows.tolist()
 
 
 @given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60))
@@ -184,13 +186,16 @@ def test_batches_for_a_card_are_made_ahead_in_the_consumers_stream_and_are_the_s
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: streams.append((stream, threading.current_thread())))
     monkeypatch.setattr("encoderlab.batch.Batch.to", lambda batch, device: makers.add(threading.current_thread()) or batch)
-    config, card = TrainingConfig(batch_size=3), torch.device("cuda:1")
+    config, gpu = TrainingConfig(batch_size=3), torch.device("cuda:1")
     here, there = (
-        [[part.rows.tolist() for part in step] for step in islice(training_batches(store, config, 0, PAD, device, after=2), 6)]
-        for device in (CPU, card)
+        [
+            [micro_batch.rows.tolist() for micro_batch in step]
+            for step in islice(training_batches(store, config, 0, PAD, device, after=2), 6)
+        ]
+        for device in (CPU, gpu)
     )
     assert here == there
-    assert [part.rows.tolist() for part in scoring_batches(store, PAD, card)]
+    assert [micro_batch.rows.tolist() for micro_batch in scoring_batches(store, PAD, gpu)]
     assert [stream for stream, _ in streams] == ["stream of cuda:1"] * 2
     assert makers == {threading.main_thread(), *(thread for _, thread in streams)}
 
@@ -198,27 +203,36 @@ def test_batches_for_a_card_are_made_ahead_in_the_consumers_stream_and_are_the_s
 @given(
     lengths=lengths_of_rows,
     batch_size=st.integers(1, 9),
-    parts=st.integers(1, 4),
+    micro_batches=st.integers(1, 4),
     size=st.integers(1, 5),
     after=st.integers(0, 7),
     batching=st.sampled_from(Batching),
 )
 @settings(deadline=None, max_examples=60)
-def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(lengths, batch_size, parts, size, after, batching):
+def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
+    lengths, batch_size, micro_batches, size, after, batching
+):
     store, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
 
-    def steps(rank, size, parts):
-        return list(islice(training_batches(store, config, 3, PAD, CPU, parts=parts, after=after, world=World(rank, size)), 6))
+    def steps(rank, size, micro_batches):
+        return list(
+            islice(
+                training_batches(
+                    store, config, 3, PAD, CPU, micro_batches=micro_batches, after=after, processes=Processes(rank, size)
+                ),
+                6,
+            )
+        )
 
     alone = [step[0] for step in steps(0, 1, 1)]
-    of_each = [steps(rank, size, parts) for rank in range(size)]
+    of_each = [steps(rank, size, micro_batches) for rank in range(size)]
     for number, whole in enumerate(alone):
         shares = [one[number] for one in of_each]
-        assert torch.cat([part.rows for share in shares for part in share]).tolist() == whole.rows.tolist()
-        assert torch.cat([part.labels for share in shares for part in share]).tolist() == whole.labels.tolist()
+        assert torch.cat([micro_batch.rows for share in shares for micro_batch in share]).tolist() == whole.rows.tolist()
+        assert torch.cat([micro_batch.labels for share in shares for micro_batch in share]).tolist() == whole.labels.tolist()
         assert len({len(share) for share in shares}) == 1  # all meet after each part
-        assert all(len(part) for share in shares for part in share)  # there is something to compute
-        assert sum(part.n_tokens for share in shares for part in share) == whole.n_tokens
+        assert all(len(micro_batch) for share in shares for micro_batch in share)  # there is something to compute
+        assert sum(micro_batch.n_tokens for share in shares for micro_batch in share) == whole.n_tokens
 
 
 @given(lengths=lengths_of_rows, size=st.integers(1, 5))
@@ -226,7 +240,7 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
 def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths, size):
     store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
     alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU)]
-    of_each = [list(scoring_batches(store, PAD, CPU, World(rank, size))) for rank in range(size)]
+    of_each = [list(scoring_batches(store, PAD, CPU, Processes(rank, size))) for rank in range(size)]
     assert len({len(batches) for batches in of_each}) == 1
     in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
     assert [rows for rows in in_turn if rows] == alone
@@ -237,24 +251,25 @@ def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths
     lengths=lengths_of_rows,
     batch_size=st.integers(1, 9),
     batching=st.sampled_from(Batching),
-    parts=st.integers(1, 3),
+    micro_batches=st.integers(1, 3),
     size=st.integers(1, 3),
 )
 @settings(deadline=None)
-def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, parts, size):
+def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, micro_batches, size):
     rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
-    counts = epoch_counts(rows.lengths, config, 3, parts, World(size=size))
+    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size))
     made = [
-        part
+        micro_batch
         for rank in range(size)
         for step in islice(
-            training_batches(rows, config, 3, PAD, CPU, parts=parts, world=World(rank=rank, size=size)), counts.steps
+            training_batches(rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)),
+            counts.steps,
         )
-        for part in step
+        for micro_batch in step
     ]
     assert counts.steps == -(-len(lengths) // batch_size)
-    assert counts.tokens == sum(part.n_tokens for part in made if len(part.rows)) == sum(lengths)
-    assert counts.padded_tokens == sum(part.input_ids.numel() for part in made if len(part.rows))
+    assert counts.tokens == sum(micro_batch.n_tokens for micro_batch in made if len(micro_batch.rows)) == sum(lengths)
+    assert counts.padded_tokens == sum(micro_batch.input_ids.numel() for micro_batch in made if len(micro_batch.rows))
 
 
 @given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60), every=st.integers(1, 4), size=st.integers(1, 3))
@@ -262,7 +277,7 @@ def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batchi
 def test_some_of_the_scoring_batches_are_every_so_many_of_all(lengths, every, size):
     rows = held(encoded(lengths))
     for rank in range(size):
-        world = World(rank=rank, size=size)
-        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, world)]
-        assert len(whole) == n_scoring_batches(rows.lengths, CPU, world)
-        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, world, every=every)] == whole[::every]
+        processes = Processes(rank=rank, size=size)
+        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, processes)]
+        assert len(whole) == n_scoring_batches(rows.lengths, CPU, processes)
+        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, processes, every=every)] == whole[::every]

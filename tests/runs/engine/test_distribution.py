@@ -4,7 +4,7 @@ from encoderlab.batch import HeadSizes
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Sharding, TrainingConfig
 from tests.torchrun import torchrun
 
@@ -45,8 +45,8 @@ assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
 steps = list(optimize(pieces.stepped, [[batch(world.rank)]] * 2, optimizer, settings, compute, FixedSteps(2), world=world))
 assert steps[-1].examples == 2
-weights, state = pieces.weights(), world.from_first(lambda: None) or pieces.optimizer_state(optimizer)
-assert weights.keys() == (original.state_dict().keys() if world.is_first else set())
+weights, state = pieces.weights(), world.broadcast_from_main(lambda: None) or pieces.optimizer_state(optimizer)
+assert weights.keys() == (original.state_dict().keys() if processes.is_main else set())
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
     state["state"].values(), [weight for group in build_optimizer(original, settings).param_groups for weight in group["params"]]))
@@ -98,9 +98,9 @@ def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed
 def test_one_process_holds_all_of_a_model_and_says_so():
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2), 50, 0, HeadSizes(sequence_classes=2))
     training = TrainingConfig(sharding=Sharding.full)
-    whole = distribute(model, training, ALONE)
+    whole = distribute(model, training, SINGLE_PROCESS)
     assert isinstance(whole, Whole) and not isinstance(whole, Sharded)
     assert whole.stepped is whole.model is model
-    assert distribution(training, ALONE) == "not sharded (one process)"
-    assert distribution(TrainingConfig(), ALONE) is None
-    assert distribution(TrainingConfig(), World(1, 4)) == "4 processes"
+    assert distribution(training, SINGLE_PROCESS) == "not sharded (one process)"
+    assert distribution(TrainingConfig(), SINGLE_PROCESS) is None
+    assert distribution(TrainingConfig(), Processes(1, 4)) == "4 processes"

@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.engine.micro_batches import StepMemory, choose_parts, free_host_memory, free_memory, parts_for, step_memory
+from encoderlab.runs.engine.micro_batches import (
+    StepMemory,
+    choose_micro_batches,
+    free_host_memory,
+    free_memory,
+    micro_batches_for,
+    step_memory,
+)
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import World
+from encoderlab.system.distributed import Processes
 from encoderlab.training.loss import losses
 
 CPU = torch.device("cpu")
@@ -21,11 +28,11 @@ PRETRAINING, CLASSIFYING = HeadSizes(sequence_classes=2, vocabulary=True), HeadS
 @given(st.integers(1, 300), st.integers(0, 10**6), st.integers(1, 10**5), st.integers(0, 10**7))
 def test_there_are_as_few_parts_as_fit_and_one_for_each_row_at_most(batch_size, fixed, row, usable):
     memory = StepMemory(fixed, row)
-    parts = parts_for(batch_size, memory, usable)
-    assert 1 <= parts <= batch_size
-    assert memory.of(-(-batch_size // parts)) <= usable or parts == batch_size
-    if parts > 1:
-        assert memory.of(-(-batch_size // (parts - 1))) > usable
+    micro_batches = micro_batches_for(batch_size, memory, usable)
+    assert 1 <= micro_batches <= batch_size
+    assert memory.of(-(-batch_size // micro_batches)) <= usable or micro_batches == batch_size
+    if micro_batches > 1:
+        assert memory.of(-(-batch_size // (micro_batches - 1))) > usable
 
 
 def kept_bytes(config, compute, heads, n, length, vocabulary):
@@ -80,28 +87,28 @@ def test_longer_rows_and_larger_vocabularies_take_more_and_a_head_that_is_not_as
 
 
 def test_a_card_keeps_no_attention_weights():
-    card = Compute(torch.device("cuda"), torch.bfloat16, 1, "")
-    short, long = (step_memory(ModelConfig(), 0, CLASSIFYING, 100, 0.0, length, card).row for length in (64, 128))
+    gpu = Compute(torch.device("cuda"), torch.bfloat16, 1, "")
+    short, long = (step_memory(ModelConfig(), 0, CLASSIFYING, 100, 0.0, length, gpu).row for length in (64, 128))
     assert long == 2 * short
 
 
 def test_an_ordinary_run_is_computed_whole_and_says_what_it_takes():
     memory = step_memory(ModelConfig(n_layers=4, d_model=256), 10**7, PRETRAINING, 8000, 0.15, 128, FP32)
-    parts = choose_parts(32, memory, CPU)
-    assert parts.number == 1
-    assert str(parts).startswith("batches in 1 part (a step takes about 0.")
+    micro_batches = choose_micro_batches(32, memory, CPU)
+    assert micro_batches.number == 1
+    assert str(micro_batches).startswith("batches in 1 part (a step takes about 0.")
 
 
 def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.engine.micro_batches.free_memory", lambda device: 10 * 2**30)
-    parts = choose_parts(100, StepMemory(0, 2**28), CPU)
-    assert str(parts) == "batches in 4 parts (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
+    micro_batches = choose_micro_batches(100, StepMemory(0, 2**28), CPU)
+    assert str(micro_batches) == "batches in 4 parts (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
 
 
 def test_where_memory_is_not_known_nothing_is_cut():
     huge = StepMemory(2**60, 2**60)
-    assert choose_parts(32, huge, torch.device("mps")).number == 1
-    assert choose_parts(8, huge, CPU).number in (1, 8)  # 1 beside Linux
+    assert choose_micro_batches(32, huge, torch.device("mps")).number == 1
+    assert choose_micro_batches(8, huge, CPU).number in (1, 8)  # 1 beside Linux
 
 
 def test_what_pytorch_holds_in_reserve_on_a_card_is_free(monkeypatch):
@@ -156,8 +163,10 @@ def test_other_systems_do_not_say_what_is_free(tmp_path):
 def test_processes_of_one_machine_share_its_memory_and_agree_on_the_most_parts(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.engine.micro_batches.free_memory", lambda device: 1000)
     agreed = []
-    monkeypatch.setattr(World, "most", lambda world, number: agreed.append(number) or number + 1)
+    monkeypatch.setattr(Processes, "most", lambda processes, number: agreed.append(number) or number + 1)
     memory = StepMemory(fixed=0, row=100)
-    assert choose_parts(8, memory, torch.device("cpu"), World(0, 2, 0, 2)).number == 3  # 4 rows of 8 fit into 80% of a half
-    assert choose_parts(8, memory, torch.device("cuda"), World(0, 2, 0, 2)).number == 2  # a card is nobody else's
+    assert (
+        choose_micro_batches(8, memory, torch.device("cpu"), Processes(0, 2, 0, 2)).number == 3
+    )  # 4 rows of 8 fit into 80% of a half
+    assert choose_micro_batches(8, memory, torch.device("cuda"), Processes(0, 2, 0, 2)).number == 2  # a card is nobody else's
     assert agreed == [2, 1]

@@ -10,7 +10,7 @@ from torch import nn
 from encoderlab.batch import Encoded, Prediction
 from encoderlab.model.dropout import Dropout
 from encoderlab.runs.engine.batches import training_batches
-from encoderlab.runs.engine.micro_batches import Parts
+from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import hold_encoded
@@ -46,15 +46,17 @@ class Small(nn.Module):
 def rows():
     draw = np.random.default_rng(0)
     encoded = [Encoded(draw.integers(1, 20, 3 + n % 4).tolist(), [0] * (3 + n % 4), label=n % 3) for n in range(ROWS)]
-    return hold_encoded(encoded, 20, tokens_asked=False)
+    return hold_encoded(encoded, 20, has_token_targets=False)
 
 
-def run(model, parts, *, after=0, optimizer=None):
+def run(model, micro_batches, *, after=0, optimizer=None):
     """The steps of a run, what was used in the end, and the final weights."""
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = optimizer or build_optimizer(model, training)
     taken = StepsWithinMemory(
-        lambda done, number: training_batches(rows(), training, 0, 0, CPU.device, parts=number, after=done), parts, 10
+        lambda done, number: training_batches(rows(), training, 0, 0, CPU.device, micro_batches=number, after=done),
+        micro_batches,
+        10,
     )
 
     def loop(batches, done):
@@ -67,11 +69,11 @@ def run(model, parts, *, after=0, optimizer=None):
 
 @pytest.mark.parametrize(("room", "number"), [(5, 2), (3, 4), (1, 10)])
 def test_the_curve_is_that_of_the_parts_set_by_hand(room, number, capsys):
-    figures, taken, weights = run(Small(room), Parts(1, "a guess", open=True))
-    by_hand, _, expected = run(Small(ROWS), Parts(number, "as set"))
+    figures, taken, weights = run(Small(room), MicroBatches(1, "a guess", open=True))
+    by_hand, _, expected = run(Small(ROWS), MicroBatches(number, "as set"))
     assert figures == by_hand
     assert torch.equal(weights, expected)
-    assert taken.parts == Parts(number, "memory ran out in step 1", open=True, grown=True)
+    assert taken.micro_batches == MicroBatches(number, "memory ran out in step 1", open=True, grown=True)
     assert (
         f"going on with batches in {number} parts (memory ran out in step 1), as training.accumulate={number}"
         in capsys.readouterr().err
@@ -93,8 +95,8 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
     model = SmallLater(5, p=0.3)
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = build_optimizer(model, training)
-    figures, taken, weights = run(model, Parts(1, "a guess", open=True), optimizer=optimizer)
-    assert taken.parts.reason == "memory ran out in step 5"
+    figures, taken, weights = run(model, MicroBatches(1, "a guess", open=True), optimizer=optimizer)
+    assert taken.micro_batches.reason == "memory ran out in step 5"
     assert model.sizes == [10] * 5 + [5, 5] * 8
 
     def by_hand():
@@ -104,7 +106,7 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
         found = []
         torch.manual_seed(7)
         for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
-            batches = training_batches(rows(), training, 0, 0, CPU.device, parts=number, after=after)
+            batches = training_batches(rows(), training, 0, 0, CPU.device, micro_batches=number, after=after)
             for step in optimize(again, batches, optimizer, training, CPU, FixedSteps(STEPS), after=after):
                 found.append(step.figures())
                 if step.number == last:
@@ -118,16 +120,16 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
 
 
 def test_a_run_goes_on_with_the_parts_that_its_state_names():
-    _, taken, _ = run(Small(3), Parts(1, "a guess", open=True))
+    _, taken, _ = run(Small(3), MicroBatches(1, "a guess", open=True))
     model = Small(3)
-    run(model, Parts(**taken.state()), after=6)
+    run(model, MicroBatches(**taken.state()), after=6)
     assert max(model.sizes) == 3
 
 
-@pytest.mark.parametrize(("room", "parts"), [(5, Parts(1, "as set")), (0, Parts(1, "a guess", open=True))])
-def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, parts):
+@pytest.mark.parametrize(("room", "parts"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
+def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):
-        run(Small(room), parts)
+        run(Small(room), micro_batches)
 
 
 def test_what_fewer_rows_do_not_help_is_not_tried_again():
@@ -138,5 +140,5 @@ def test_what_fewer_rows_do_not_help_is_not_tried_again():
     model = Small(ROWS)
     optimizer = Full([{"params": list(model.parameters()), "scale": 1.0}])
     with pytest.raises(MemoryTooSmallError, match=r"Choose a smaller model, or a smaller model.max_length\.$"):
-        run(model, Parts(1, "a guess", open=True), optimizer=optimizer)
+        run(model, MicroBatches(1, "a guess", open=True), optimizer=optimizer)
     assert model.sizes == [10]

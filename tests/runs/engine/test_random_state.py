@@ -3,32 +3,32 @@
 import torch
 
 from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 CPU = torch.device("cpu")
 
 
 def test_generators_go_on_where_they_stood():
-    states = random_states(CPU, ALONE)
+    states = random_states(CPU, SINGLE_PROCESS)
     drawn = torch.rand(3)
     torch.rand(5)
-    set_random_states(states, CPU, ALONE, seed=0, step=7)
+    set_random_states(states, CPU, SINGLE_PROCESS, seed=0, step=7)
     assert torch.equal(torch.rand(3), drawn)
 
 
 def test_each_process_goes_on_where_it_stood():
     states = [{"cpu": torch.Generator().manual_seed(seed).get_state()} for seed in (1, 2)]
     for rank in (0, 1):
-        set_random_states(states, CPU, World(rank, 2), seed=0, step=7)
+        set_random_states(states, CPU, Processes(rank, 2), seed=0, step=7)
         assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(rank + 1)))
 
 
 def test_in_another_number_of_processes_dropout_begins_anew_from_seed_step_and_process():
     def drawn(seed, step, rank, size=3):
-        set_random_states([{"cpu": torch.get_rng_state()}], CPU, World(rank, size), seed, step)
+        set_random_states([{"cpu": torch.get_rng_state()}], CPU, Processes(rank, size), seed, step)
         return tuple(torch.rand(4).tolist())
 
     assert drawn(0, 7, 1) == drawn(0, 7, 1)
     assert len({drawn(*place) for place in [(0, 7, 0), (0, 7, 1), (0, 8, 0), (1, 7, 0)]}) == 4
-    begin_dropout(0, 7, World(1, 3))
+    begin_dropout(0, 7, Processes(1, 3))
     assert tuple(torch.rand(4).tolist()) == drawn(0, 7, 1)

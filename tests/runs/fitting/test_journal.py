@@ -11,8 +11,8 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.runs.fitting.journal import Journal, seconds_since_start
 from encoderlab.runs.fitting.progress import Progress
-from encoderlab.training.finiteness import LeftOut
 from encoderlab.training.loop import Step
+from encoderlab.training.nonfinite_guard import SkippedStep
 
 
 class Clock:
@@ -73,16 +73,16 @@ def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
 
 
 def test_a_step_that_was_left_out_is_named_and_its_line_is_json_all_the_same(tmp_path, capsys):
-    known = LeftOut(3, {"sequence": float("nan")}, float("inf"), [5, 9], 4)
+    known = SkippedStep(3, {"sequence": float("nan")}, float("inf"), [5, 9], 4)
     with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
         journal.step(step(1))
-        journal.step(replace(step(4, loss=float("nan")), left_out=[known], n_left_out=1))
+        journal.step(replace(step(4, loss=float("nan")), skipped=[known], n_skipped=1))
     first, left_out, line = lines(tmp_path / "metrics.jsonl")
     assert left_out == {
-        **{"kind": "left_out", "step": 3, "loss_sequence": "nan", "gradient_norm": "inf"},
+        **{"kind": "skipped", "step": 3, "loss_sequence": "nan", "gradient_norm": "inf"},
         **{"rows": [5, 9], "examples": 4},
     }
-    assert (line["loss"], line["left_out"], first["left_out"]) == (None, 1, 0)
+    assert (line["loss"], line["skipped"], first["skipped"]) == (None, 1, 0)
     assert (
         "Step 3 was left out, not being finite: sequence loss nan, gradient norm inf; rows 5, 9 and 2 more"
         in capsys.readouterr().err

@@ -17,7 +17,7 @@ from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import Assembly, assemble, run_settings
-from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into, open_initial
+from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into, load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
@@ -48,8 +48,8 @@ def drawn(heads, seed=0, rows=TOKENIZER.vocabulary_size, **settings):
     return model
 
 
-def initial_of(model, heads, labels=(), **settings):
-    return Initial("runs/old", ModelConfig(**SIZES | settings), heads, model.state_dict(), TOKENIZER, list(labels))
+def pretrained_from(model, heads, labels=(), **settings):
+    return Pretrained("runs/old", ModelConfig(**SIZES | settings), heads, model.state_dict(), TOKENIZER, list(labels))
 
 
 def saved(folder, *, tagging=False, **settings):
@@ -72,20 +72,20 @@ def saved(folder, *, tagging=False, **settings):
 @pytest.mark.parametrize("inside", ["", "model"])
 def test_a_run_folder_and_its_model_folder_hold_the_same(tmp_path, inside, tagging):
     assembly = saved(tmp_path, tagging=tagging, pooling=Pooling.pooler, segments=0)
-    initial = open_initial(str(tmp_path / inside))
-    assert initial.name == str(tmp_path / inside)
-    assert initial.config == assembly.config.model
-    assert initial.heads == assembly.task.heads
-    assert initial.labels == ["a", "b", "c"]
-    assert initial.tokenizer.fingerprint == TOKENIZER.fingerprint
-    assert all(torch.equal(initial.weights[name], weight) for name, weight in assembly.model.state_dict().items())
+    pretrained = load_pretrained(str(tmp_path / inside))
+    assert pretrained.name == str(tmp_path / inside)
+    assert pretrained.config == assembly.config.model
+    assert pretrained.heads == assembly.task.heads
+    assert pretrained.labels == ["a", "b", "c"]
+    assert pretrained.tokenizer.fingerprint == TOKENIZER.fingerprint
+    assert all(torch.equal(pretrained.weights[name], weight) for name, weight in assembly.model.state_dict().items())
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(
         DataError, match=r"^init_from=\S+ holds no model\. Allowed: the folder of a finished run, or a Hugging Face"
     ):
-        open_initial(str(tmp_path))
+        load_pretrained(str(tmp_path))
 
 
 @pytest.mark.parametrize("lost", ["model.safetensors", "tokenizer.json"])
@@ -93,7 +93,7 @@ def test_a_model_folder_that_has_lost_a_file_is_refused(tmp_path, lost):
     saved(tmp_path)
     (tmp_path / "model" / lost).unlink()
     with pytest.raises(DataError, match=rf"^init_from=\S+ lacks {lost}"):
-        open_initial(str(tmp_path))
+        load_pretrained(str(tmp_path))
 
 
 def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
@@ -102,7 +102,7 @@ def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
     weights["encoder.embeddings.token.weight"] = weights["encoder.embeddings.token.weight"][:12].clone()
     safetensors.torch.save_file(weights, tmp_path / "model" / "model.safetensors")
     with pytest.raises(DataError, match=r"^init_from=\S+ has embeddings of 12 pieces, and its tokenizer has 15\."):
-        open_initial(str(tmp_path))
+        load_pretrained(str(tmp_path))
 
 
 @pytest.mark.parametrize("positions", Positions)
@@ -111,7 +111,7 @@ def test_a_task_takes_the_encoder_and_the_pooler_and_a_fresh_head(heads, positio
     settings = {"pooling": Pooling.pooler, "positions": positions}
     old = drawn(heads, **settings)
     model, before = drawn(heads, seed=1, **settings), drawn(heads, seed=1, **settings)
-    fresh = load_into(model, initial_of(old, heads, **settings))
+    fresh = load_into(model, pretrained_from(old, heads, **settings))
     assert fresh == [name for name in ("sequence_head", "token_head") if getattr(model, name) is not None]
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, (before if name.startswith(tuple(fresh)) else old).state_dict()[name]), name
@@ -119,7 +119,7 @@ def test_a_task_takes_the_encoder_and_the_pooler_and_a_fresh_head(heads, positio
 
 def test_pretraining_that_goes_on_takes_every_head():
     old, model = drawn(PRETRAINING), drawn(PRETRAINING, seed=1)
-    assert load_into(model, initial_of(old, PRETRAINING)) == []
+    assert load_into(model, pretrained_from(old, PRETRAINING)) == []
     assert all(
         torch.equal(mine, theirs) for mine, theirs in zip(model.state_dict().values(), old.state_dict().values(), strict=True)
     )
@@ -127,15 +127,18 @@ def test_pretraining_that_goes_on_takes_every_head():
 
 def test_pretraining_that_goes_on_with_another_question_says_what_is_fresh():
     masks = HeadSizes(vocabulary=True)
-    assert load_into(drawn(PRETRAINING, pooling=Pooling.pooler), initial_of(drawn(masks), masks)) == ["pool.dense", "sequence_head"]
-    assert load_into(drawn(masks), initial_of(drawn(PRETRAINING), PRETRAINING)) == []
+    assert load_into(drawn(PRETRAINING, pooling=Pooling.pooler), pretrained_from(drawn(masks), masks)) == [
+        "pool.dense",
+        "sequence_head",
+    ]
+    assert load_into(drawn(masks), pretrained_from(drawn(PRETRAINING), PRETRAINING)) == []
     untied = drawn(masks, tie_decoder=False)
-    assert load_into(untied, initial_of(drawn(masks), masks)) == ["masked_token_head.decoder"]
+    assert load_into(untied, pretrained_from(drawn(masks), masks)) == ["masked_token_head.decoder"]
 
 
 def test_pretraining_from_a_classifier_of_two_labels_does_not_take_its_head_for_pairs():
     heads = HeadSizes(sequence_classes=2)
-    assert "sequence_head" in load_into(drawn(PRETRAINING), initial_of(drawn(heads), heads))
+    assert "sequence_head" in load_into(drawn(PRETRAINING), pretrained_from(drawn(heads), heads))
 
 
 def test_of_learnt_positions_and_of_embeddings_beyond_the_vocabulary_the_first_rows_are_taken():
@@ -143,7 +146,7 @@ def test_of_learnt_positions_and_of_embeddings_beyond_the_vocabulary_the_first_r
     settings = {"tie_decoder": False}
     old = drawn(heads, rows=padded, **settings)
     model = drawn(heads, seed=1, max_length=5, **settings)
-    assert load_into(model, initial_of(old, heads, **settings)) == []
+    assert load_into(model, pretrained_from(old, heads, **settings)) == []
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, old.state_dict()[name][: len(weight)]), name
 
@@ -154,7 +157,7 @@ def test_an_encoder_without_its_position_table_is_refused():
     weights = old.state_dict()
     del weights["encoder.layers.1.attention_norm.bias"]
     with pytest.raises(DataError, match=r"of encoder\.layers\.1\.attention_norm\.bias, 8 is needed, and it has none\."):
-        load_into(drawn(heads), replace(initial_of(old, heads), weights=weights))
+        load_into(drawn(heads), replace(pretrained_from(old, heads), weights=weights))
 
 
 def test_an_encoder_of_another_shape_is_refused_with_both_and_nothing_is_taken():
@@ -163,7 +166,7 @@ def test_an_encoder_of_another_shape_is_refused_with_both_and_nothing_is_taken()
     with pytest.raises(
         DataError, match=r"^init_from=runs/old does not fit its own config: of encoder\.\S+, 8 x 8 is needed, and it has"
     ):
-        load_into(model, replace(initial_of(drawn(heads, d_ff=9), heads), weights={**drawn(heads).state_dict(), **crooked()}))
+        load_into(model, replace(pretrained_from(drawn(heads, d_ff=9), heads), weights={**drawn(heads).state_dict(), **crooked()}))
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), before.parameters(), strict=True))
 
 
@@ -173,13 +176,13 @@ def crooked():
 
 
 def test_the_same_vocabulary_is_the_same_however_it_was_chosen(tmp_path):
-    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     TOKENIZER.save(tmp_path / "tokenizer.json")
     check_same_vocabulary(type(TOKENIZER).load(tmp_path / "tokenizer.json"), "tokenizer=pretrained", old)
 
 
 def test_another_vocabulary_is_refused_with_both_sizes_or_the_first_piece_that_differs():
-    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(SettingError) as refused:
         check_same_vocabulary(SymbolsConfig(symbols="01").build(list, None), "tokenizer=symbols", old)
     assert (
@@ -214,19 +217,19 @@ def finetuning(corpus, **changes):
 
 
 def test_a_fresh_head_depends_on_the_seed_alone(corpus):
-    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     heads = []
     for seed, between in ((3, 0), (3, 1), (4, 2)):
         torch.manual_seed(between)
         heads.append(assemble(finetuning(corpus, seed=seed), CPU, corpus, old).model.sequence_head.weight)
-    other = assemble(finetuning(corpus, seed=3), CPU, corpus, initial_of(drawn(PRETRAINING, seed=8), PRETRAINING))
+    other = assemble(finetuning(corpus, seed=3), CPU, corpus, pretrained_from(drawn(PRETRAINING, seed=8), PRETRAINING))
     assert torch.equal(heads[0], heads[1])
     assert torch.equal(heads[0], other.model.sequence_head.weight)
     assert not torch.equal(heads[0], heads[2])
 
 
 def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and_says_so_in_a_line(corpus, capsys):
-    old = initial_of(drawn(PRETRAINING, pooling=Pooling.pooler), PRETRAINING, pooling=Pooling.pooler)
+    old = pretrained_from(drawn(PRETRAINING, pooling=Pooling.pooler), PRETRAINING, pooling=Pooling.pooler)
     config = finetuning(corpus, model=AsPretrained(dropout=0.3, max_length=9))
     assembly = assemble(config, CPU, corpus, old)
     assert assembly.tokenizer is old.tokenizer
@@ -241,7 +244,7 @@ def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and
 
 
 def test_a_tokenizer_trained_anew_on_other_text_is_refused(corpus):
-    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(
         SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Use tokenizer=as_pretrained\.$"
     ):
@@ -256,20 +259,20 @@ def test_from_scratch_nothing_can_be_as_pretrained(corpus, change):
 
 
 def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):
-    old = initial_of(drawn(PRETRAINING), PRETRAINING)
+    old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(SettingError, match=r"^training\.freeze_layers is 3, and the encoder has 2 layers\."):
         assemble(finetuning(corpus, training=TrainingConfig(freeze_layers=3)), CPU, corpus, old)
 
 
 def test_the_settings_of_a_run_say_nothing_of_where_it_started(corpus):
-    settings = run_settings(finetuning(corpus), initial_of(drawn(PRETRAINING), PRETRAINING))
+    settings = run_settings(finetuning(corpus), pretrained_from(drawn(PRETRAINING), PRETRAINING))
     assert type(settings) is RunConfig
     assert settings.model == ModelConfig(**SIZES | {"max_length": None}, pooling=Pooling.mean)
 
 
 def test_the_encoder_answers_as_the_pretrained_one_does(corpus):
     model = drawn(PRETRAINING).eval()
-    assembly = assemble(finetuning(corpus), CPU, corpus, initial_of(model, PRETRAINING))
+    assembly = assemble(finetuning(corpus), CPU, corpus, pretrained_from(model, PRETRAINING))
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
     batch = Batch(ids, torch.zeros_like(ids), None, torch.arange(3), torch.empty(0, dtype=torch.long), None, None, 18)
     with torch.inference_mode():
@@ -306,9 +309,9 @@ def transformers_folder(folder, kind, **changes):
 )
 def test_a_folder_of_transformers_starts_a_task_with_its_encoder_and_its_pooler_where_it_has_one(tmp_path, corpus, kind, fresh):
     model = transformers_folder(tmp_path, kind)
-    initial = open_initial(str(tmp_path))
-    assembly = assemble(finetuning(corpus, init_from=str(tmp_path)), CPU, corpus, initial)
-    assert load_into(assembly.model, initial) == fresh
+    pretrained = load_pretrained(str(tmp_path))
+    assembly = assemble(finetuning(corpus, init_from=str(tmp_path)), CPU, corpus, pretrained)
+    assert load_into(assembly.model, pretrained) == fresh
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         theirs = model.base_model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
@@ -328,8 +331,8 @@ def test_a_folder_of_transformers_starts_a_task_with_its_encoder_and_its_pooler_
     ],
 )
 def test_a_task_takes_the_mean_unless_labels_or_a_pooler_have_learnt_something_else(heads, task, pooled, pooling):
-    initial = initial_of(drawn(heads, pooling=pooled), heads, pooling=pooled)
-    assert initial.settings_for(task).pooling is pooling
+    pretrained = pretrained_from(drawn(heads, pooling=pooled), heads, pooling=pooled)
+    assert pretrained.settings_for(task).pooling is pooling
 
 
 @pytest.mark.parametrize(("said", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
@@ -338,15 +341,15 @@ def test_an_encoder_of_sentence_transformers_is_pooled_as_it_was_trained(tmp_pat
     if said is not None:
         (tmp_path / "1_Pooling").mkdir()
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": said}))
-    initial = open_initial(str(tmp_path))
-    assembly = assemble(finetuning(corpus), CPU, corpus, initial)
+    pretrained = load_pretrained(str(tmp_path))
+    assembly = assemble(finetuning(corpus), CPU, corpus, pretrained)
     assert assembly.config.model.pooling is pooling
-    assert load_into(assembly.model, initial) == ["sequence_head"]
+    assert load_into(assembly.model, pretrained) == ["sequence_head"]
 
 
 def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(corpus, capsys):
-    long = initial_of(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
-    short = initial_of(drawn(PRETRAINING), PRETRAINING)
+    long = pretrained_from(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
+    short = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
     assert "model.max_length=32, as 99% of the training rows need (at most 64)" in capsys.readouterr().err.splitlines()
     assert assemble(finetuning(corpus), CPU, corpus, short).config.model.max_length == 16
@@ -356,7 +359,7 @@ def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(
 
 def test_embeddings_that_transformers_padded_beyond_the_vocabulary_are_cut_to_it(tmp_path, corpus):
     model = transformers_folder(tmp_path, "BertModel", vocab_size=64)
-    assembly = assemble(finetuning(corpus), CPU, corpus, open_initial(str(tmp_path)))
+    assembly = assemble(finetuning(corpus), CPU, corpus, load_pretrained(str(tmp_path)))
     assert torch.equal(assembly.model.encoder.embeddings.token.weight, model.embeddings.word_embeddings.weight[:15])
 
 
@@ -365,17 +368,17 @@ def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).unlink()
     with pytest.raises(DataError, match=r"comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab"):
-        open_initial(str(tmp_path))
+        load_pretrained(str(tmp_path))
 
 
 def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
     transformers_folder(tmp_path, "BertForPreTraining")
-    initial = open_initial(str(tmp_path))
+    pretrained = load_pretrained(str(tmp_path))
     model = EncoderWithHeads(
-        AsPretrained(max_length=16).resolve(initial.config), TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING
+        AsPretrained(max_length=16).resolve(pretrained.config), TOKENIZER.vocabulary_size, TOKENIZER.pad_id, PRETRAINING
     )
-    assert load_into(model, initial, ["follows", "random"]) == []
-    assert load_into(model, initial, ["in_order", "swapped"]) == ["sequence_head"]  # another question
+    assert load_into(model, pretrained, ["follows", "random"]) == []
+    assert load_into(model, pretrained, ["in_order", "swapped"]) == ["sequence_head"]  # another question
 
 
 @pytest.mark.parametrize("init_from", ["", "file", "run/checkpoints/step-5"])
@@ -389,7 +392,7 @@ def test_what_is_no_model_is_refused_by_what_it_is(init_from, tmp_path, monkeypa
         "run/checkpoints/step-5": r"is a checkpoint\. Type init_from=run, the run",
     }
     with pytest.raises((DataError, SettingError), match=expected[init_from]):
-        open_initial(init_from)
+        load_pretrained(init_from)
 
 
 def test_a_tokenizer_with_the_same_pieces_that_cuts_otherwise_is_refused(tmp_path):
@@ -399,6 +402,6 @@ def test_a_tokenizer_with_the_same_pieces_that_cuts_otherwise_is_refused(tmp_pat
         for lower in (False, True)
     )
     assert mine.pieces(range(mine.vocabulary_size)) == theirs.pieces(range(theirs.vocabulary_size))
-    initial = replace(initial_of(drawn(PRETRAINING), PRETRAINING), tokenizer=theirs)
+    pretrained = replace(pretrained_from(drawn(PRETRAINING), PRETRAINING), tokenizer=theirs)
     with pytest.raises(SettingError, match="splits .* differently"):
-        check_same_vocabulary(mine, "The tokenizer", initial)
+        check_same_vocabulary(mine, "The tokenizer", pretrained)

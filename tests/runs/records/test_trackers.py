@@ -17,14 +17,14 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records import trackers as tracking
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import Interrupted
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
 STEP = {"kind": "step", "step": 3, "epoch": 0.5, "loss": 0.25, "gradient_norm": None, "tokens": 12}
 EVALUATION = {"kind": "evaluation", "step": 4, "epoch": 1.0, "split": "validation", "accuracy": 0.75}
-LEFT_OUT = {"kind": "left_out", "step": 4, "loss": None}
+LEFT_OUT = {"kind": "skipped", "step": 4, "loss": None}
 REPORT = {
     "checkpoint": {"step": 4},
     "splits": {"test": {"n": 9, "accuracy": 0.5, "accuracy_ci95": [0.4, 0.6], "per_class": {}}},
@@ -80,7 +80,7 @@ def noted(monkeypatch):
 
 
 def test_a_tracker_is_told_settings_figures_and_how_it_ended(folder, noted):
-    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
         for line in (STEP, LEFT_OUT, EVALUATION):
             trackers.log(line)
         trackers.report(REPORT)
@@ -98,23 +98,23 @@ def test_a_tracker_is_told_settings_figures_and_how_it_ended(folder, noted):
 
 def test_a_run_that_goes_on_is_the_same_run_there(folder, noted):
     folder.trackers.write_text('{"wandb": "of yesterday"}')
-    with tracked(config("wandb"), "train", folder, ALONE):
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS):
         pass
     folder.trackers.write_text('{"wandb": "of yest')
-    with tracked(config("wandb"), "train", folder, ALONE):
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS):
         pass
     assert [run.known for run in noted] == ["of yesterday", None]
 
 
 @pytest.mark.parametrize("ending", [Interrupted(15), ValueError("no")])
 def test_a_run_that_is_stopped_or_fails_is_not_said_to_be_finished(folder, noted, ending):
-    with pytest.raises(type(ending)), tracked(config("wandb"), "train", folder, ALONE):
+    with pytest.raises(type(ending)), tracked(config("wandb"), "train", folder, SINGLE_PROCESS):
         raise ending
     assert noted[0].told == [False]
 
 
 def test_only_the_first_process_tells_anybody(folder, noted):
-    with tracked(config("wandb"), "train", folder, World(rank=1, size=2)) as trackers:
+    with tracked(config("wandb"), "train", folder, Processes(rank=1, size=2)) as trackers:
         trackers.log(STEP)
     assert noted == [] and not folder.trackers.exists()
 
@@ -140,7 +140,7 @@ def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeyp
             self._fail("close")
 
     monkeypatch.setitem(tracking.LIBRARIES, "mlflow", Broken)
-    with tracked(config("mlflow"), "train", folder, ALONE) as trackers:
+    with tracked(config("mlflow"), "train", folder, SINGLE_PROCESS) as trackers:
         for _ in range(5):
             trackers.log(STEP)
         trackers.report(REPORT)
@@ -150,7 +150,7 @@ def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeyp
 
 def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkeypatch, capsys):
     monkeypatch.setitem(tracking.LIBRARIES, "wandb", lambda *_: sys.exit("no key"))
-    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
     assert "wandb has failed (SystemExit: no key)" in capsys.readouterr().err
 
@@ -159,14 +159,14 @@ def test_a_tracker_that_hangs_is_not_waited_for(folder, monkeypatch, capsys):
     for_ever = threading.Event()
     monkeypatch.setattr(tracking, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setitem(tracking.LIBRARIES, "trackio", lambda subject, known: for_ever.wait(60))
-    with tracked(config("trackio"), "train", folder, ALONE) as trackers:
+    with tracked(config("trackio"), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
     assert "trackio has failed (it does not answer)" in capsys.readouterr().err
     for_ever.set()
 
 
 def test_without_trackers_nothing_is_written(folder):
-    with tracked(config(), "train", folder, ALONE) as trackers:
+    with tracked(config(), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
         trackers.report(REPORT)
     assert list(folder.root.iterdir()) == []
@@ -244,7 +244,7 @@ def test_wandb_is_offline_unless_there_is_a_key_and_never_asks_for_one(folder, m
     path.chmod(0o600)
     monkeypatch.setenv("NETRC", str(path))
     folder.trackers.write_text('{"wandb": "w1"}')
-    with tracked(config("wandb"), "train", folder, ALONE) as trackers:
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
         trackers.report(REPORT)
     begun = calls[0][1]
@@ -280,7 +280,7 @@ def test_mlflow_keeps_a_run_in_a_local_store_or_where_its_variable_says(folder, 
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     if known:
         folder.trackers.write_text(json.dumps({"mlflow": known}))
-    with tracked(config("mlflow"), "train", folder, ALONE) as trackers:
+    with tracked(config("mlflow"), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
     assert opened == [server or f"sqlite:///{folder.root / 'outputs' / 'mlflow.db'}"]
     assert [call for call in calls if call[0] == "log_metric"] == [
@@ -303,7 +303,7 @@ def test_trackio_goes_on_under_the_name_it_began_with(folder, monkeypatch):
 
     module(monkeypatch, "trackio", init=init)
     for _ in range(2):
-        with tracked(config("trackio"), "train", folder, ALONE) as trackers:
+        with tracked(config("trackio"), "train", folder, SINGLE_PROCESS) as trackers:
             trackers.log(STEP)
             trackers.report(REPORT)
     first, *rest = calls
@@ -325,11 +325,11 @@ def scalars(folder):
 
 def test_tensorboard_shows_a_run_that_went_on_as_one(folder):
     pytest.importorskip("tensorboard", reason="pip install 'encoderlab[tensorboard]'")
-    with pytest.raises(Interrupted), tracked(config("tensorboard"), "train", folder, ALONE) as trackers:
+    with pytest.raises(Interrupted), tracked(config("tensorboard"), "train", folder, SINGLE_PROCESS) as trackers:
         for step in (1, 2, 3):
             trackers.log(STEP | {"step": step, "loss": float(step)})
         raise Interrupted(15)
-    with tracked(config("tensorboard"), "train", folder, ALONE) as trackers:
+    with tracked(config("tensorboard"), "train", folder, SINGLE_PROCESS) as trackers:
         for step in (3, 4):
             trackers.log(STEP | {"step": step, "loss": 10.0 * step})
         trackers.report(REPORT)

@@ -69,21 +69,21 @@ sequences = st.lists(
 @settings(deadline=None)
 def test_only_ordinary_tokens_are_asked_and_their_true_ids_are_the_answers(rows, fraction, key, whole_words):
     batch = batch_of(rows)
-    masked = masking(mask_fraction=fraction, whole_words=whole_words)(batch, key)
-    assert torch.equal(batch.input_ids.flatten()[masked.asked], masked.token_labels)
+    masked = masking(mlm_probability=fraction, whole_words=whole_words)(batch, key)
+    assert torch.equal(batch.input_ids.flatten()[masked.target_positions], masked.token_labels)
     assert (masked.token_labels >= 5).all()
     untouched = torch.ones(batch.input_ids.numel(), dtype=torch.bool)
-    untouched[masked.asked] = False
+    untouched[masked.target_positions] = False
     assert torch.equal(masked.input_ids.flatten()[untouched], batch.input_ids.flatten()[untouched])
-    seen = masked.input_ids.flatten()[masked.asked]
+    seen = masked.input_ids.flatten()[masked.target_positions]
     assert ((seen >= 5) | (seen == MASK)).all()  # a random replacement is never special
 
 
 @given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
 @settings(deadline=None)
 def test_each_row_is_asked_for_its_share_to_the_nearest_token_and_for_one_at_least(rows, fraction, key):
-    masked = masking(mask_fraction=fraction)(batch_of(rows), key)
-    counts = torch.bincount(masked.asked // masked.input_ids.shape[1], minlength=len(rows)).tolist()
+    masked = masking(mlm_probability=fraction)(batch_of(rows), key)
+    counts = torch.bincount(masked.target_positions // masked.input_ids.shape[1], minlength=len(rows)).tolist()
     for row, count in zip(rows, counts, strict=True):
         n = sum(id_ >= 5 for id_ in row)
         assert count == (
@@ -94,20 +94,22 @@ def test_each_row_is_asked_for_its_share_to_the_nearest_token_and_for_one_at_lea
 @given(rows=sequences, key=st.integers(0, 2**64 - 1), parts=st.integers(1, 4))
 @settings(deadline=None)
 def test_a_row_is_masked_alike_in_any_batch(rows, key, parts):
-    masks = masking(mask_fraction=0.3)
+    masks = masking(mlm_probability=0.3)
     together = masks(batch_of(rows), key)
     for row in range(len(rows)):
         alone = masks(batch_of([rows[row]], first_row=row), key)
         n = len(rows[row])
         assert alone.input_ids[0].tolist() == together.input_ids[row, :n].tolist()
-        here = together.asked[together.asked // together.input_ids.shape[1] == row] % together.input_ids.shape[1]
-        assert alone.asked.tolist() == here.tolist()
+        here = (
+            together.target_positions[together.target_positions // together.input_ids.shape[1] == row] % together.input_ids.shape[1]
+        )
+        assert alone.target_positions.tolist() == here.tolist()
 
 
 def test_of_the_asked_tokens_eight_in_ten_are_hidden_one_is_random_and_one_stays():
     batch = batch_of(random_rows(400, 100))
     masked = masking()(batch, key=7)
-    seen = masked.input_ids.flatten()[masked.asked]
+    seen = masked.input_ids.flatten()[masked.target_positions]
     n = len(seen)
     assert n == 400 * round(0.15 * 98)
     assert float((seen == MASK).float().mean()) == pytest.approx(0.8, abs=0.02)
@@ -121,8 +123,8 @@ def test_of_the_asked_tokens_eight_in_ten_are_hidden_one_is_random_and_one_stays
     ("shares", "expected"), [((1.0, 0.0), "masks"), ((0.0, 1.0), "random"), ((0.0, 0.0), "kept")], ids=lambda value: str(value)
 )
 def test_the_shares_of_what_is_put_in_can_be_chosen(shares, expected):
-    masked = masking(mask_share=shares[0], random_share=shares[1])(batch_of(random_rows(50, 60)), key=1)
-    seen = masked.input_ids.flatten()[masked.asked]
+    masked = masking(mask_replace_prob=shares[0], random_replace_prob=shares[1])(batch_of(random_rows(50, 60)), key=1)
+    seen = masked.input_ids.flatten()[masked.target_positions]
     found = {
         "masks": float((seen == MASK).float().mean()),
         "kept": float((seen == masked.token_labels).float().mean()),
@@ -134,24 +136,24 @@ def test_the_shares_of_what_is_put_in_can_be_chosen(shares, expected):
 def test_every_token_of_a_row_is_as_likely_to_be_asked_as_any_other():
     batch = batch_of(random_rows(4000, 42))
     masked = masking()(batch, key=3)
-    often = torch.bincount(masked.asked % 42, minlength=42)[1:-1] / 4000
+    often = torch.bincount(masked.target_positions % 42, minlength=42)[1:-1] / 4000
     assert often.min() > 0.12 and often.max() < 0.18
 
 
 def test_each_key_asks_for_other_tokens():
     batch = batch_of(random_rows(20, 40))
     first, again, other = (masking()(batch, key) for key in (1, 1, 2))
-    assert torch.equal(first.asked, again.asked) and torch.equal(first.input_ids, again.input_ids)
-    assert not torch.equal(first.asked, other.asked)
+    assert torch.equal(first.target_positions, again.target_positions) and torch.equal(first.input_ids, again.input_ids)
+    assert not torch.equal(first.target_positions, other.target_positions)
 
 
 @given(rows=sequences, key=st.integers(0, 2**64 - 1), fraction=st.floats(0.05, 0.5))
 @settings(deadline=None)
 def test_whole_words_are_asked_for_in_all_their_pieces_or_in_none(rows, key, fraction):
     batch = batch_of(rows)
-    masked = masking(whole_words=True, mask_fraction=fraction)(batch, key)
+    masked = masking(whole_words=True, mlm_probability=fraction)(batch, key)
     asked = torch.zeros(batch.input_ids.numel(), dtype=torch.bool)
-    asked[masked.asked] = True
+    asked[masked.target_positions] = True
     asked = asked.view_as(batch.input_ids)
     first_piece = len(SPECIALS) + 30
     for row, ids in enumerate(batch.input_ids.tolist()):
@@ -163,7 +165,7 @@ def test_whole_words_are_asked_for_in_all_their_pieces_or_in_none(rows, key, fra
 def test_whole_words_meet_the_share_on_average():
     batch = batch_of(random_rows(500, 102))
     masked = masking(whole_words=True)(batch, key=0)
-    assert len(masked.asked) / (500 * 100) == pytest.approx(0.15, abs=0.01)
+    assert len(masked.target_positions) / (500 * 100) == pytest.approx(0.15, abs=0.01)
 
 
 def test_the_places_that_are_asked_are_those_of_every_earlier_version():
@@ -175,24 +177,24 @@ def test_the_places_that_are_asked_are_those_of_every_earlier_version():
     batch = batch_of(random_rows(2, 30), first_row=7)
     for whole_words, (asked, seen) in expected.items():
         masked = masking(whole_words=whole_words)(batch, key=2**63 + 5)
-        assert masked.asked.tolist() == asked
-        assert masked.input_ids.flatten()[masked.asked].tolist() == seen
+        assert masked.target_positions.tolist() == asked
+        assert masked.input_ids.flatten()[masked.target_positions].tolist() == seen
 
 
 @given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
 @settings(deadline=None)
 def test_a_batch_that_knows_how_many_are_asked_is_masked_as_one_that_does_not(rows, fraction, key):
-    masks, batch = masking(mask_fraction=fraction), batch_of(rows)
+    masks, batch = masking(mlm_probability=fraction), batch_of(rows)
     known = masks.count(np.concatenate(rows), np.array([len(row) for row in rows]))
-    told, untold = masks(replace(batch, n_asked=known), key), masks(batch, key)
-    assert torch.equal(told.asked, untold.asked) and torch.equal(told.input_ids, untold.input_ids)
-    assert len(told.asked) == known
+    told, untold = masks(replace(batch, n_targets=known), key), masks(batch, key)
+    assert torch.equal(told.target_positions, untold.target_positions) and torch.equal(told.input_ids, untold.input_ids)
+    assert len(told.target_positions) == known
 
 
 @pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])
 def test_the_host_counts_what_the_device_will_choose_for_rows_of_every_length(fraction):
     """Where a share ends in a half, both must round to the even number."""
-    masks = masking(mask_fraction=fraction)
+    masks = masking(mlm_probability=fraction)
     rows = random_rows(1, 402)[0]
     for length in range(3, 402):
         ids = torch.tensor([rows[:length]])
@@ -214,13 +216,13 @@ def test_the_tables_are_moved_to_a_device_once(monkeypatch):
 
 
 def test_hashed_numbers_are_as_even_as_drawn_ones():
-    rows, places = torch.arange(2000)[:, None].expand(2000, 64), torch.arange(64).expand(2000, 64)
-    numbers = uniform(5, 0, rows, places)
+    rows, positions = torch.arange(2000)[:, None].expand(2000, 64), torch.arange(64).expand(2000, 64)
+    numbers = uniform(5, 0, rows, positions)
     assert numbers.min() >= 0 and numbers.max() < 1
     counts = torch.histc(numbers, 50, 0, 1)
     assert (counts - counts.mean()).abs().max() < 5 * counts.mean() ** 0.5
     assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 0.1
-    assert abs(np.corrcoef(numbers.flatten(), uniform(5, 1, rows, places).flatten())[0, 1]) < 0.02
+    assert abs(np.corrcoef(numbers.flatten(), uniform(5, 1, rows, positions).flatten())[0, 1]) < 0.02
 
 
 def test_a_tokenizer_without_a_mask_token_is_refused():
@@ -231,5 +233,5 @@ def test_a_tokenizer_without_a_mask_token_is_refused():
 
 
 def test_shares_of_more_than_all_are_refused():
-    with pytest.raises(SettingError, match="task.mask_share=0.8 and task.random_share=0.3"):
-        PretrainingConfig(name="test", random_share=0.3)
+    with pytest.raises(SettingError, match="task.mask_replace_prob=0.8 and task.random_replace_prob=0.3"):
+        PretrainingConfig(name="test", random_replace_prob=0.3)

@@ -39,11 +39,11 @@ def drawn(corpus, second=SecondSentence.next, pack=Pack.sentences, room=20, seed
 def test_strangers_come_from_another_document_and_neighbours_follow(corpus, pack, seed):
     sentences, found, pairs = drawn(corpus, pack=pack, seed=(seed, 0))
     first, second = sentences.document[pairs.first_start], sentences.document[pairs.second_start]
-    strange = pairs.labels == 1
-    assert (first[strange] != second[strange]).all()
-    assert (pairs.second_start[~strange] == pairs.first_stop[~strange]).all()
-    assert (first[~strange] == second[~strange]).all()
-    assert abs(int(strange.sum()) - int((~strange).sum())) <= 1
+    negative = pairs.labels == 1
+    assert (first[negative] != second[negative]).all()
+    assert (pairs.second_start[~negative] == pairs.first_stop[~negative]).all()
+    assert (first[~negative] == second[~negative]).all()
+    assert abs(int(negative.sum()) - int((~negative).sum())) <= 1
     for start, stop in ((pairs.first_start, pairs.first_stop), (pairs.second_start, pairs.second_stop)):
         assert (stop > start).all()
         assert (sentences.document[start] == sentences.document[stop - 1]).all()  # no text spans two documents
@@ -88,9 +88,9 @@ def test_plain_masking_reads_every_sentence_once(corpus, room, pack):
 @settings(deadline=None)
 def test_swapped_pairs_are_the_same_two_texts_the_other_way_round(corpus, pack):
     _, _, pairs = drawn(corpus, second=SecondSentence.swapped, pack=pack)
-    strange = pairs.labels == 1
-    assert (pairs.second_stop[strange] == pairs.first_start[strange]).all()
-    assert (pairs.first_stop[~strange] == pairs.second_start[~strange]).all()
+    negative = pairs.labels == 1
+    assert (pairs.second_stop[negative] == pairs.first_start[negative]).all()
+    assert (pairs.first_stop[~negative] == pairs.second_start[~negative]).all()
 
 
 def test_pairs_are_a_function_of_seed_and_epoch_and_differ_between_epochs():

@@ -51,8 +51,8 @@ def test_a_batch_is_as_long_as_was_said_and_is_asked_for_as_many_tokens_as_was_s
     assert real.tolist() == drawn.lengths[some].tolist()
     assert batch.n_tokens == real.sum() and batch.input_ids.shape[1] <= max_length
     masked = drawn.prepare(batch)
-    assert (batch.n_asked is None) == whole_words
-    assert batch.n_asked in (None, len(masked.asked))
+    assert (batch.n_targets is None) == whole_words
+    assert batch.n_targets in (None, len(masked.target_positions))
 
 
 def test_the_share_of_cut_rows_is_that_of_rows_longer_than_there_is_room(tokenizer):

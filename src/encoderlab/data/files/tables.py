@@ -199,11 +199,11 @@ def _no_one_column(path: Path, wanted: Wanted, setting: str, existing: list[str]
 
 def read_txt(path: Path, wanted: Wanted) -> Rows:
     """A text per line, blank lines being empty texts. Raises DataError where more than texts is wanted."""
-    asked = [setting for setting in wanted.settings() if setting != "text"]
-    if asked:
+    wanted_columns = [setting for setting in wanted.settings() if setting != "text"]
+    if wanted_columns:
         raise DataError(
-            f"{path} holds one text per line and nothing else, but dataset.{asked[0]}={wanted.settings()[asked[0]]} is asked for",
-            remedy=f"Type dataset.{asked[0]}=null, or name a csv, tsv, jsonl or parquet file",
+            f"{path} holds one text per line and nothing else, but dataset.{wanted_columns[0]}={wanted.settings()[wanted_columns[0]]} is asked for",
+            remedy=f"Type dataset.{wanted_columns[0]}=null, or name a csv, tsv, jsonl or parquet file",
         )
     rows = RowsOfFile(path, ["text"])
     for number, line in plain_lines(path):

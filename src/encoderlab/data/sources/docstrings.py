@@ -28,7 +28,7 @@ from encoderlab.data.sources.docstring_reader import (
     without_duplicates,
 )
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow
@@ -146,8 +146,8 @@ def _cached(libraries: list[Library], cache_dir: Path) -> pyarrow.Table:
         {column: pyarrow.array([getattr(p, name) for p in paragraphs], "string") for column, name in names.items()}
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside:
-        pyarrow.parquet.write_table(table, aside)
+    with atomic_write(path) as temporary:
+        pyarrow.parquet.write_table(table, temporary)
     return table
 
 

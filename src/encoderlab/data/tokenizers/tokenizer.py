@@ -18,7 +18,7 @@ from tokenizers import processors
 
 from encoderlab.data.tokenizers.distinct_words import DistinctWords, word_by_word
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
 BERT_SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
@@ -248,5 +248,5 @@ def _text_of(token: str | dict[str, object]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with written_aside(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

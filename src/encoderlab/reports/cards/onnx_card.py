@@ -57,22 +57,22 @@ for text, vectors in zip(texts, run(tokenizer.encode_batch(texts))["last_hidden_
 """
 
 
-def onnx_card(said: dict[str, Any], *, paired: bool | None) -> str:
-    """The section about ONNX, `said` being what the folder's config.json says, and `paired` whether the model reads pairs."""
+def onnx_card(fields: dict[str, Any], *, paired: bool | None) -> str:
+    """The section about ONNX, `fields` being what the folder's config.json says, and `paired` whether the model reads pairs."""
     return (
-        f"## With onnxruntime\n\nmodel.onnx (opset {said['opset']}) takes batches of any size, of up to {said['max_length']} "
+        f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, of up to {fields['max_length']} "
         f"tokens a row. Its outputs were compared with the model's own on batches of several sizes and lengths: they are off by "
-        f"{said['largest_difference']:.1e} of the largest at most ({said['tolerance']:g} is allowed). "
+        f"{fields['largest_difference']:.1e} of the largest at most ({fields['tolerance']:g} is allowed). "
         "Needed: `pip install onnxruntime tokenizers`.\n\n"
-        f"```python\n{BEGIN}{_answers(said, paired)}```\n"
+        f"```python\n{BEGIN}{_answers(fields, paired)}```\n"
     )
 
 
-def _answers(said: dict[str, Any], paired: bool | None) -> str:
+def _answers(fields: dict[str, Any], paired: bool | None) -> str:
     """The part of the example that differs between models."""
     texts = '[("A text.", "And another."), ("One more.", "The last.")]' if paired else '["A text to read.", "Another one."]'
-    if said["answers_for"] == "words":
-        return OF_WORDS.format(special=said["special_tokens"])
-    if said["answers_for"] == "texts":
-        return OF_TEXTS.format(texts=texts, logits=said["outputs"][-1])
+    if fields["answers_for"] == "words":
+        return OF_WORDS.format(special=fields["special_tokens"])
+    if fields["answers_for"] == "texts":
+        return OF_TEXTS.format(texts=texts, logits=fields["outputs"][-1])
     return OF_VECTORS

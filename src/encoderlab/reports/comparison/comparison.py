@@ -40,7 +40,7 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
     labels = _labels(values)
     notes = [f"Left out, for a newer one has the same settings and seed: {repeated} of the runs"] if repeated else []
     found = [Setting(label, value, group) for label, value, group in zip(labels, values, ordered, strict=True)]
-    names = telling(values)
+    names = distinguishing(values)
     words = {name: list(dict.fromkeys(repr(value[name]) for value in values)) for name in names}
     return sorted(found, key=lambda setting: [_order(setting.values[name], words[name]) for name in names]), notes
 
@@ -57,7 +57,7 @@ def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
     return not is_number, float(value) if is_number else as_met.index(repr(value))
 
 
-def telling(values: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
     """As few of the differing settings as tell all apart, first those that speak for others.
 
     `model.name` speaks for the shape of tiny, mini and small, `init_from` for what comes with a pretrained encoder; a setting that
@@ -83,7 +83,7 @@ def _kinds(values: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
 
 
 def _labels(values: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = telling(values)
+    names = distinguishing(values)
     if not names:
         return ["all runs"] * len(values)
     short = short_names(names)
@@ -126,7 +126,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
             "rows": first.scores["n"],
             "figure": figure,
             "differing": {name: [shown(setting.values[name]) for setting in settings] for name in settings[0].values},
-            "told_apart_by": telling([setting.values for setting in settings]),
+            "told_apart_by": distinguishing([setting.values for setting in settings]),
             "reference": settings[place].label,
             "settings": rows,
             "notes": [*notes, *_notes(settings, differences, first, chosen=reference is None)],

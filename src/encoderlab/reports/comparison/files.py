@@ -15,7 +15,7 @@ from encoderlab.reports.comparison.screen import cells, columns, headline, markd
 from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.page import picture, write_page
 from encoderlab.runs.folders.finished import FinishedRun
-from encoderlab.system.atomic_files import write_text_aside, written_aside
+from encoderlab.system.atomic_files import atomic_write, atomic_write_text
 
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
@@ -35,8 +35,8 @@ def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedR
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     for name, (canvas, _) in drawn.items():
-        with written_aside(plots / f"{name}.png") as aside:
-            canvas.savefig(aside, dpi=150, format="png")
+        with atomic_write(plots / f"{name}.png") as temporary:
+            canvas.savefig(temporary, dpi=150, format="png")
     paths = {kind: folder / f"compare.{kind}" for kind in ("html", "md", "csv", "json")}
     write_page(
         paths["html"],
@@ -48,9 +48,9 @@ def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedR
         figure=words_of(comparison["figure"]),
         pictures=[(what, picture(canvas, what)) for canvas, what in drawn.values()],
     )
-    write_text_aside(paths["md"], markdown(comparison))
-    write_text_aside(paths["csv"], _table(comparison))
-    write_text_aside(paths["json"], json.dumps(comparison, indent=2, ensure_ascii=False) + "\n")
+    atomic_write_text(paths["md"], markdown(comparison))
+    atomic_write_text(paths["csv"], _table(comparison))
+    atomic_write_text(paths["json"], json.dumps(comparison, indent=2, ensure_ascii=False) + "\n")
     return {kind: str(path) for kind, path in paths.items()} | {"plots": str(plots)}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 
 
 def write_predictions(
@@ -50,7 +50,7 @@ def _names(ids: int | Sequence[int] | np.ndarray | None, label_names: Sequence[s
 
 def _write_whole(path: Path, columns: list[str], rows: Iterator[list[str | float]]) -> None:
     """Write beside `path`, then rename: a reader never meets half a file."""
-    with written_aside(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(columns)
         # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
         csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerows(rows)

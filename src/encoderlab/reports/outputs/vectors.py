@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 
 SUFFIX = ".npy"
 INDEX_SUFFIX = ".index.jsonl"
@@ -80,9 +80,9 @@ def vector_file(output: Path, width: int) -> Iterator[VectorFile]:
 
     Raises DataError where they cannot be written.
     """
-    with written_aside(output) as array_aside, written_aside(index_of(output)) as index_aside:
+    with atomic_write(output) as array_temporary, atomic_write(index_of(output)) as index_temporary:
         try:
-            with array_aside.open("wb") as array, index_aside.open("w", encoding="utf-8", newline="\n") as index:
+            with array_temporary.open("wb") as array, index_temporary.open("w", encoding="utf-8", newline="\n") as index:
                 file = VectorFile(array, index, width)
                 yield file
                 file.finish()

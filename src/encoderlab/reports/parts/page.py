@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,7 +28,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def write_page(path: Path, template: str, **values: Any) -> None:
     """Write the page a template makes of `values`, whole or not at all."""
-    write_text_aside(path, page(template, **values))
+    atomic_write_text(path, page(template, **values))
 
 
 def page(template: str, **values: Any) -> str:

@@ -1,6 +1,6 @@
 """How reports call the guessers that a pretrained encoder is compared with, and the question asked about pairs."""
 
-GUESSER_NAMES = {
+BASELINE_NAMES = {
     "most_frequent_token": "always the most frequent token",
     "unigram": "each token as often as in training",
     "majority": "always the most frequent answer",

@@ -9,7 +9,7 @@ from typing import Any
 from encoderlab.reports.parts.console import chosen, figure, number, speed, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.reports.pretraining.names import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 from encoderlab.runs.folders.folder import RunFolder
 
 PANEL = 4.6  # inches
@@ -53,7 +53,7 @@ def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str,
         "low": low,
         "high": high,
         "n": scored["n"],
-        "asked_tokens": scored["asked_tokens"],
+        "target_tokens": scored["target_tokens"],
         "split": report["scored_split"],
         "verdict": report["verdict"] and report["verdict"]["sentence"],
         "checkpoint": chosen(report["checkpoint"]),
@@ -73,11 +73,11 @@ def _called(name: str, report: Mapping[str, Any]) -> str:
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
     """Every figure of every split in words, by the figure's name."""
     splits = report["splits"]
-    names = [name for name in next(iter(splits.values())) if not name.endswith("_ci95") and name not in ("n", "asked_tokens")]
+    names = [name for name in next(iter(splits.values())) if not name.endswith("_ci95") and name not in ("n", "target_tokens")]
     forms = {"mlm_perplexity": lambda part, name: number(part[name])}
     rows = {_called(name, report): [forms.get(name, with_interval)(part, name) for part in splits.values()] for name in names}
     counts = {
-        name: [number(part[key]) for part in splits.values()] for name, key in (("rows", "n"), ("masked tokens", "asked_tokens"))
+        name: [number(part[key]) for part in splits.values()] for name, key in (("rows", "n"), ("masked tokens", "target_tokens"))
     }
     return {"": list(splits), **counts, **rows}
 
@@ -90,11 +90,11 @@ def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[li
     def line(name: str, figures: Mapping[str, Any]) -> list[str]:
         return [name, *(forms[column](figures[column]) if column in figures else "" for column in columns)]
 
-    guessers = [
-        line(GUESSER_NAMES.get(str(name), str(name)) + (f" ({shown(found['token'], 40)})" if "token" in found else ""), found)
+    baselines = [
+        line(BASELINE_NAMES.get(str(name), str(name)) + (f" ({shown(found['token'], 40)})" if "token" in found else ""), found)
         for name, found in report["baselines"].items()
     ]
-    return [["on the same rows", *(_called(name, report) for name in columns)], line("this model", scored), *guessers]
+    return [["on the same rows", *(_called(name, report) for name in columns)], line("this model", scored), *baselines]
 
 
 def _filled(filled: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
 from encoderlab.reports.parts.plots import plot_pretraining_curves
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.reports.pretraining.names import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 from encoderlab.reports.pretraining.page import write_pretraining_page
 from encoderlab.reports.training.report import caveats, json_safe
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.metrics import PretrainingScores
@@ -38,7 +38,7 @@ def build_pretraining_report(
     """What report.json holds: JSON-safe, with null for any figure that is not a finite number.
 
     `parameters` counts the model's, by part and as `total`. Of `splits`, `scored_split` names the one the verdict is about: test,
-    else validation. `baselines` are the guessers' figures on that split, by the names of GUESSER_NAMES. `pairs` are the facts that
+    else validation. `baselines` are the guessers' figures on that split, by the names of BASELINE_NAMES. `pairs` are the facts that
     `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
     that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
     """
@@ -68,7 +68,7 @@ def build_pretraining_report(
     return json_safe(report)
 
 
-def best_guesser(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tuple[str, float] | None:
+def best_baseline(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tuple[str, float] | None:
     """Name and score of the guesser that is best at `figure`; None where there is none."""
     found = {name: baseline[figure] for name, baseline in baselines.items() if baseline.get(figure) is not None}
     name = max(found, key=found.__getitem__, default=None)
@@ -94,7 +94,7 @@ def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any
 def _stands(
     scores: Mapping[str, Any], figure: str, title: str, baselines: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str] | None:
-    best = best_guesser(baselines, figure)
+    best = best_baseline(baselines, figure)
     if best is None or figure not in scores:
         return None
     name, guess = best
@@ -103,14 +103,14 @@ def _stands(
     stands = f"{outcome} from" if outcome == "not distinguishable" else outcome
     sentence = (
         f"The model's {title} accuracy of {scores[figure]:.3f} (95% interval {low:.3f} to {high:.3f}) is {stands} "
-        f"the {guess:.3f} of the best guesser ({GUESSER_NAMES.get(name, name)})."
+        f"the {guess:.3f} of the best guesser ({BASELINE_NAMES.get(name, name)})."
     )
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
 
 def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> None:
     """Write report.html, report.json, and plots/curves.png where the run has a metrics.jsonl."""
-    guesses = [best_guesser(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
+    guesses = [best_baseline(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
     token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
     if folder.metrics.exists():
         folder.plots.mkdir(exist_ok=True)
@@ -118,7 +118,7 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
         title = f"pretrain {report['task']}, seed {report['seed']}"
         plot_pretraining_curves(lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess)
     write_pretraining_page(folder, report, token_guess, pair_guess)
-    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
+    atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
 
 
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
@@ -128,8 +128,8 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     scores = report["splits"][report["scored_split"]]
     checkpoint = report["checkpoint"]
     lines = [
-        f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['asked_tokens']:,} masked tokens",
-        *_card_figures(scores, report["baselines"], report["second_sentence"]),
+        f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['target_tokens']:,} masked tokens",
+        *_gpu_figures(scores, report["baselines"], report["second_sentence"]),
         f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}",
         *(shown(note).rstrip(".") for note in report["notes"]),
     ]
@@ -144,15 +144,15 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     )
 
 
-def _card_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
+def _gpu_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
     """A line for each accuracy, with its interval and the best guesser beside it, and one for the perplexity."""
     found = []
     for figure, title in (("mlm_accuracy", "MLM"), ("nsp_accuracy", PAIR_QUESTIONS.get(question, ""))):
         if figure not in scores:
             continue
         low, high = scores[f"{figure}_ci95"]
-        best = best_guesser(baselines, figure)
-        beside = f"; {GUESSER_NAMES.get(best[0], best[0])}: {best[1]:.4f}" if best else ""
+        best = best_baseline(baselines, figure)
+        beside = f"; {BASELINE_NAMES.get(best[0], best[0])}: {best[1]:.4f}" if best else ""
         found.append(f"{title} accuracy {scores[figure]:.4f} (95% interval {low:.4f} to {high:.4f}){beside}")
     if scores["mlm_perplexity"] is not None:
         found.insert(1, f"MLM perplexity {scores['mlm_perplexity']:,.1f}")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from encoderlab.reports.parts.console import chosen, console_on, figure, line, listing, number, speed, table_of, with_interval
-from encoderlab.reports.pretraining.names import GUESSER_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 
 
 def show_pretraining_report(
@@ -37,17 +37,17 @@ def show_pretraining_report(
     listing(console, "Next", next_commands)
 
 
-def show_pairs(facts: Mapping[str, Any], guessers: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
+def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
     """Print what training reads and how far guessing gets, on standard error unless `file` is given.
 
     `facts` are what `runs.inspection.pair_facts.pair_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an epoch
     `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, where there are
-    any); `sentence_splitter` says how sentences were found. `guessers` are what `baselines.pretraining.pair_guessers` makes, empty
+    any); `sentence_splitter` says how sentences were found. `baselines` are what `baselines.pretraining.pair_baselines` makes, empty
     where there are no pairs.
     """
     console = console_on(file)
     _facts(console, facts)
-    found = [f"{GUESSER_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in guessers.items()]
+    found = [f"{BASELINE_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in baselines.items()]
     if found:
         line(console, "Pairs told apart without an encoder", ", ".join(found))
 
@@ -77,7 +77,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     question = PAIR_QUESTIONS.get(report["second_sentence"], "")
     if "nsp_accuracy" in scores:
         also += [f"{question} accuracy {with_interval(scores, 'nsp_accuracy')}", f"{question} loss {figure(scores['nsp_loss'])}"]
-    line(console, "Also", ", ".join([*also, f"{scores['asked_tokens']:,} masked tokens"]))
+    line(console, "Also", ", ".join([*also, f"{scores['target_tokens']:,} masked tokens"]))
     line(console, "Started from", report["init_from"] or "")
     line(console, "Checkpoint", chosen(report["checkpoint"]))
     line(console, "Parameters", f"{report['model']['parameters']:,}")
@@ -97,7 +97,7 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     add("this model", scores)
     for name, figures in report["baselines"].items():
         token = f" ({figures['token']})" if "token" in figures else ""
-        add(GUESSER_NAMES.get(str(name), str(name)) + token, figures)
+        add(BASELINE_NAMES.get(str(name), str(name)) + token, figures)
     return table
 
 

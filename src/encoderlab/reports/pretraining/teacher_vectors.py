@@ -26,7 +26,7 @@ from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.training.distillation import distillation_markdown, distillation_table
 from encoderlab.reports.training.report import caveats, json_safe
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
@@ -101,7 +101,7 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
         number=number,
         score=figure,
     )
-    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def _headline(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def _one(
         kinds = kinds_of_sequences(labels, list(baseline.predicted), len(names))
     intervals = {f"{name}_ci95": bounds for name, bounds in bootstrap(kinds, seed).items() if name in baseline.figures}
     lead, bounds = difference(labels, baseline.predicted, reference, seed)
-    telling = {names[id_]: some[:words] for id_, some in baseline.telling.items()} if words else {}
+    top_features = {names[id_]: some[:words] for id_, some in baseline.top_features.items()} if words else {}
     ahead = {f"ahead_of_{REFERENCE}_by": lead, f"ahead_of_{REFERENCE}_by_ci95": bounds}
-    return {**baseline.figures, **intervals, **ahead, **by_class, "telling_words": telling}
+    return {**baseline.figures, **intervals, **ahead, **by_class, "top_features": top_features}
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
@@ -82,10 +82,10 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     console.print("", table, sep="\n")
     for name, one in report["baselines"].items():
         line(console, f"{BASELINE_NAMES[name]} was skipped", one.get("skipped", ""))
-        _telling(console, one.get("telling_words", {}))
+        _top_features(console, one.get("top_features", {}))
 
 
-def _telling(console: Console, words: Mapping[str, Sequence[str]]) -> None:
+def _top_features(console: Console, words: Mapping[str, Sequence[str]]) -> None:
     if words:
         console.print()
         shown = list(words.items())[:MOST_CLASSES]

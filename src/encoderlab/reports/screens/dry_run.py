@@ -12,10 +12,8 @@ from encoderlab.reports.parts.console import console_on, line, listing, number, 
 _FIGURES_LEFT_OUT = ("n", "per_class", "confusion")
 
 
-def show_rehearsal(
-    facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO
-) -> None:
-    """Print what `runs.dry_run.rehearsal.rehearse` found.
+def show_dry_run(facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO) -> None:
+    """Print what `runs.dry_run.dry_run.dry_run` found.
 
     `baselines` are those that will be scored, as they are called, each with why it will be skipped ("" where it will not). `files`
     are the names of what the run will write into its folder.
@@ -58,11 +56,11 @@ def _steps(console: Console, facts: Mapping[str, Any]) -> None:
 
 
 def _memory(memory: Mapping[str, Any]) -> str:
-    on_card = memory["device"] == "cuda"
+    on_gpu = memory["device"] == "cuda"
     peak = "not known here" if memory["peak"] is None else _bytes(memory["peak"])
     said = [
         f"{_bytes(memory['estimate'])} estimated for the weights and a step",
-        f"{peak} measured at most ({'on the card' if on_card else 'the whole process, with Python and libraries'})",
+        f"{peak} measured at most ({'on the card' if on_gpu else 'the whole process, with Python and libraries'})",
     ]
     if memory["free"] is not None:
         said.append(f"{_bytes(memory['free'])} were free")

@@ -11,7 +11,7 @@ from encoderlab.reports.outputs.predictions import write_predictions
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves
 from encoderlab.reports.training.run_page import write_run_page
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.reports.training.mistakes import Importance
@@ -35,7 +35,7 @@ def write_report(
     chosen = [texts[row] for row in scores.rows]
     write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, scores.probabilities, scores.label_names)
     write_run_page(folder, report, examples, scores, importance)
-    write_text_aside(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
+    atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
 
 
 def _texts(examples: Iterable[Any]) -> Iterator[tuple[str, str | None]]:

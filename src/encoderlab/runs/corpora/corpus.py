@@ -126,7 +126,7 @@ class Corpus:
 
         def make(folder: Path) -> TokenStore:
             encoded = _encoded(self.split(name), task, f"tokenising {name}")
-            return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+            return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
 
         return ExampleRows(kept_store(self.cache / "tokens" / key, make))
 

@@ -14,7 +14,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.distillation.pruning import Texts, prune, set_linear
-from encoderlab.runs.models.pretrained import TOKEN_TABLE, Initial, load_into
+from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained, load_into
 from encoderlab.tasks.rows import Rows
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
@@ -25,7 +25,7 @@ TEXTS_AT_A_TIME = 32
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
-def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, start: StudentStart, rows: Rows) -> None:
+def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows) -> None:
     """Copy parts of the teacher into `model`, whose settings are `config`; `rows` are the texts on which a teacher is pruned.
 
     Raises SettingError where the student cannot hold them.
@@ -39,7 +39,7 @@ def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Initial
         _start_from_parts(model, config, teacher, start)
 
 
-def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, start: StudentStart) -> None:
+def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart) -> None:
     taken = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
     if start is StudentStart.layers:
         taken |= _layers(config, teacher)
@@ -49,7 +49,7 @@ def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Ini
     print(f"Student starts from the teacher's {start.value}: {sum(map(torch.numel, fitting.values())):,} weights", file=sys.stderr)
 
 
-def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Initial, rows: Rows) -> None:
+def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, rows: Rows) -> None:
     """Prune the teacher into `model`; also fit the head that gives a teacher's vectors, where there is one."""
     _check_prunable(config, teacher.config)
     pad_id = model.encoder.embeddings.token.padding_idx
@@ -88,7 +88,7 @@ def projection(table: Tensor, width: int) -> Tensor:
     return directions[:, -width:].flip(1).float()
 
 
-def _tables(config: ModelConfig, teacher: Initial, pieces: int) -> dict[str, Tensor]:
+def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, Tensor]:
     """The tables of the teacher's embeddings as wide as the student, cut to the rows it has."""
     token = teacher.weights[TOKEN_TABLE].float()
     reduced = torch.eye(config.d_model) if token.shape[1] == config.d_model else projection(token, config.d_model)
@@ -100,7 +100,7 @@ def _tables(config: ModelConfig, teacher: Initial, pieces: int) -> dict[str, Ten
     return found | {name: weight.float() for name, weight in teacher.weights.items() if name in norm}
 
 
-def _layers(config: ModelConfig, teacher: Initial) -> dict[str, Tensor]:
+def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
     """Every so many of the teacher's layers, its last one last."""
     differing = next((name for name in SAME_SHAPE if getattr(config, name) != getattr(teacher.config, name)), None)
     if differing or config.n_layers > teacher.config.n_layers:

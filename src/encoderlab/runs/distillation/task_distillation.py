@@ -25,7 +25,7 @@ from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly, check_paired, compute_for
-from encoderlab.runs.models.pretrained import open_initial, vocabulary_difference
+from encoderlab.runs.models.pretrained import load_pretrained, vocabulary_difference
 from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
 from encoderlab.tasks.taught_rows import TaughtRows
 
@@ -36,7 +36,7 @@ class TaskDistillation(Teaching):
     def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
         assert config.teacher is not None
         self.config, self.train = config, train
-        self.encoder = open_initial(config.teacher, "teacher") if config.init_from is None else None
+        self.encoder = load_pretrained(config.teacher, "teacher") if config.init_from is None else None
         self.teacher = TaskTeacher.open(config, corpus.labels, words)
         check_paired(self.teacher.assembly, corpus.paired)
         compute_for(config)  # opening the teacher set threads and kernels for itself
@@ -50,7 +50,7 @@ class TaskDistillation(Teaching):
             return rows
         assert isinstance(rows, ExampleRows)
         logits = self.teacher.logits(list(corpus.split("train")))
-        asked = rows.store["asked"].lengths() if "asked" in rows.store else np.ones(len(rows), dtype=np.int64)
+        asked = rows.store["target_positions"].lengths() if "target_positions" in rows.store else np.ones(len(rows), dtype=np.int64)
         if few := logits.too_short_for(asked):
             raise DataError(
                 f"The teacher reads fewer words than the student of {few:,} rows",
@@ -136,7 +136,7 @@ class TaskDistillation(Teaching):
 def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     task = assembly.task
     encoded = task.encode(examples)
-    return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
 
 
 def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:

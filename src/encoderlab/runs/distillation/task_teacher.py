@@ -58,7 +58,7 @@ class TeacherLogits:
         return np.concatenate([self.values[start : start + count] for start, count in zip(starts, counts, strict=True)])
 
     def too_short_for(self, asked: np.ndarray) -> int:
-        """How many rows have fewer answers than the student is `asked` for, [rows]."""
+        """How many rows have fewer answers than the student is `target_positions` for, [rows]."""
         return int((np.diff(self.offsets) < asked).sum())
 
 
@@ -114,7 +114,7 @@ class TaskTeacher:
     def _rows(self, examples: Sequence[Example]) -> ExampleRows:
         task = self.assembly.task
         encoded = task.encode(list(examples))
-        return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+        return hold_encoded(encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
 
     def _answers(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The logits of a batch in the student's order of classes, [answers, classes], and how many each row has."""
@@ -125,5 +125,5 @@ class TaskTeacher:
             logits, counts = prediction.sequence_logits, np.ones(len(batch), dtype=np.int64)
         else:
             logits = prediction.token_logits
-            counts = np.bincount((batch.asked // length).cpu().numpy(), minlength=len(batch))
+            counts = np.bincount((batch.target_positions // length).cpu().numpy(), minlength=len(batch))
         return logits.float().cpu().numpy()[:, list(self.order)], counts

@@ -17,7 +17,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import attendable
 from encoderlab.model.pooling import MeanPool
-from encoderlab.runs.models.pretrained import Initial, load_into, open_initial, vocabulary_difference
+from encoderlab.runs.models.pretrained import Pretrained, load_into, load_pretrained, vocabulary_difference
 from encoderlab.system.device import Compute
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
@@ -26,14 +26,14 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 class VectorTeacher:
     """An encoder that gives a vector to each token of a batch and, as their mean, to each text. It never learns."""
 
-    encoder: Initial
+    encoder: Pretrained
     model: EncoderWithHeads
     compute: Compute
 
     @classmethod
     def open(cls, name: str, compute: Compute) -> VectorTeacher:
-        """The encoder of a run, a folder or the hub, on the device of `compute`. Raises DataError as `open_initial` does."""
-        encoder = open_initial(name, "teacher")
+        """The encoder of a run, a folder or the hub, on the device of `compute`. Raises DataError as `load_pretrained` does."""
+        encoder = load_pretrained(name, "teacher")
         tokenizer = encoder.tokenizer
         model = EncoderWithHeads(encoder.config, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
         load_into(model, encoder)
@@ -68,6 +68,6 @@ class VectorTeacher:
         with torch.inference_mode(), self.compute.autocast():
             hidden = self.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
             pooled = MeanPool()(hidden, attendable(batch.attention_mask))
-            tokens = hidden.flatten(0, 1).index_select(0, batch.asked)
+            tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
         # Autograd saves the targets for its backward pass, which it does not do with tensors made in inference mode.
         return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())

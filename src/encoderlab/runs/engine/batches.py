@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, TrainingConfig
 
@@ -54,33 +54,40 @@ def training_batches(
     pad_id: int,
     device: torch.device,
     *,
-    parts: int = 1,
+    micro_batches: int = 1,
     after: int = 0,
-    world: World = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[list[Batch]]:
-    """The batches of step `after` + 1, + 2, and so on without end: this process's share of each, cut into so many `parts`.
+    """The batches of step `after` + 1, + 2, and so on without end: this process's share of each, cut into so many `micro_batches`.
 
     The rows of a step are drawn first and then shared out, so that they are the same for any number of processes. Where there are
     fewer rows than processes or parts, what is left over is made of a batch without answers: all processes have as many parts.
     """
-    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, parts, after, world))
+    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
 
 
 def _training_batches(
-    rows: Rows, config: TrainingConfig, seed: int, pad_id: int, device: torch.device, parts: int, after: int, world: World
+    rows: Rows,
+    config: TrainingConfig,
+    seed: int,
+    pad_id: int,
+    device: torch.device,
+    micro_batches: int,
+    after: int,
+    processes: Processes,
 ) -> Iterator[list[Batch]]:
     per_epoch = -(-len(rows) // config.batch_size)
     for epoch in count(after // per_epoch):
         drawn = rows.epoch(seed, epoch)
         done = max(after - epoch * per_epoch, 0)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
-            yield [_batch(drawn, part, chosen, pad_id, device) for part in _shares(chosen, parts, world)]
+            yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
 
 
-def _shares(chosen: np.ndarray, parts: int, world: World) -> list[np.ndarray]:
+def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
     """The parts of this process's share, as many as those of the largest share, the first: some may be empty."""
-    largest = -(-len(chosen) // world.size)
-    return np.array_split(np.array_split(chosen, world.size)[world.rank], min(parts, largest))
+    largest = -(-len(chosen) // processes.size)
+    return np.array_split(np.array_split(chosen, processes.size)[processes.rank], min(micro_batches, largest))
 
 
 def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
@@ -98,37 +105,41 @@ class EpochCounts:
     padded_tokens: int
 
 
-def epoch_counts(lengths: np.ndarray, config: TrainingConfig, seed: int, parts: int = 1, world: World = ALONE) -> EpochCounts:
-    """Count the batches of the first epoch, cut into so many `parts`, of all processes, without making them."""
+def epoch_counts(
+    lengths: np.ndarray, config: TrainingConfig, seed: int, micro_batches: int = 1, processes: Processes = SINGLE_PROCESS
+) -> EpochCounts:
+    """Count the batches of the first epoch, cut into so many `micro_batches`, of all processes, without making them."""
     steps = padded = 0
     for chosen in epoch_order(lengths, config, seed, 0):
-        largest = -(-len(chosen) // world.size)
-        for share in np.array_split(chosen, world.size):
-            cut = np.array_split(share, min(parts, largest))
-            padded += sum(len(part) * int(lengths[part].max()) for part in cut if len(part))
+        largest = -(-len(chosen) // processes.size)
+        for share in np.array_split(chosen, processes.size):
+            cut = np.array_split(share, min(micro_batches, largest))
+            padded += sum(len(micro_batch) * int(lengths[micro_batch].max()) for micro_batch in cut if len(micro_batch))
         steps += 1
     return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
 
 
-def scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World = ALONE, *, every: int = 1) -> Iterator[Batch]:
+def scoring_batches(
+    rows: Rows, pad_id: int, device: torch.device, processes: Processes = SINGLE_PROCESS, *, every: int = 1
+) -> Iterator[Batch]:
     """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time.
 
-    The processes of a `world` are dealt a batch each in turn. In the last round there may be too few, and some are given one
+    The `processes` are dealt a batch each in turn. In the last round there may be too few, and some are given one
     without answers. With `every`, each process has the first of every so many of its batches alone.
     """
-    return _made_for(device, _scoring_batches(rows, pad_id, device, world, every))
+    return _made_for(device, _scoring_batches(rows, pad_id, device, processes, every))
 
 
-def n_scoring_batches(lengths: np.ndarray, device: torch.device, world: World = ALONE) -> int:
+def n_scoring_batches(lengths: np.ndarray, device: torch.device, processes: Processes = SINGLE_PROCESS) -> int:
     """How many batches `scoring_batches` gives each process for rows of these lengths."""
-    return -(-sum(1 for _ in _scoring_rows(lengths, device)) // world.size)
+    return -(-sum(1 for _ in _scoring_rows(lengths, device)) // processes.size)
 
 
-def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, world: World, every: int) -> Iterator[Batch]:
+def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, processes: Processes, every: int) -> Iterator[Batch]:
     drawn = rows.epoch(EVALUATION_SEED, 0)
     dealt = list(_scoring_rows(drawn.lengths, device))
-    dealt += [np.arange(0)] * (-len(dealt) % world.size)
-    for some in dealt[world.rank :: world.size][::every]:
+    dealt += [np.arange(0)] * (-len(dealt) % processes.size)
+    for some in dealt[processes.rank :: processes.size][::every]:
         yield _batch(drawn, some, dealt[0], pad_id, device)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.system.distributed import World
+from encoderlab.system.distributed import Processes
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
 
@@ -32,21 +32,21 @@ class Whole:
     The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
     """
 
-    def __init__(self, model: EncoderWithHeads, world: World) -> None:
-        self.model, self.world = model, world
+    def __init__(self, model: EncoderWithHeads, processes: Processes) -> None:
+        self.model, self.processes = model, processes
         self.stepped: nn.Module = model
-        if world.size > 1:
+        if processes.size > 1:
             self.stepped = _replicated(model)
 
     def weights(self) -> dict[str, Tensor]:
         """All weights, on the CPU; of use on the first process. All processes call it."""
-        return weights_of(self.model) if self.world.is_first else {}
+        return weights_of(self.model) if self.processes.is_main else {}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Take over the weights that the first process has, whatever the others have."""
-        if self.world.is_first:
+        if self.processes.is_main:
             self.model.load_state_dict(weights)
-        self.world.copy_first(list(self.model.state_dict().values()))
+        self.processes.broadcast_tensors(list(self.model.state_dict().values()))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """The optimizer's state with whole averages; of use on the first process. All processes call it."""
@@ -67,14 +67,14 @@ class Sharded:
     The model that was handed in waits on the CPU until training has ended.
     """
 
-    def __init__(self, model: EncoderWithHeads, world: World) -> None:
+    def __init__(self, model: EncoderWithHeads, processes: Processes) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        self.original, self.world = model, world
+        self.original, self.processes = model, processes
         self.device = next(model.parameters()).device
         self.model = copy.deepcopy(model.cpu())
-        mesh = init_device_mesh(self.device.type, (world.size,))
+        mesh = init_device_mesh(self.device.type, (processes.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
         # All else is one unit: the heads use the table of the embeddings. It is cut again after each forward pass, as layers are:
@@ -85,11 +85,11 @@ class Sharded:
     def weights(self) -> dict[str, Tensor]:
         """See `Whole.weights`."""
         whole = ((name, _whole(weight.detach())) for name, weight in self.model.state_dict().items())
-        return {name: weight.cpu().contiguous() for name, weight in whole if self.world.is_first}
+        return {name: weight.cpu().contiguous() for name, weight in whole if self.processes.is_main}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """See `Whole.load`."""
-        weights = self.world.from_first(lambda: weights)
+        weights = self.processes.broadcast_from_main(lambda: weights)
         with torch.no_grad():
             for name, weight in self.model.state_dict().items():
                 weight.copy_(_like(weights[name], weight))
@@ -111,22 +111,22 @@ class Sharded:
     def finish(self) -> None:
         """See `Whole.finish`."""
         weights = self.weights()
-        if self.world.is_first:
+        if self.processes.is_main:
             self.original.load_state_dict(weights)
         self.original.to(self.device).eval()
-        self.world.copy_first(list(self.original.state_dict().values()))
+        self.processes.broadcast_tensors(list(self.original.state_dict().values()))
 
 
-def distribute(model: EncoderWithHeads, config: TrainingConfig, world: World) -> Whole | Sharded:
-    """The `model`, on its device, as the processes of `world` train it. One process holds all of it, whatever the settings say."""
-    return Sharded(model, world) if config.sharding is Sharding.full and world.size > 1 else Whole(model, world)
+def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes) -> Whole | Sharded:
+    """The `model`, on its device, as the processes of `processes` train it. One process holds all of it, whatever the settings say."""
+    return Sharded(model, processes) if config.sharding is Sharding.full and processes.size > 1 else Whole(model, processes)
 
 
-def distribution(config: TrainingConfig, world: World) -> str | None:
+def distribution(config: TrainingConfig, processes: Processes) -> str | None:
     """What is said of it in a few words; None where there is nothing to say."""
-    if world.size == 1:
+    if processes.size == 1:
         return "not sharded (one process)" if config.sharding is Sharding.full else None
-    return f"{world.size} processes{' with a piece of the weights each' if config.sharding is Sharding.full else ''}"
+    return f"{processes.size} processes{' with a piece of the weights each' if config.sharding is Sharding.full else ''}"
 
 
 def _replicated(model: nn.Module) -> nn.Module:

@@ -19,7 +19,7 @@ import torch
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import Activation, ModelConfig
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 USABLE = 0.8  # of the free memory: the estimate leaves out what kernels work in, and what is lost between blocks
 LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and the last)
@@ -39,7 +39,7 @@ class StepMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MicroBatches:
     """In how many parts each batch is computed, and why, in words.
 
     `open` says that there may be more of them where memory runs out, `grown` that this has happened.
@@ -54,23 +54,25 @@ class Parts:
         return f"batches in {self.number} part{'s' * (self.number > 1)} ({self.reason})"
 
 
-def choose_parts(batch_size: int, memory: StepMemory, device: torch.device, world: World = ALONE) -> Parts:
+def choose_micro_batches(
+    batch_size: int, memory: StepMemory, device: torch.device, processes: Processes = SINGLE_PROCESS
+) -> MicroBatches:
     """As many parts as the free memory of `device` makes necessary, asked before the first step, with the weights there.
 
-    The processes of a `world` take as many as the one with the least memory needs; those of one machine share what it has.
+    The `processes` take as many as the one with the least memory needs; those of one machine share what it has.
     """
     free = free_memory(device)
     if free is not None and device.type == "cpu":
-        free //= world.local_size
-    number = world.most(1 if free is None else parts_for(batch_size, memory, int(USABLE * free)))
+        free //= processes.local_size
+    number = processes.all_reduce_max(1 if free is None else micro_batches_for(batch_size, memory, int(USABLE * free)))
     if free is None:
-        return Parts(number, "free memory not known", open=world.size == 1)
+        return MicroBatches(number, "free memory not known", open=processes.size == 1)
     takes = f"a step takes about {_gigabytes(memory.of(-(-batch_size // number)))} of {_gigabytes(free)} free"
     reason = takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(batch_size))}"
-    return Parts(number, reason, open=world.size == 1)  # several processes would have to run out of it together
+    return MicroBatches(number, reason, open=processes.size == 1)  # several processes would have to run out of it together
 
 
-def parts_for(batch_size: int, memory: StepMemory, usable: int) -> int:
+def micro_batches_for(batch_size: int, memory: StepMemory, usable: int) -> int:
     """The fewest parts of a batch, as equal as can be, of which each fits into `usable` bytes; one for each row where none does."""
     rows = (usable - memory.fixed) // max(memory.row, 1)
     return -(-batch_size // min(max(rows, 1), batch_size))
@@ -81,11 +83,11 @@ def step_memory(
     n_parameters: int,
     heads: HeadSizes,
     vocabulary_size: int,
-    asked_share: float,
+    target_share: float,
     longest: int,
     compute: Compute,
 ) -> StepMemory:
-    """What a training step takes where each row has `longest` tokens, `asked_share` of them asked (if any are).
+    """What a training step takes where each row has `longest` tokens, `target_share` of them asked (if any are).
 
     Activations as in Korthikanti et al. 2022, section 4.1, with what autograd keeps of our layers. Left out, since it is little, or
     gone before the gradients come: what kernels work in. Left in: the last layer's answers for tokens that are not asked.
@@ -93,7 +95,7 @@ def step_memory(
     item = compute.precision.itemsize
     token = _embedding_bytes(model) + model.n_layers * _layer_bytes(model, longest, compute)
     classes = vocabulary_size if heads.vocabulary else heads.token_classes or 0
-    asked = math.ceil(asked_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
+    asked = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
     copies = item if compute.precision is not torch.float32 else 0  # autocast keeps the weights it has rounded
     return StepMemory(n_parameters * (STATE_BYTES + copies), longest * token + (asked if heads.asks_tokens else 0))
 

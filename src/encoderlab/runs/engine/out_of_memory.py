@@ -16,22 +16,22 @@ import torch
 from tqdm import tqdm
 
 from encoderlab.batch import Batch
-from encoderlab.runs.engine.micro_batches import Parts
+from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.random_state import random_state, set_random_state
 from encoderlab.training.loop import Step
 from encoderlab.training.memory import MemoryTooSmallError, give_back_memory
 
 
 class StepsWithinMemory:
-    """The steps of a run, each batch computed in `parts`; from a step on that runs out of memory, in twice as many.
+    """The steps of a run, each batch computed in `micro_batches`; from a step on that runs out of memory, in twice as many.
 
-    Only where the settings leave the number of parts open (`Parts.open`), and up to one part for each row. `batches(after, parts)`
+    Only where the settings leave the number of parts open (`MicroBatches.open`), and up to one part for each row. `batches(after, parts)`
     makes those that follow so many steps: the batches in smaller parts are the ones that a run with that `training.accumulate`
     would have computed from its start, so that no step depends on where memory ran out, but for the order of dropout's draws.
     """
 
-    def __init__(self, batches: Callable[[int, int], Iterator[list[Batch]]], parts: Parts, batch_size: int) -> None:
-        self.batches, self.parts, self.batch_size = batches, parts, batch_size
+    def __init__(self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int) -> None:
+        self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
 
     def take(
         self, loop: Callable[[Iterator[list[Batch]], int], Iterator[Step]], optimizer: torch.optim.Optimizer, after: int = 0
@@ -42,7 +42,7 @@ class StepsWithinMemory:
         """
         device = optimizer.param_groups[0]["params"][0].device
         while True:
-            batches = self.batches(after, self.parts.number)
+            batches = self.batches(after, self.micro_batches.number)
             drawn = random_state(device)
             try:
                 for step in loop(batches, after):
@@ -50,7 +50,7 @@ class StepsWithinMemory:
                     after, drawn = step.number, random_state(device)  # whoever iterates may have drawn
                 return
             except MemoryTooSmallError as error:
-                if not error.fewer_rows_help or not self._more_parts(after + 1):
+                if not error.fewer_rows_help or not self._more_micro_batches(after + 1):
                     raise
             del batches
             optimizer.zero_grad(set_to_none=True)
@@ -59,18 +59,24 @@ class StepsWithinMemory:
             give_back_memory()
 
     def state(self) -> dict[str, Any]:
-        """In how many parts batches are computed, as plain values, from which `Parts` can be made again."""
-        return asdict(self.parts)
+        """In how many parts batches are computed, as plain values, from which `MicroBatches` can be made again."""
+        return asdict(self.micro_batches)
 
     def note(self) -> str | None:
         """What a report says of it; None where memory never ran out."""
-        return f"Batches were computed in {self.parts.number} parts at last: {self.parts.reason}" if self.parts.grown else None
+        return (
+            f"Batches were computed in {self.micro_batches.number} parts at last: {self.micro_batches.reason}"
+            if self.micro_batches.grown
+            else None
+        )
 
-    def _more_parts(self, step: int) -> bool:
+    def _more_micro_batches(self, step: int) -> bool:
         """Twice as many from `step` on, if that is allowed; said in one line."""
-        if not self.parts.open or self.parts.number >= self.batch_size:
+        if not self.micro_batches.open or self.micro_batches.number >= self.batch_size:
             return False
-        self.parts = Parts(min(2 * self.parts.number, self.batch_size), f"memory ran out in step {step:,}", open=True, grown=True)
-        line = f"encoderlab: out of memory in step {step:,}; going on with {self.parts}, as training.accumulate={self.parts.number}"
+        self.micro_batches = MicroBatches(
+            min(2 * self.micro_batches.number, self.batch_size), f"memory ran out in step {step:,}", open=True, grown=True
+        )
+        line = f"encoderlab: out of memory in step {step:,}; going on with {self.micro_batches}, as training.accumulate={self.micro_batches.number}"
         tqdm.write(line, file=sys.stderr)
         return True

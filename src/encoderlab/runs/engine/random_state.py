@@ -7,26 +7,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from encoderlab.system.distributed import World
+from encoderlab.system.distributed import Processes
 
 
-def random_states(device: torch.device, world: World) -> list[dict[str, Any]]:
+def random_states(device: torch.device, processes: Processes) -> list[dict[str, Any]]:
     """The states of the generators in each process, by rank.
 
     All processes call it; the others than the first are given an empty list.
     """
-    return world.gather(random_state(device)) or []
+    return processes.gather(random_state(device)) or []
 
 
-def set_random_states(states: list[dict[str, Any]], device: torch.device, world: World, seed: int, step: int) -> None:
+def set_random_states(states: list[dict[str, Any]], device: torch.device, processes: Processes, seed: int, step: int) -> None:
     """Have the generators go on from `states`, those of all processes.
 
     Where there were more processes, or fewer, what they would have drawn next cannot be drawn: dropout begins anew.
     """
-    if len(states) != world.size:
-        begin_dropout(seed, step, world)
+    if len(states) != processes.size:
+        begin_dropout(seed, step, processes)
         return
-    set_random_state(states[world.rank], device)
+    set_random_state(states[processes.rank], device)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
         torch.mps.set_rng_state(state["device"])
 
 
-def begin_dropout(seed: int, step: int, world: World) -> None:
+def begin_dropout(seed: int, step: int, processes: Processes) -> None:
     """Seed dropout by the run's seed, the step it begins behind, and the process: each drops other numbers than the others do."""
-    drawn = np.random.SeedSequence([seed, step, world.rank]).generate_state(1, np.uint64)
+    drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
     torch.manual_seed(int(drawn[0]))

@@ -25,7 +25,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
-from encoderlab.runs.models.pretrained import load_into, open_initial
+from encoderlab.runs.models.pretrained import load_into, load_pretrained
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of
@@ -58,7 +58,7 @@ class Adaptation(Teaching):
                 f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)", file=sys.stderr
             )
             self.pretrain(self._settings(adapted), self._documents())
-        load_into(self.assembly.model, open_initial(str(adapted.root)))
+        load_into(self.assembly.model, load_pretrained(str(adapted.root)))
         torch.manual_seed(self.config.seed)  # what the task draws is the same, wherever the adaptation was interrupted
 
     def seconds_before(self, own: float) -> dict[str, float]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import DataError
-from encoderlab.runs.engine.micro_batches import Parts
+from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
 from encoderlab.runs.fitting.journal import Journal
@@ -37,8 +37,8 @@ from encoderlab.training.checkpoint import (
     step_of,
 )
 from encoderlab.training.config import Keep
-from encoderlab.training.finiteness import FiniteSteps
 from encoderlab.training.loop import Step, optimize
+from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
 CHECKPOINTS_KEPT = 2  # so that a damaged newest one leaves another
@@ -76,24 +76,26 @@ class _Fitting:
     """What a fit works on, and how far it has come."""
 
     def __init__(self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers) -> None:
-        self.distributed, self.world = assembly.distribute(), assembly.world
+        self.distributed, self.processes = assembly.distribute(), assembly.processes
         self.assembly = replace(assembly, model=self.distributed.model)
         self.validation, self.checkpoints = validation, folder.checkpoints
         training = assembly.config.training
         self.optimizer = build_optimizer(self.distributed.model, training)
-        found = self.world.from_first(self._newest)
+        found = self.processes.broadcast_from_main(self._newest)
         state = {} if found is None else self._restored(found)
         self.progress = self._begun() if found is None else state["progress"]
         self.notes = _rounded_otherwise(state.get("computed_on", {}), self._computed_on())
         self.saved = None if found is None else self.progress.step
-        self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.world)
+        self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.processes)
         waits = assembly.compute.device.type != "cuda"
-        self.finite = FiniteSteps(training.skip_nonfinite, waits=waits, before=state.get("left_out", ()), world=self.world)
-        parts = state.get("parts", assembly.parts) or Parts(training.accumulate or 1, "as set")
-        self.steps = StepsWithinMemory(partial(self.assembly.training_batches, train), parts, training.batch_size)
+        self.finite = NonFiniteGuard(
+            training.skip_nonfinite, waits=waits, before=state.get("skipped", ()), processes=self.processes
+        )
+        micro_batches = state.get("parts", assembly.micro_batches) or MicroBatches(training.accumulate or 1, "as set")
+        self.steps = StepsWithinMemory(partial(self.assembly.training_batches, train), micro_batches, training.batch_size)
         self.evaluate_every = training.evaluate_every or per_epoch
         self.save()
-        metrics = folder.metrics if self.world.is_first else Path(os.devnull)
+        metrics = folder.metrics if self.processes.is_main else Path(os.devnull)
         self.journal = Journal(metrics, training.log_every, per_epoch, self.progress, trackers)
 
     def _newest(self) -> Path | None:
@@ -101,38 +103,38 @@ class _Fitting:
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
 
-    def _parts(self, state: dict[str, Any]) -> Parts:
+    def _micro_batches(self, state: dict[str, Any]) -> MicroBatches:
         """In how many parts batches are computed: as they were when `state` was saved, unless another number was typed since."""
         set_now = self.assembly.config.training.accumulate
         if set_now != state["accumulate"]:
-            return Parts(set_now or 1, "as set")
-        parts = Parts(**state["parts"])
-        return replace(parts, open=parts.open and self.world.size == 1)
+            return MicroBatches(set_now or 1, "as set")
+        micro_batches = MicroBatches(**state["parts"])
+        return replace(micro_batches, open=micro_batches.open and self.processes.size == 1)
 
     def _computed_on(self) -> dict[str, Any]:
         """What decides how sums are rounded."""
         compute = self.assembly.compute
         precision = str(compute.precision).removeprefix("torch.")
-        return {"device": compute.device.type, "precision": precision, "threads": compute.threads, "processes": self.world.size}
+        return {"device": compute.device.type, "precision": precision, "threads": compute.threads, "processes": self.processes.size}
 
     def _begun(self) -> Progress:
         """Where a new run stands. Each process draws a dropout of its own; the first goes on as one alone would."""
-        if not self.world.is_first:
-            begin_dropout(self.assembly.config.seed, 0, self.world)
+        if not self.processes.is_main:
+            begin_dropout(self.assembly.config.seed, 0, self.processes)
         return Progress()
 
     def _restored(self, checkpoint: Path) -> dict[str, Any]:
         """Put model, optimizer and generators back to where they were when `checkpoint` was written; the rest of its state."""
-        state = self.world.from_first(lambda: read_state(checkpoint))
+        state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
         try:
-            with self.world.watched("Type the same again"):
-                self.distributed.load(read_weights(checkpoint) if self.world.is_first else {})
+            with self.processes.watched("Type the same again"):
+                self.distributed.load(read_weights(checkpoint) if self.processes.is_main else {})
             self.distributed.load_optimizer_state(self.optimizer, state.pop("optimizer"))
             seed, device = self.assembly.config.seed, self.assembly.compute.device
-            set_random_states(state.pop("random_states"), device, self.world, seed, state["step"])
+            set_random_states(state.pop("random_states"), device, self.processes, seed, state["step"])
             if state["tokenizer"] != self.assembly.tokenizer.fingerprint:
                 raise ValueError("its tokenizer is another one")
-            return state | {"progress": Progress.from_dict(state["progress"]), "parts": self._parts(state)}
+            return state | {"progress": Progress.from_dict(state["progress"]), "parts": self._micro_batches(state)}
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"The checkpoint {checkpoint} does not fit the run's config: {reason}") from None
@@ -144,8 +146,8 @@ class _Fitting:
             self._pause(evaluate=True)
         for step in () if self.stopped_early else self.steps.take(self._loop, self.optimizer, progress.step):
             self.journal.step(step)
-            if step.stop or self.world.size == 1:
-                stop_if_interrupted(self.world)
+            if step.stop or self.processes.size == 1:
+                stop_if_interrupted(self.processes)
             evaluate = self._is_due(self.evaluate_every)
             if evaluate or self._is_due(training.checkpoint_every):
                 self._pause(evaluate=evaluate)
@@ -165,7 +167,7 @@ class _Fitting:
             self.horizon,
             after=after,
             finite=self.finite,
-            world=self.world,
+            processes=self.processes,
             stopping=is_interrupted,
         )
 
@@ -202,15 +204,15 @@ class _Fitting:
             "optimizer": self.distributed.optimizer_state(self.optimizer),
             "progress": self.progress.as_dict(),
             "budget_spent": self.horizon.spent(),
-            "left_out": self.finite.state(),
+            "skipped": self.finite.state(),
             "parts": self.steps.state(),
             "accumulate": self.assembly.config.training.accumulate,
             "tokenizer": self.assembly.tokenizer.fingerprint,
             "computed_on": self._computed_on(),
-            "random_states": random_states(self.assembly.compute.device, self.world),
+            "random_states": random_states(self.assembly.compute.device, self.processes),
         }
         weights = self.distributed.weights()
-        if self.world.is_first:
+        if self.processes.is_main:
             save_checkpoint(self.checkpoints, self.progress.step, weights, state)
             prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best.step} - {0})
         self.saved = self.progress.step
@@ -234,8 +236,8 @@ class _Fitting:
 
     def _take(self, step: int) -> bool:
         """Put the weights of that step's checkpoint into the model; False where it is gone or damaged."""
-        weights = self._kept_weights(step) if self.world.is_first else None
-        found = self.world.most(int(weights is not None)) > 0
+        weights = self._kept_weights(step) if self.processes.is_main else None
+        found = self.processes.all_reduce_max(int(weights is not None)) > 0
         if found:
             self.distributed.load(weights or {})
         return found

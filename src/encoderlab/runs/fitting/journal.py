@@ -15,7 +15,7 @@ from tqdm import tqdm
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 from encoderlab.training.loop import Step
 
 
@@ -50,9 +50,9 @@ class Journal:
         self.counted.examples += step.examples
         self.counted.tokens += step.tokens
         self.counted.padded_tokens += step.padded_tokens
-        for left_out in step.left_out:
-            self._write({"kind": "left_out", "step": left_out.step, **left_out.figures()})
-            self._warn(f"Step {left_out.step:,} was left out, not being finite: {left_out}")
+        for skipped in step.skipped:
+            self._write({"kind": "skipped", "step": skipped.step, **skipped.figures()})
+            self._warn(f"Step {skipped.step:,} was left out, not being finite: {skipped}")
         if step.number == 1 or step.number % self.log_every == 0:
             self._log(step)
         self._bar.update()
@@ -124,8 +124,8 @@ def _drop_lines_beyond(path: Path, progress: Progress) -> None:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     kept = [line for line in lines if _belongs(line, progress)]
     if kept != lines:
-        with written_aside(path) as aside:
-            aside.write_bytes(b"".join(kept))
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(b"".join(kept))
 
 
 def _belongs(line: bytes, progress: Progress) -> bool:

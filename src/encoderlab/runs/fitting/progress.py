@@ -54,5 +54,5 @@ class Progress:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Progress:
         """What `as_dict` wrote."""
-        parts = {"best": Best, "counted": Counted, "watch": LossWatch}
-        return cls(**plain | {name: part(**plain[name]) for name, part in parts.items()})
+        micro_batches = {"best": Best, "counted": Counted, "watch": LossWatch}
+        return cls(**plain | {name: micro_batch(**plain[name]) for name, micro_batch in micro_batches.items()})

@@ -11,7 +11,7 @@ from encoderlab.metrics import Scores
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
-from encoderlab.runs.models.pretrained import Initial
+from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.tasks.rows import Rows
 
 
@@ -21,7 +21,7 @@ class Teaching:
     `encoder` is the teacher's, whose tokenizer a student without a pretrained encoder of its own takes over.
     """
 
-    encoder: Initial | None = None
+    encoder: Pretrained | None = None
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
         """The training rows with the teacher's answers, the student being given the weights it starts from."""

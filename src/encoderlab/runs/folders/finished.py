@@ -54,7 +54,7 @@ class FinishedRun:
     def scored(self) -> tuple[Any, ...]:
         """What tells the scored rows from others: a fingerprint of texts and labels, and what was asked of them."""
         fingerprint = self.dataset["splits"][self.split]["fingerprint"]
-        return fingerprint, self.scores["n"], self.scores.get("asked_tokens"), self.report.get("second_sentence")
+        return fingerprint, self.scores["n"], self.scores.get("target_tokens"), self.report.get("second_sentence")
 
     @property
     def seconds(self) -> float | None:
@@ -77,33 +77,33 @@ def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]
     A folder is a run's, or a sweep's, which stands for its runs. Raises DataError for one that is neither, or is damaged.
     """
     found: dict[Path, FinishedRun] = {}
-    left_out: list[str] = []
-    for root in _run_folders(folders, left_out):
+    skipped: list[str] = []
+    for root in _run_folders(folders, skipped):
         folder = RunFolder(root)
         if root.resolve() in found:
             continue
         if folder.finished:
             found[root.resolve()] = read_run(folder)
         elif folder.config.is_file():
-            left_out.append(f"{root} is not finished and left out; go on with it by resume={root}")
+            skipped.append(f"{root} is not finished and left out; go on with it by resume={root}")
         else:
             remedy = "Name run folders, as outputs/train/sst2/*, or the folder of a sweep"
             raise DataError(f"{root} holds no run" if root.exists() else f"{root} is not there", remedy=remedy)
-    return list(found.values()), left_out
+    return list(found.values()), skipped
 
 
-def _run_folders(folders: Sequence[str], left_out: list[str]) -> Iterator[Path]:
+def _run_folders(folders: Sequence[str], skipped: list[str]) -> Iterator[Path]:
     for name in folders:
         sweep = SweepFolder(Path(name))
         records = sweep.records() if sweep.exists else []
         if records:
-            yield from _of_sweep(sweep, records, left_out)
+            yield from _of_sweep(sweep, records, skipped)
         else:
             yield Path(name)
 
 
-def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], left_out: list[str]) -> list[Path]:
-    """The folders of its runs; what is wrong goes to `left_out`. Raises DataError where all that were finished are gone."""
+def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[str]) -> list[Path]:
+    """The folders of its runs; what is wrong goes to `skipped`. Raises DataError where all that were finished are gone."""
     there = [record.folder for record in records if record.folder is not None and record.folder.exists()]
     gone = [record.folder for record in records if record.state == FINISHED and record.folder not in (None, *there)]
     if not gone:
@@ -115,7 +115,7 @@ def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], left_out: list[s
         raise DataError(
             words, remedy="Move or copy the sweep's folder together with its runs: it knows them by their place beside it"
         )
-    left_out.append(words)
+    skipped.append(words)
     return there
 
 
@@ -230,7 +230,7 @@ def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, 
     return found
 
 
-def say_left_out(lines: Iterable[str]) -> None:
+def print_skipped(lines: Iterable[str]) -> None:
     """Print, on standard error, which runs are not compared."""
     for line in lines:
         print(f"encoderlab: {line}", file=sys.stderr)

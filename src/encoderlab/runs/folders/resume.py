@@ -48,10 +48,10 @@ AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
 
 
-def continued_run(config: Config, said: Collection[str] | None, command: str) -> tuple[Config, RunFolder] | None:
+def continued_run(config: Config, explicit: Collection[str] | None, command: str) -> tuple[Config, RunFolder] | None:
     """The run that `config.resume` names, and its settings; None where a new one is to be started.
 
-    `said` holds what was typed, as the keys in front of the equals signs (None: all of `config` counts as said). What was said has
+    `explicit` holds what was typed, as the keys in front of the equals signs (None: all of `config` counts as said). What was said has
     to agree with the run's own settings, or is named in full and may change; all else is the run's. `auto` takes the latest
     unfinished run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there
     is none.
@@ -63,7 +63,7 @@ def continued_run(config: Config, said: Collection[str] | None, command: str) ->
         return _latest(config, command)
     folder = RunFolder(Path(config.resume))
     _check_named(config, folder, command)
-    return _merged(config, said, folder, MAY_CHANGE), folder
+    return _merged(config, explicit, folder, MAY_CHANGE), folder
 
 
 def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:
@@ -156,11 +156,11 @@ def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
     yield from sorted(begun, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
 
 
-def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
+def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
     """The run's settings, with what may change as it was said. Raises SettingError with every other key that differs."""
     recorded = read_settings(folder, type(config))
     before, now = dict(_flat(settings_to_dict(recorded))), dict(_flat(settings_to_dict(config)))
-    changed = {key: now[key] for key in now if _is_said(key, said) and now[key] != before.get(key)}
+    changed = {key: now[key] for key in now if _is_explicit(key, explicit) and now[key] != before.get(key)}
     refused = [key for key in changed if key not in may_change and not _left_open(key, now[key])]
     if refused:
         both = ", ".join(f"{key}={now[key]} (the run: {before.get(key)})" for key in refused)
@@ -168,7 +168,9 @@ def _merged(config: Config, said: Collection[str] | None, folder: RunFolder, may
             f"The run in {folder.root} was started with other settings: {both}", remedy="Leave them out, or start a new run"
         )
     merged = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
-    return _with(merged, config, [key for key in changed if key in may_change - {"run_dir"} and (said is None or key in said)])
+    return _with(
+        merged, config, [key for key in changed if key in may_change - {"run_dir"} and (explicit is None or key in explicit)]
+    )
 
 
 def _left_open(key: str, now: Any) -> bool:
@@ -177,17 +179,17 @@ def _left_open(key: str, now: Any) -> bool:
     return decided and (now is None or (key == "model.schema" and now == "as_pretrained"))
 
 
-def _is_said(key: str, said: Collection[str] | None) -> bool:
+def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     """Whether what was typed says something of `key`: names it, chooses its group (`model=mini`), or is an experiment."""
-    return said is None or "experiment" in said or any(key == one or key.startswith(f"{one}.") for one in said)
+    return explicit is None or "experiment" in explicit or any(key == one or key.startswith(f"{one}.") for one in explicit)
 
 
-def _with(config: Config, said: Config, keys: Iterable[str]) -> Config:
-    """The settings of `config`, those named by `keys` as they were `said`."""
+def _with(config: Config, explicit: Config, keys: Iterable[str]) -> Config:
+    """The settings of `config`, those named by `keys` as they were `explicit`."""
     changed: dict[str, dict[str, Any]] = {}
     for key in keys:
         group, _, name = key.rpartition(".")
-        changed.setdefault(group, {})[name] = getattr(getattr(said, group) if group else said, name)
+        changed.setdefault(group, {})[name] = getattr(getattr(explicit, group) if group else explicit, name)
     top = changed.pop("", {})
     return replace(config, **top, **{group: replace(getattr(config, group), **values) for group, values in changed.items()})
 

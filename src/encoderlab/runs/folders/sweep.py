@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 _RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`
@@ -124,7 +124,7 @@ class SweepFolder:
         """Write the record, whole or not at all. A run folder is kept as seen from here: both can be moved together."""
         self.jobs.mkdir(parents=True, exist_ok=True)
         folder = None if record.folder is None else os.path.relpath(record.folder, self.root)
-        write_text_aside(
+        atomic_write_text(
             self._path(record.key), json.dumps(asdict(record) | {"folder": folder}, indent=2, ensure_ascii=False) + "\n"
         )
 
@@ -136,14 +136,14 @@ class SweepFolder:
             yield is_free
 
     @contextmanager
-    def card(self, cards: int, number: int) -> Iterator[int]:
-        """Hold one of the machine's `cards` that no other job of this sweep holds; a shared one where all are taken."""
-        for card in range(cards):
-            with _lock(self.jobs / f".card-{card}.lock") as is_free:
+    def gpu(self, gpus: int, number: int) -> Iterator[int]:
+        """Hold one of the machine's `gpus` that no other job of this sweep holds; a shared one where all are taken."""
+        for gpu in range(gpus):
+            with _lock(self.jobs / f".card-{gpu}.lock") as is_free:
                 if is_free:
-                    yield card
+                    yield gpu
                     return
-        yield number % cards
+        yield number % gpus
 
     def _path(self, key: str) -> Path:
         return self.jobs / f"{key}.json"

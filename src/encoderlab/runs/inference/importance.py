@@ -165,7 +165,7 @@ def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
 def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[Batch], list[ForOne]]) -> list[ForOne]:
     """What `answer` says of each row, in the order of `encoded`."""
     heads = assembly.task.heads
-    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, tokens_asked=heads.asks_tokens)
+    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, has_token_targets=heads.asks_tokens)
     found: dict[int, ForOne] = {}
     for batch, answers in answered(assembly.scoring_batches(rows), answer):
         found.update(zip(batch.rows.tolist(), answers, strict=True))

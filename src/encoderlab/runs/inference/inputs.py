@@ -137,7 +137,7 @@ def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows
     task = assembly.task
     parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
     encoded = chain.from_iterable(map(task.encode, parts))
-    return hold_encoded(encoded, task.tokenizer.vocabulary_size, tokens_asked=task.heads.asks_tokens)
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
 
 
 def _characters(example: Example) -> int:

@@ -34,7 +34,7 @@ def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
 
 
 def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
-    shown = (batch.input_ids.flatten()[batch.asked] == assembly.tokenizer.mask_id).nonzero().flatten()
+    shown = (batch.input_ids.flatten()[batch.target_positions] == assembly.tokenizer.mask_id).nonzero().flatten()
     if not len(shown):
         return None
     assert batch.token_labels is not None
@@ -45,4 +45,4 @@ def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
     pieces = assembly.tokenizer.pieces
     guesses = list(zip(pieces(best.indices.tolist()), best.values.tolist(), strict=True))
     answer = pieces([int(batch.token_labels[shown[0]])])[0]
-    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.asked[shown[0]]), answer, guesses)
+    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.target_positions[shown[0]]), answer, guesses)

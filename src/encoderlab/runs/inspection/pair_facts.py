@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.baselines.pretraining import PairFeatures, pair_features, pair_guessers, token_guessers
+from encoderlab.baselines.pretraining import PairFeatures, pair_baselines, pair_features, token_baselines
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
@@ -35,7 +35,7 @@ def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
 
 def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:
     """How often those are right who know nothing but the labels' shares, the words in common, or the lengths; {} without pairs."""
-    return pair_guessers(_features(train), _features(scored)) if train.paired else {}
+    return pair_baselines(_features(train), _features(scored)) if train.paired else {}
 
 
 def guessed_tokens(train: SentenceRows, answers: np.ndarray) -> dict[str, dict[str, Any]]:
@@ -46,7 +46,7 @@ def guessed_tokens(train: SentenceRows, answers: np.ndarray) -> dict[str, dict[s
     for start in range(0, len(ids), _AT_A_TIME):
         counts += np.bincount(ids[start : start + _AT_A_TIME], minlength=len(counts))
     counts[list(tokenizer.special_ids)] = 0
-    found = token_guessers(counts, answers)
+    found = token_baselines(counts, answers)
     found["most_frequent_token"]["token"] = tokenizer.pieces([found["most_frequent_token"]["token_id"]])[0]
     return found
 

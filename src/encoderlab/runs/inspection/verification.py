@@ -19,7 +19,7 @@ from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import changed_files, changed_rows, read_record, read_settings
 from encoderlab.runs.models.assembly import assemble, build_model, cache_folder
-from encoderlab.runs.models.pretrained import open_initial
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import HASHED, check_shapes, read_model
 from encoderlab.system.device import choose_compute
 from encoderlab.system.manifest import MANIFEST, differing_files
@@ -102,9 +102,9 @@ def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None
     """The shapes of the weights of a run that has written no model yet; None where what it started from is gone."""
     init_from, taught_by = (getattr(config, name, None) for name in ("init_from", "teacher"))
     try:
-        initial = None if init_from is None else open_initial(init_from)
-        teacher = None if taught_by is None or initial is not None else open_initial(taught_by, "teacher")
-        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, initial, teacher=teacher)
+        pretrained = None if init_from is None else load_pretrained(init_from)
+        teacher = None if taught_by is None or pretrained is not None else load_pretrained(taught_by, "teacher")
+        assembly = assemble(config, choose_compute("cpu", "fp32"), corpus, pretrained, teacher=teacher)
     except UserError:
         return None
     return _shapes(assembly.model.state_dict())

@@ -33,13 +33,13 @@ from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import scoring_batches, training_batches
 from encoderlab.runs.engine.compilation import compile_encoder
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution
-from encoderlab.runs.engine.micro_batches import Parts, StepMemory, choose_parts, step_memory
+from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, step_memory
 from encoderlab.runs.folders.folder import model_folder
-from encoderlab.runs.models.pretrained import Initial, check_same_vocabulary, load_into
+from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute, choose_compute
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
@@ -60,7 +60,7 @@ class Assembly:
     """The parts of a run, put together, the model on its device.
 
     `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, and `parts` in how many parts it computes a batch; see `settled`.
+    is compiled, and why not, and `micro_batches` in how many parts it computes a batch; see `settled`.
     """
 
     config: SettledRun
@@ -70,8 +70,8 @@ class Assembly:
     model: EncoderWithHeads
     origin: Origin | None = None
     compiled: str | None = None
-    parts: Parts | None = None
-    world: World = ALONE
+    micro_batches: MicroBatches | None = None
+    processes: Processes = SINGLE_PROCESS
 
     @property
     def opened(self) -> Origin:
@@ -85,27 +85,35 @@ class Assembly:
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
         attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
-        said = [compute, distribution(self.config.training, self.world), f"attention by {attention}", self.compiled, self.parts]
-        return ", ".join(str(part) for part in said if part is not None)
+        said = [
+            compute,
+            distribution(self.config.training, self.processes),
+            f"attention by {attention}",
+            self.compiled,
+            self.micro_batches,
+        ]
+        return ", ".join(str(micro_batch) for micro_batch in said if micro_batch is not None)
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
-        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.world)
-        return evaluate(self.model, batches, self.task.metrics(), self.compute, self.world)
+        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.processes)
+        return evaluate(self.model, batches, self.task.metrics(), self.compute, self.processes)
 
     def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
         """Every one of `rows` once, on the model's device."""
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
-    def training_batches(self, rows: Rows, after: int = 0, parts: int | None = None) -> Iterator[list[Batch]]:
-        """The run's batches from step `after` + 1 on, without end, each cut into so many `parts` (None: as the settings say)."""
+    def training_batches(self, rows: Rows, after: int = 0, micro_batches: int | None = None) -> Iterator[list[Batch]]:
+        """The run's batches from step `after` + 1 on, without end, each cut into so many `micro_batches` (None: as the settings say)."""
         training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
-        parts = parts or training.accumulate or 1
-        return training_batches(rows, training, self.config.seed, pad_id, device, parts=parts, after=after, world=self.world)
+        micro_batches = micro_batches or training.accumulate or 1
+        return training_batches(
+            rows, training, self.config.seed, pad_id, device, micro_batches=micro_batches, after=after, processes=self.processes
+        )
 
     def distribute(self) -> Whole | Sharded:
         """The model as the processes of the run train it; see `runs.engine.distribution`."""
-        return distribute(self.model, self.config.training, self.world)
+        return distribute(self.model, self.config.training, self.processes)
 
     def saved(self, origin: Origin) -> SavedModel:
         """What a model folder will hold of it; `origin` says where its weights come from."""
@@ -116,31 +124,31 @@ class Assembly:
 
         Done once, and recorded with the run, so that a continuation has the same settings.
         """
-        parts = self._parts(train)
+        micro_batches = self._micro_batches(train)
         tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
-        training = replace(fixed_by_rows(self.config.training, len(train), tokens), accumulate=parts.number)
+        training = replace(fixed_by_rows(self.config.training, len(train), tokens), accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))
             print(f"training.learning_rate={training.learning_rate:g}, as suits an encoder {width} wide", file=sys.stderr)
-        return replace(self, config=replace(self.config, training=training), parts=parts)
+        return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches)
 
-    def _parts(self, rows: Rows) -> Parts:
+    def _micro_batches(self, rows: Rows) -> MicroBatches:
         training = self.config.training
         if training.accumulate is not None:
-            return Parts(training.accumulate, "as set")
-        share = -(-training.batch_size // self.world.size)
-        return choose_parts(share, self.step_memory(rows), self.compute.device, self.world)
+            return MicroBatches(training.accumulate, "as set")
+        share = -(-training.batch_size // self.processes.size)
+        return choose_micro_batches(share, self.step_memory(rows), self.compute.device, self.processes)
 
     def step_memory(self, train: Rows) -> StepMemory:
         """What a step on the longest of the rows takes beside the weights, as far as that can be told before."""
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
-        asked = config.task.mask_fraction if isinstance(config.task, PretrainingConfig) else 1.0
+        asked = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
         return step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
 
 
-def compute_for(config: RunConfig, world: World = ALONE) -> Compute:
+def compute_for(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Compute:
     """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
     training = config.training
     assert isinstance(config.model, ModelConfig)
@@ -150,7 +158,7 @@ def compute_for(config: RunConfig, world: World = ALONE) -> Compute:
         training.threads,
         width=config.model.d_model,
         deterministic=training.deterministic,
-        world=world,
+        processes=processes,
     )
 
 
@@ -158,44 +166,48 @@ def assemble(
     config: RunConfig,
     compute: Compute,
     corpus: Corpus | DocumentCorpus,
-    initial: Initial | None = None,
-    world: World = ALONE,
-    teacher: Initial | None = None,
+    pretrained: Pretrained | None = None,
+    processes: Processes = SINGLE_PROCESS,
+    teacher: Pretrained | None = None,
 ) -> Assembly:
-    """Build tokenizer, task and model for training, from `initial` where there is one.
+    """Build tokenizer, task and model for training, from `pretrained` where there is one.
 
-    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `initial` alone. The
+    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `pretrained` alone. The
     assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
     the parts do not fit.
     """
-    config = run_settings(config, initial)
-    tokenizer = _tokenizer(config, corpus, initial, teacher)
-    config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, initial))
+    config = run_settings(config, pretrained)
+    tokenizer = _tokenizer(config, corpus, pretrained, teacher)
+    config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
-    if initial is not None:
-        _start_from(initial, model, task)
+    if pretrained is not None:
+        _start_from(pretrained, model, task)
     freeze(model, config.training)
     model.to(compute.device)
-    sharded = world.size > 1 and config.training.sharding is Sharding.full
+    sharded = processes.size > 1 and config.training.sharding is Sharding.full
     compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute.device)
-    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, world=world)
+    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes)
 
 
-def run_settings(config: RunConfig, initial: Initial | None) -> SettledRun:
+def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
     """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
 
     `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
     run starts from.
     """
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
-    model = config.model.resolve(None if initial is None else initial.settings_for(config.task))
+    model = config.model.resolve(None if pretrained is None else pretrained.settings_for(config.task))
     return cast("SettledRun", RunConfig(**{**shared, "model": model}))
 
 
 def with_length(
-    model: ModelConfig, task: TaskConfig, tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus, initial: Initial | None = None
+    model: ModelConfig,
+    task: TaskConfig,
+    tokenizer: Tokenizer,
+    corpus: Corpus | DocumentCorpus,
+    pretrained: Pretrained | None = None,
 ) -> ModelConfig:
     """The settings with a number as `max_length`: where it is open, what the training rows need. It is printed.
 
@@ -205,29 +217,31 @@ def with_length(
     if model.max_length is not None:
         return model
     if isinstance(corpus, DocumentCorpus):
-        length = PRETRAINING_LENGTH if initial is None else initial.config.max_length
-        why = "the default for documents" if initial is None else "as far as the pretrained encoder reads"
+        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.max_length
+        why = "the default for documents" if pretrained is None else "as far as the pretrained encoder reads"
         print(f"model.max_length={length}, {why}", file=sys.stderr)
         return replace(model, max_length=length)
-    furthest = FURTHEST if initial is None else initial.config.reach
+    furthest = FURTHEST if pretrained is None else pretrained.config.reach
     length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
     print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
     return replace(model, max_length=length)
 
 
-def reopen(run: OpenRunConfig, world: World = ALONE) -> Assembly:
+def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
     """Open a finished run, or a Hugging Face folder; only the main process reads it, and the others get what it has read.
 
     Raises DataError where it is damaged or not there.
     """
-    saved = world.from_first(lambda: read_model(model_folder(run.run)))
+    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
-    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", world=world)
+    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
     task = saved.task()
     model = build_model(saved.config, saved.tokenizer, task)
     model.load_state_dict(saved.weights)
-    return Assembly(saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, world=world)
+    return Assembly(
+        saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, processes=processes
+    )
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> Scores:
@@ -261,32 +275,36 @@ def cache_folder(setting: str) -> Path:
     return Path(setting).expanduser()
 
 
-def horizon_of(training: TrainingConfig, rows: int, spent: float = 0.0, world: World = ALONE) -> tuple[Horizon, int]:
+def horizon_of(
+    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
+) -> tuple[Horizon, int]:
     """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
-        clock = partial(world.from_first, time.monotonic)  # one for all: they have to end after the same step
+        clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
         return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch
 
 
-def _tokenizer(config: RunConfig, corpus: Corpus | DocumentCorpus, initial: Initial | None, teacher: Initial | None) -> Tokenizer:
-    own = initial or teacher
+def _tokenizer(
+    config: RunConfig, corpus: Corpus | DocumentCorpus, pretrained: Pretrained | None, teacher: Pretrained | None
+) -> Tokenizer:
+    own = pretrained or teacher
     if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
         return own.tokenizer
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    if initial is not None:
+    if pretrained is not None:
         chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
-        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (typed, or brought along by task={config.task.name})", initial)
+        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (typed, or brought along by task={config.task.name})", pretrained)
     return tokenizer
 
 
-def _start_from(initial: Initial, model: EncoderWithHeads, task: Task) -> None:
+def _start_from(pretrained: Pretrained, model: EncoderWithHeads, task: Task) -> None:
     """Load the pretrained weights, and say what they are and what is left as drawn."""
-    fresh = load_into(model, initial, task.labels)
+    fresh = load_into(model, pretrained, task.labels)
     drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
     taken = f"{model.n_parameters - drawn:,} pretrained weights"
-    print(f"From {initial.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
+    print(f"From {pretrained.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
 
 
 def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:

@@ -35,7 +35,7 @@ TASK_HEADS = ("sequence_head", "token_head")
 
 
 @dataclass(frozen=True, slots=True)
-class Initial:
+class Pretrained:
     """What a run starts from. `name` is what the user typed; `weights` has the names of `EncoderWithHeads.state_dict()`."""
 
     name: str
@@ -57,7 +57,7 @@ class Initial:
         return replace(self.config, pooling=Pooling.mean)
 
 
-def open_initial(init_from: str, setting: str = "init_from") -> Initial:
+def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
     """Open a shipped encoder, a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
 
     Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
@@ -66,36 +66,36 @@ def open_initial(init_from: str, setting: str = "init_from") -> Initial:
     return _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
 
 
-def load_into(model: EncoderWithHeads, initial: Initial, labels: Sequence[str] = ()) -> list[str]:
-    """Copy the weights of `initial` into `model`; the names of the parts that it has nothing for, and that stay as drawn.
+def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[str] = ()) -> list[str]:
+    """Copy the weights of `pretrained` into `model`; the names of the parts that it has nothing for, and that stay as drawn.
 
     The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
     pretraining that goes on, the head of pairs if it is asked the same `labels`. Raises DataError where an encoder's weight is
     missing or has another shape.
     """
-    goes_on = initial.heads.vocabulary and model.masked_token_head is not None
+    goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
     wanted, taken = model.state_dict(), {}
     for name, weight in wanted.items():
-        if name.startswith(TASK_HEADS) and not (goes_on and list(labels) == initial.labels):
+        if name.startswith(TASK_HEADS) and not (goes_on and list(labels) == pretrained.labels):
             continue
-        found = _cut(name, initial.weights.get(name), len(weight) if weight.ndim else 0)
+        found = _cut(name, pretrained.weights.get(name), len(weight) if weight.ndim else 0)
         if found is not None and found.shape == weight.shape:
             taken[name] = found
         elif name.startswith("encoder."):
             has = "none" if found is None else _size(found)
             raise DataError(
-                f"init_from={initial.name} does not fit its own config: of {name}, {_size(weight)} is needed, and it has {has}",
+                f"init_from={pretrained.name} does not fit its own config: of {name}, {_size(weight)} is needed, and it has {has}",
                 remedy="Use another checkpoint",
             )
     model.load_state_dict(taken, strict=False)
     return sorted({name.rpartition(".")[0] for name in wanted if name not in taken})
 
 
-def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, initial: Initial) -> None:
-    """Refuse a tokenizer, typed as `chosen`, whose ids do not mean what those of `initial` mean. Raises SettingError."""
-    if difference := vocabulary_difference(tokenizer, initial.tokenizer):
+def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, pretrained: Pretrained) -> None:
+    """Refuse a tokenizer, typed as `chosen`, whose ids do not mean what those of `pretrained` mean. Raises SettingError."""
+    if difference := vocabulary_difference(tokenizer, pretrained.tokenizer):
         raise SettingError(
-            f"{chosen} is not the tokenizer of init_from={initial.name}: {difference}", remedy="Use tokenizer=as_pretrained"
+            f"{chosen} is not the tokenizer of init_from={pretrained.name}: {difference}", remedy="Use tokenizer=as_pretrained"
         )
 
 
@@ -139,7 +139,7 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
     return folder
 
 
-def _of_run(init_from: str, folder: Path) -> Initial:
+def _of_run(init_from: str, folder: Path) -> Pretrained:
     if missing := [name for name in MODEL_FILES if not (folder / name).is_file()]:
         raise DataError(f"init_from={init_from} lacks {', '.join(missing)}", allowed="the folder of a finished run")
     saved = read_model(folder)
@@ -149,10 +149,10 @@ def _of_run(init_from: str, folder: Path) -> Initial:
     heads = HeadSizes(*classes, vocabulary="masked_token_head.bias" in saved.weights)
     model = saved.config.model
     assert isinstance(model, ModelConfig), "a finished run has its model's settings in full"
-    return Initial(init_from, model, heads, saved.weights, saved.tokenizer, saved.labels)
+    return Pretrained(init_from, model, heads, saved.weights, saved.tokenizer, saved.labels)
 
 
-def _of_huggingface(init_from: str, folder: Path) -> Initial:
+def _of_huggingface(init_from: str, folder: Path) -> Pretrained:
     found = read_huggingface(folder)
     tokenizer = tokenizer_of(folder)
     _check_pieces(init_from, found.weights, tokenizer)
@@ -160,7 +160,7 @@ def _of_huggingface(init_from: str, folder: Path) -> Initial:
     if found.heads.sequence_classes is None and _is_mean_pooled(folder):
         config = replace(config, pooling=Pooling.mean)
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pool.")}
-    return Initial(init_from, config, found.heads, weights, tokenizer, found.labels)
+    return Pretrained(init_from, config, found.heads, weights, tokenizer, found.labels)
 
 
 def _is_mean_pooled(folder: Path) -> bool:

@@ -28,7 +28,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
-from encoderlab.system.atomic_files import written_aside
+from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
 from encoderlab.tasks.encoding import EncodingConfig
@@ -85,10 +85,10 @@ def save_model(saved: SavedModel, folder: Path, card: str) -> None:
 
     One that a run wrote before it was continued is replaced.
     """
-    with written_aside(folder) as aside:
-        aside.mkdir(parents=True)
-        write_model(aside, saved, {"format": "pt"})
-        (aside / "README.md").write_text(card, encoding="utf-8")
+    with atomic_write(folder) as temporary:
+        temporary.mkdir(parents=True)
+        write_model(temporary, saved, {"format": "pt"})
+        (temporary / "README.md").write_text(card, encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
 
 

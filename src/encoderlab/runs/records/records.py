@@ -14,7 +14,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records.environment import environment
-from encoderlab.system.atomic_files import write_text_aside
+from encoderlab.system.atomic_files import atomic_write_text
 from encoderlab.system.device import Compute
 
 CONTINUED = ("argv", "versions", "hardware", "git_commit")
@@ -40,5 +40,5 @@ def record_start(
     if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))
         found = started | {"continued": [*started.get("continued", []), {key: found[key] for key in CONTINUED}]}
-    write_text_aside(folder.environment, json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
-    write_text_aside(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))
+    atomic_write_text(folder.environment, json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+    atomic_write_text(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))

@@ -24,8 +24,8 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records.tracking_libraries import LIBRARIES, Subject, Tracker
-from encoderlab.system.atomic_files import write_text_aside
-from encoderlab.system.distributed import World
+from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.distributed import Processes
 
 PATIENCE_SECONDS = 30.0  # for what a tracker has not yet handed on when the run is over
 _NO_FIGURES = ("step", "epoch", "kind", "split")
@@ -79,15 +79,15 @@ NO_TRACKERS = Trackers()
 
 
 @contextmanager
-def tracked(config: RunConfig, command: str, folder: RunFolder, world: World) -> Iterator[Trackers]:
+def tracked(config: RunConfig, command: str, folder: RunFolder, processes: Processes) -> Iterator[Trackers]:
     """The trackers that the settings ask for, on the first process; a continued run goes on where they kept it."""
-    names = config.trackers if world.is_first else []
+    names = config.trackers if processes.is_main else []
     known, lock = _known(folder), Lock()
 
     def remember(name: str, id_: str | None) -> None:
         with lock:
             known[name] = id_
-            write_text_aside(folder.trackers, json.dumps(known) + "\n")
+            atomic_write_text(folder.trackers, json.dumps(known) + "\n")
 
     subject = Subject(
         f"{command}-{config.task.name}-{folder.root.absolute().name}", folder.root.absolute(), settings_to_dict(config)

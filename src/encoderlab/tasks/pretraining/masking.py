@@ -62,22 +62,22 @@ class Masking:
         self._pieces = {torch.device("cpu"): Pieces(torch.tensor(ordinary), self.is_ordinary, continues_word)}
 
     def __call__(self, batch: Batch, key: int) -> Batch:
-        """`batch` with its `asked` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
+        """`batch` with its `target_positions` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
 
         A batch that says how many it will be asked for is masked on its device without waiting for it (on MPS, and with
         `whole_words`, how many there are has to be read back, once a batch).
         """
         ids, device = batch.input_ids, batch.input_ids.device
-        asked = _true_places(self.choose(ids, batch.rows, key).flatten(), batch.n_asked)
-        answers = ids.flatten()[asked]
-        row, place = batch.rows[asked // ids.shape[1]], asked % ids.shape[1]
+        target_positions = _true_places(self.choose(ids, batch.rows, key).flatten(), batch.n_targets)
+        answers = ids.flatten()[target_positions]
+        row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
         kind = uniform(key, _KIND, row, place)
         ordinary = self._pieces_on(device).ordinary_ids
         drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
-        masked, random = self.config.mask_share, self.config.mask_share + self.config.random_share
+        masked, random = self.config.mask_replace_prob, self.config.mask_replace_prob + self.config.random_replace_prob
         seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, answers))
-        hidden = ids.flatten().index_copy(0, asked, seen).view_as(ids)
-        return replace(batch, input_ids=hidden, asked=asked, token_labels=answers)
+        hidden = ids.flatten().index_copy(0, target_positions, seen).view_as(ids)
+        return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=answers)
 
     def count(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
         """How many tokens will be asked for in the sequences that lie one after the other in `flat`, none of them empty.
@@ -92,17 +92,17 @@ class Masking:
     def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
         """True at the tokens to ask for: [batch, length].
 
-        In each row `mask_fraction` of the ordinary tokens, to the nearest whole number, at least one where there is any. With
+        In each row `mlm_probability` of the ordinary tokens, to the nearest whole number, at least one where there is any. With
         `whole_words` the pieces of a word are asked for together, and the share is met as nearly as words allow.
         """
         ordinary = self._pieces_on(ids.device).is_ordinary[ids]
-        places = torch.arange(ids.shape[1], device=ids.device)
+        positions = torch.arange(ids.shape[1], device=ids.device)
         wanted = self._wanted(ordinary.sum(1, keepdim=True))
         if self.config.whole_words:
-            words = self._first_place_of_word(ids, places)
+            words = self._first_place_of_word(ids, positions)
             standing = _middle_of_word(_standing(_order_keys(key, rows, words, ordinary)), words)
             return (standing < wanted) & ordinary
-        keys = _order_keys(key, rows, places, ordinary)
+        keys = _order_keys(key, rows, positions, ordinary)
         # the most that any row is asked for: finding the first few takes an eighth of the time of sorting all
         most = int(self._wanted(torch.tensor(ids.shape[1])))
         first = keys.topk(most, dim=1, largest=False).values
@@ -111,11 +111,11 @@ class Masking:
 
     def _wanted(self, ordinary: Tensor) -> Tensor:
         """How many tokens to ask for, of so many ordinary ones: the host's count must agree with the device's choice."""
-        return (self.config.mask_fraction * ordinary).round().long().clamp(min=1).minimum(ordinary)
+        return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
 
-    def _first_place_of_word(self, ids: Tensor, places: Tensor) -> Tensor:
+    def _first_place_of_word(self, ids: Tensor, positions: Tensor) -> Tensor:
         starts = ~self._pieces_on(ids.device).continues_word[ids]
-        return torch.where(starts, places, 0).cummax(dim=1).values
+        return torch.where(starts, positions, 0).cummax(dim=1).values
 
     def _pieces_on(self, device: torch.device) -> Pieces:
         """The tables on `device`: moved once, since each move makes the host wait."""
@@ -131,13 +131,13 @@ def _true_places(flags: Tensor, count: int | None) -> Tensor:
     return torch.nonzero_static(flags, size=count).flatten()
 
 
-def _order_keys(key: int, rows: Tensor, places: Tensor, ordinary: Tensor) -> Tensor:
+def _order_keys(key: int, rows: Tensor, positions: Tensor, ordinary: Tensor) -> Tensor:
     """A number for each token of a batch, all of a row different, in the order in which they are asked for: [batch, length].
 
-    The number drawn for the token's `places` ([length], or [batch, length]) comes first; of equal ones the token that stands first.
+    The number drawn for the token's `positions` ([length], or [batch, length]) comes first; of equal ones the token that stands first.
     What is not ordinary comes last.
     """
-    drawn = _hash(key, _CHOICE, rows[:, None], places).masked_fill_(~ordinary, 2**_BITS)
+    drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
     return drawn.mul_(2**32).add_(torch.arange(drawn.shape[1], device=drawn.device))
 
 
@@ -156,18 +156,18 @@ def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
     return middle.gather(1, words)
 
 
-def uniform(key: int, purpose: int, rows: Tensor, places: Tensor) -> Tensor:
+def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
     """A number in [0, 1) for each row and place: a hash of them, `key` and `purpose`.
 
     A generator would give a token other numbers in another batch.
     """
-    return _hash(key, purpose, rows, places).float() * 2.0**-_BITS
+    return _hash(key, purpose, rows, positions).float() * 2.0**-_BITS
 
 
-def _hash(key: int, purpose: int, rows: Tensor, places: Tensor) -> Tensor:
+def _hash(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
     """A number of 24 bits for each row and place, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
     seed = _signed(key * 3 + purpose)
-    x = rows * _signed(0x9E3779B97F4A7C15) + (places * _signed(0xC2B2AE3D27D4EB4F) + seed)
+    x = rows * _signed(0x9E3779B97F4A7C15) + (positions * _signed(0xC2B2AE3D27D4EB4F) + seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x ^= _shifted(x, shift)
         x *= _signed(factor)

@@ -80,8 +80,8 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
     else:
         start, stop = _segments(sentences, begins, ends, room, least=1 + paired)
     end = ends[np.searchsorted(ends, start, side="right")]
-    places = np.int32 if len(document) < 2**31 else np.int64  # a corpus has many more windows than a batch rows: half the memory
-    return Windows(start.astype(places), stop.astype(places), end.astype(places), document[start])
+    positions = np.int32 if len(document) < 2**31 else np.int64  # a corpus has many more windows than a batch rows: half the memory
+    return Windows(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
 
 
 def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, least: int) -> tuple[Places, Places]:
@@ -113,17 +113,17 @@ def draw_pairs(found: Windows, sentences: Sentences, second: SecondSentence, pac
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
     pairs = Pairs(start, middle, middle, stop, labels)
-    strange = np.flatnonzero(labels)
+    negative = np.flatnonzero(labels)
     if second is SecondSentence.swapped:
         return _swapped(pairs, labels.astype(bool))
-    other = _elsewhere(found.document, strange, draw)
+    other = _elsewhere(found.document, negative, draw)
     second_start, second_stop = pairs.second_start.copy(), pairs.second_stop.copy()
-    second_start[strange] = middle[other]
+    second_start[negative] = middle[other]
     if pack is Pack.sentences:
-        second_stop[strange] = middle[other] + 1
+        second_stop[negative] = middle[other] + 1
     else:
-        left = room - sentences.tokens(start[strange], middle[strange])
-        second_stop[strange] = sentences.filled(middle[other], left, found.end[other])
+        left = room - sentences.tokens(start[negative], middle[negative])
+        second_stop[negative] = sentences.filled(middle[other], left, found.end[other])
     return replace(pairs, second_start=second_start, second_stop=second_stop)
 
 

@@ -46,7 +46,7 @@ class Pretraining(Task):
         """By id, whether it is an ordinary piece: [vocabulary]."""
         return self.masking.is_ordinary.numpy()
 
-    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
         """See `Masking.count`."""
         return self.masking.count(flat, lengths)
 

@@ -39,7 +39,7 @@ class DocumentTask(Protocol):
         """By id, whether it is an ordinary piece: [vocabulary]."""
         ...
 
-    def count_asked(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
         """How many tokens will be asked for in the sequences that lie one after the other in `flat`; None: not known."""
         ...
 
@@ -110,11 +110,11 @@ class SentenceEpoch:
             token_type_ids=torch.from_numpy(segments),
             attention_mask=None if mask is None else torch.from_numpy(mask),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
-            asked=torch.empty(0, dtype=torch.int64),
+            target_positions=torch.empty(0, dtype=torch.int64),
             labels=torch.from_numpy(self.pairs.labels[rows].astype(np.int64)) if self.paired else None,
             token_labels=None,
             n_tokens=int(lengths.sum()),
-            n_asked=self.rows.task.count_asked(flat, lengths),
+            n_targets=self.rows.task.count_targets(flat, lengths),
         )
 
     def prepare(self, batch: Batch) -> Batch:

@@ -13,9 +13,9 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
-from encoderlab.training.finiteness import FiniteSteps
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
+from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -55,7 +55,7 @@ def trained(kinds, limit, *, waits, after=0, before=(), log_every=1000):
     training = TrainingConfig(steps=100, learning_rate=0.1, log_every=log_every)
     model = Poisoned()
     optimizer = build_optimizer(model, training)
-    finite = FiniteSteps(limit, waits=waits, before=before)
+    finite = NonFiniteGuard(limit, waits=waits, before=before)
     batches = ([batch(kind, 10 * number)] for number, kind in enumerate(kinds, start=1))
     seen = []
     for step in optimize(model, batches, optimizer, training, CPU, FixedSteps(100), after=after, finite=finite):
@@ -75,7 +75,7 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_averages_nor_thei
     assert same(before, after)
     assert all(same(averages[key], averages_after[key]) for key in averages)
     assert not same(after, seen[3][1])
-    assert [left_out.step for left_out in finite.left_out] == [3]
+    assert [left_out.step for left_out in finite.skipped] == [3]
 
 
 @WAYS
@@ -89,7 +89,7 @@ def test_a_first_step_that_is_not_finite_leaves_the_weights_as_they_were_drawn(w
 def test_the_device_decides_as_the_host_does(kinds, clip):
     by_host, told = trained(kinds, 8, waits=True)
     by_device, read = trained(kinds, 8, waits=False)
-    assert told.left_out == read.left_out or str(told.left_out) == str(read.left_out)  # NaN is not equal to itself
+    assert told.skipped == read.skipped or str(told.skipped) == str(read.skipped)  # NaN is not equal to itself
     assert all(same(a[1], b[1]) for a, b in zip(by_host, by_device, strict=True))
     assert all(torch.isfinite(weight).all() for weight in by_host[-1][1].values())
 
@@ -108,17 +108,17 @@ def test_the_run_stops_at_the_first_step_beyond_the_limit_and_names_it(waits):
 
 def test_the_device_is_not_waited_for_between_two_readings(monkeypatch):
     reads = []
-    read = FiniteSteps.read
-    monkeypatch.setattr(FiniteSteps, "read", lambda finite: reads.append(len(finite._unread)) or read(finite))
+    read = NonFiniteGuard.read
+    monkeypatch.setattr(NonFiniteGuard, "read", lambda finite: reads.append(len(finite._unread)) or read(finite))
     seen, _ = trained([9] * 9, 0, waits=False, log_every=4)
     assert reads == [1, 3, 4, 1]  # after steps 1, 4, 8, and at the end
-    assert [len(step.left_out) for step, *_ in seen] == [0] * 9
+    assert [len(step.skipped) for step, *_ in seen] == [0] * 9
 
 
 def test_a_step_hands_out_what_became_known_with_it():
     seen, _ = trained([9, 1, 9, 9, 1], 9, waits=False, log_every=4)
-    assert [[left_out.step for left_out in step.left_out] for step, *_ in seen] == [[], [], [], [2], []]
-    assert [step.n_left_out for step, *_ in seen] == [0, 0, 0, 1, 1]
+    assert [[left_out.step for left_out in step.skipped] for step, *_ in seen] == [[], [], [], [2], []]
+    assert [step.n_skipped for step, *_ in seen] == [0, 0, 0, 1, 1]
     assert seen[1][0].figures()["loss"] is None
 
 
@@ -127,7 +127,7 @@ def test_what_was_left_out_before_a_stop_counts_after_it(waits):
     _, first = trained([9, 1, 9], 2, waits=waits)
     state = first.state()
     _, second = trained([9, 1], 2, waits=waits, after=3, before=state)
-    assert [left_out.step for left_out in second.left_out] == [2, 5]
+    assert [left_out.step for left_out in second.skipped] == [2, 5]
     assert second.note() == "2 steps were left out, loss or gradient not being finite: 2, 5"
     with pytest.raises(TrainingError, match="step 5 is not finite"):
         trained([9, 1], 1, waits=waits, after=3, before=state)
@@ -138,11 +138,13 @@ def test_what_was_left_out_before_a_stop_counts_after_it(waits):
 
 
 def test_rows_beyond_the_first_few_are_counted():
-    finite = FiniteSteps(1, waits=True)
+    finite = NonFiniteGuard(1, waits=True)
     ids = torch.zeros(4, 1, dtype=torch.long)
-    parts = [Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)]
-    finite.take(build_optimizer(Poisoned(), TrainingConfig()), 1, {"token": torch.tensor(math.inf)}, torch.tensor(1.0), parts)
-    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(finite.left_out[0])
+    micro_batches = [Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)]
+    finite.take(
+        build_optimizer(Poisoned(), TrainingConfig()), 1, {"token": torch.tensor(math.inf)}, torch.tensor(1.0), micro_batches
+    )
+    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(finite.skipped[0])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the card's own kernel can be tried on a card only")
@@ -151,7 +153,7 @@ def test_the_fused_kernel_of_a_card_leaves_the_step_out():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
     before = copy.deepcopy(model.state_dict())
     model(torch.full((2, 3), math.nan, device="cuda")).sum().backward()
-    finite = FiniteSteps(1, waits=False)
+    finite = NonFiniteGuard(1, waits=False)
     rows = Batch(*[torch.zeros(2, 1, dtype=torch.long)] * 2, None, torch.arange(2), torch.zeros(0).long(), None, None, 2)
     finite.take(optimizer, 1, {"sequence": model.weight.grad.sum()}, model.weight.grad.norm(), [rows])
     assert same(before, model.state_dict())

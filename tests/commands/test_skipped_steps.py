@@ -29,8 +29,8 @@ def test_a_step_that_was_left_out_is_told_of_everywhere(command, broken_third_st
         "encoderlab: Step 3 was left out, not being finite: sequence loss nan, gradient norm nan; rows " in capsys.readouterr().err
     )
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["step"] for line in lines if line["kind"] == "left_out"] == [3]
-    assert [line["left_out"] for line in lines if line["kind"] == "step"] == [0, *[1] * 6]
+    assert [line["step"] for line in lines if line["kind"] == "skipped"] == [3]
+    assert [line["skipped"] for line in lines if line["kind"] == "step"] == [0, *[1] * 6]
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert "1 step was left out, loss or gradient not being finite: 3" in report["notes"]
 
@@ -46,6 +46,6 @@ def test_a_run_that_goes_on_counts_the_steps_that_were_left_out_before(command, 
     stopped(*LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run", step=5)
     command("train", "resume=run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["step"] for line in lines if line["kind"] == "left_out"] == [3]
+    assert [line["step"] for line in lines if line["kind"] == "skipped"] == [3]
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert "1 step was left out, loss or gradient not being finite: 3" in report["notes"]

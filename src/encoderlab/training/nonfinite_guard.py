@@ -15,13 +15,13 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
-from encoderlab.system.distributed import ALONE, World
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedStep:
     """A step that was left out: its losses by the name of the question, and the norm of its gradient, one of them not finite.
 
     `rows` are the places in the training split, counted from 0, of the first few of the `examples` in its batch.
@@ -34,10 +34,12 @@ class LeftOut:
     examples: int
 
     def __str__(self) -> str:
-        parts = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
+        micro_batches = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
         further = self.examples - len(self.rows)
         rows = ", ".join(map(str, self.rows)) + (f" and {further:,} more" if further else "")
-        return f"{', '.join(parts)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
+        return (
+            f"{', '.join(micro_batches)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
+        )
 
     def figures(self) -> dict[str, Any]:
         """The same as JSON has it: what is not finite is written as a word."""
@@ -56,17 +58,17 @@ class _Unread:
     gradient_norm: Tensor
     rows: Sequence[Tensor]
 
-    def read(self, world: World) -> LeftOut:
-        """The step as it was in all processes of the `world`, which read it together."""
+    def read(self, processes: Processes) -> SkippedStep:
+        """The step as it was in all processes of the `processes`, which read it together."""
         mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
-        shares = world.gather(mine)
-        named, counts = world.from_first(lambda: tuple(zip(*(shares or ()), strict=True)))
+        shares = processes.gather(mine)
+        named, counts = processes.broadcast_from_main(lambda: tuple(zip(*(shares or ()), strict=True)))
         losses = {name: float(loss) for name, loss in self.losses.items()}
         rows = [row for share in named for row in share][:ROWS_NAMED]
-        return LeftOut(self.step, losses, float(self.gradient_norm), rows, sum(counts))
+        return SkippedStep(self.step, losses, float(self.gradient_norm), rows, sum(counts))
 
 
-class FiniteSteps:
+class NonFiniteGuard:
     """Lets the optimizer take those steps alone whose losses and gradient are finite; up to `limit` others are left out.
 
     A step that is left out changes neither weights nor the optimizer's averages nor its count of steps. On a CUDA card that is
@@ -74,9 +76,11 @@ class FiniteSteps:
     figures anyway. Elsewhere (`waits`), the host is told at once. `before` is the `state` of an earlier part of the same run.
     """
 
-    def __init__(self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = (), world: World = ALONE) -> None:
-        self.limit, self.waits, self.world = limit, waits, world
-        self.left_out = [LeftOut(**plain) for plain in before]
+    def __init__(
+        self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = (), processes: Processes = SINGLE_PROCESS
+    ) -> None:
+        self.limit, self.waits, self.processes = limit, waits, processes
+        self.skipped = [SkippedStep(**plain) for plain in before]
         self._unread: list[_Unread] = []
 
     def take(
@@ -85,21 +89,21 @@ class FiniteSteps:
         step: int,
         losses: Mapping[str, Tensor],
         gradient_norm: Tensor,
-        parts: Sequence[Batch],
+        micro_batches: Sequence[Batch],
     ) -> None:
         """Have `optimizer` take a step, unless one of the figures is not finite. Raises TrainingError as `read` does.
 
         Where several processes train one model, all must hand in the figures of the whole step: then all decide alike.
         """
         flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
-        self._unread.append(_Unread(step, flag, losses, gradient_norm, [part.rows for part in parts]))
+        self._unread.append(_Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches]))
         if not self.waits:
             optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW looks for it there
             optimizer.step()
         elif not self.read():
             optimizer.step()
 
-    def read(self) -> list[LeftOut]:
+    def read(self) -> list[SkippedStep]:
         """The steps left out among those not yet read; waits for the device.
 
         Raises TrainingError, which names the first step beyond the limit.
@@ -109,26 +113,26 @@ class FiniteSteps:
         found = []
         for flag, each in zip(flags, unread, strict=True):
             if flag:
-                found.append(each.read(self.world))
+                found.append(each.read(self.processes))
                 self._refuse_beyond_limit(found[-1])
-                self.left_out.append(found[-1])
+                self.skipped.append(found[-1])
         return found
 
     def state(self) -> list[dict[str, Any]]:
         """The steps left out so far, as plain values; see `before`. Waits for the device. Raises TrainingError as `read` does."""
         self.read()
-        return [asdict(each) for each in self.left_out]
+        return [asdict(each) for each in self.skipped]
 
     def note(self) -> str | None:
         """What a report says of the steps left out; None where there are none."""
-        if not self.left_out:
+        if not self.skipped:
             return None
-        n = len(self.left_out)
-        steps = ", ".join(f"{each.step:,}" for each in self.left_out[:10]) + (", ..." if n > 10 else "")
+        n = len(self.skipped)
+        steps = ", ".join(f"{each.step:,}" for each in self.skipped[:10]) + (", ..." if n > 10 else "")
         return f"{n:,} step{'s were' if n > 1 else ' was'} left out, loss or gradient not being finite: {steps}"
 
-    def _refuse_beyond_limit(self, found: LeftOut) -> None:
-        n = len(self.left_out)
+    def _refuse_beyond_limit(self, found: SkippedStep) -> None:
+        n = len(self.skipped)
         if n < self.limit:
             return
         steps = f"{n:,} steps before it were" if n > 1 else "1 step before it was"

@@ -18,16 +18,16 @@ from encoderlab.batch import Batch
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.dry_run.time_estimate import StepTime, run_time, step_time
 from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
-from encoderlab.runs.engine.micro_batches import Parts, free_memory
+from encoderlab.runs.engine.micro_batches import MicroBatches, free_memory
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.runs.models.assembly import Assembly, horizon_of
 from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.finiteness import FiniteSteps
 from encoderlab.training.horizon import FixedSteps, steps_per_epoch, total_steps
 from encoderlab.training.loop import Step, optimize
+from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
 WARM_UP, WARM_UP_SECONDS = 3, 30.0  # steps that are not counted, within so many seconds: they compile, make room and fill caches
@@ -42,13 +42,13 @@ STATE_BYTES = 12  # of a weight in a checkpoint: itself and AdamW's two averages
 class _Measured:
     """Seconds and tokens (padding too) of each step that counts, how many were taken before them, and in how many parts."""
 
-    parts: Parts
+    micro_batches: MicroBatches
     warm_up: int = 0
     seconds: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
 
-def rehearse(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
+def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     """Take the first steps of the run, score a few batches of each split, and say what the whole run would be like.
 
     `rows` are those of `train` and of the splits that are scored. The assembly's model has other weights afterwards. All processes
@@ -60,7 +60,7 @@ def rehearse(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     distributed = assembly.distribute()
     stepping = replace(assembly, model=distributed.model)
     measured = _steps(stepping, distributed.stepped, rows["train"])
-    epoch = _epoch(assembly, rows["train"], measured.parts.number)
+    epoch = _epoch(assembly, rows["train"], measured.micro_batches.number)
     step = step_time(measured.seconds, measured.tokens, epoch.padded_tokens / epoch.steps)
     per_token = step.seconds * epoch.steps / epoch.padded_tokens
     scored = {name: _evaluation(stepping, part, per_token) for name, part in rows.items() if name != "train"}
@@ -68,13 +68,13 @@ def rehearse(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     return {
         "task": assembly.config.task.name,
         "seed": assembly.config.seed,
-        "picked": replace(assembly, parts=measured.parts).picked,
+        "picked": replace(assembly, micro_batches=measured.micro_batches).picked,
         "model": _model(assembly),
         "rows": {name: len(part) for name, part in rows.items()},
-        "steps": _counts(assembly, epoch, estimate, measured.parts),
+        "steps": _counts(assembly, epoch, estimate, measured.micro_batches),
         "padding_fraction": 1 - epoch.tokens / epoch.padded_tokens,
         "memory": {
-            **_memory(assembly, rows["train"], measured.parts),
+            **_memory(assembly, rows["train"], measured.micro_batches),
             "free": free,
             "peak": peak_memory(device),
             "device": device.type,
@@ -84,24 +84,24 @@ def rehearse(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     }
 
 
-def _epoch(assembly: Assembly, train: Rows, parts: int) -> EpochCounts:
+def _epoch(assembly: Assembly, train: Rows, micro_batches: int) -> EpochCounts:
     config = assembly.config
-    return epoch_counts(train.epoch(config.seed, 0).lengths, config.training, config.seed, parts, assembly.world)
+    return epoch_counts(train.epoch(config.seed, 0).lengths, config.training, config.seed, micro_batches, assembly.processes)
 
 
 def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
     """Take the run's first steps and time each; how many they are, the first process decides."""
-    training, compute, world = assembly.config.training, assembly.compute, assembly.world
+    training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
     horizon = horizon_of(training, len(train))[0] if training.budget is None else FixedSteps(WARM_UP + MEASURED)
     optimizer = build_optimizer(assembly.model, training)
-    finite = FiniteSteps(training.skip_nonfinite, waits=True, world=world)
-    assert assembly.parts is not None, "a settled assembly has them"
-    within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.parts, training.batch_size)
+    finite = NonFiniteGuard(training.skip_nonfinite, waits=True, processes=processes)
+    assert assembly.micro_batches is not None, "a settled assembly has them"
+    within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.micro_batches, training.batch_size)
 
     def loop(batches: Iterator[list[Batch]], after: int) -> Iterator[Step]:
-        return optimize(stepped, batches, optimizer, training, compute, horizon, after=after, finite=finite, world=world)
+        return optimize(stepped, batches, optimizer, training, compute, horizon, after=after, finite=finite, processes=processes)
 
-    measured, warm_up = _Measured(within.parts), min(WARM_UP, horizon.steps(0) - LEAST_MEASURED)
+    measured, warm_up = _Measured(within.micro_batches), min(WARM_UP, horizon.steps(0) - LEAST_MEASURED)
     begun = before = time.perf_counter()
     for step in within.take(loop, optimizer):
         step.figures()  # waits for the device
@@ -111,10 +111,10 @@ def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
         else:
             measured.seconds.append(now - before)
             measured.tokens.append(step.padded_tokens)
-        if world.from_first(lambda: _is_enough(measured)):
+        if processes.broadcast_from_main(lambda: _is_enough(measured)):
             break
         before = time.perf_counter()
-    measured.parts = within.parts
+    measured.micro_batches = within.micro_batches
     return measured
 
 
@@ -125,14 +125,16 @@ def _is_enough(measured: _Measured) -> bool:
 
 def _evaluation(assembly: Assembly, rows: Rows, per_token: float) -> tuple[float, SplitScores]:
     """Seconds that scoring all of `rows` would take, from some batches spread over them, and the scores of these."""
-    device, world = assembly.compute.device, assembly.world
+    device, processes = assembly.compute.device, assembly.processes
     lengths = rows.epoch(EVALUATION_SEED, 0).lengths
-    batches = n_scoring_batches(lengths, device, world)
+    batches = n_scoring_batches(lengths, device, processes)
     a_batch = per_token * FORWARD_SHARE * float(lengths.sum()) / batches
-    every = world.from_first(lambda: math.ceil(batches / max(min(EVALUATED, int(EVALUATION_SECONDS / max(a_batch, 1e-9))), 1)))
-    some = scoring_batches(rows, assembly.tokenizer.pad_id, device, world, every=every)
+    every = processes.broadcast_from_main(
+        lambda: math.ceil(batches / max(min(EVALUATED, int(EVALUATION_SECONDS / max(a_batch, 1e-9))), 1))
+    )
+    some = scoring_batches(rows, assembly.tokenizer.pad_id, device, processes, every=every)
     started = time.perf_counter()
-    scores = evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, world)
+    scores = evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, processes)
     return (time.perf_counter() - started) * batches / math.ceil(batches / every), scores
 
 
@@ -150,7 +152,7 @@ def _time(assembly: Assembly, train: Rows, step: StepTime, evaluations: Mapping[
     return run_time(step, evaluations, steps=steps, budget=budget, per_evaluation=per_evaluation)
 
 
-def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], micro_batches: MicroBatches) -> dict[str, Any]:
     """`total` is an estimate where a budget ends the run."""
     training, total = assembly.config.training, estimate["steps"]
     return {
@@ -160,15 +162,15 @@ def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any],
         "warmup": math.ceil(training.warmup * total),
         "evaluations": estimate["evaluations"],
         "batch_size": training.batch_size,
-        "parts": parts.number,
+        "parts": micro_batches.number,
         "budget": training.budget,
         "tokens": total * epoch.tokens / epoch.steps,
     }
 
 
-def _memory(assembly: Assembly, train: Rows, parts: Parts) -> dict[str, Any]:
+def _memory(assembly: Assembly, train: Rows, micro_batches: MicroBatches) -> dict[str, Any]:
     """`estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
-    share = -(-assembly.config.training.batch_size // assembly.world.size)
+    share = -(-assembly.config.training.batch_size // assembly.processes.size)
     weights = assembly.model.n_parameters * 4
-    step = assembly.step_memory(train).of(-(-share // parts.number))
+    step = assembly.step_memory(train).of(-(-share // micro_batches.number))
     return {"estimate": weights + step, "checkpoint": assembly.model.n_parameters * STATE_BYTES}
