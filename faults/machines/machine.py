@@ -71,11 +71,11 @@ class Machine:
 
     def processes(self) -> list[int]:
         """The processes on it, but the first."""
-        mine = os.readlink(f"/proc/{self.init}/ns/pid")
+        mine = Path(f"/proc/{self.init}/ns/pid").readlink()
         found = []
         for entry in Path("/proc").iterdir():
             with suppress(OSError):  # one has just ended
-                if entry.name.isdecimal() and os.readlink(entry / "ns" / "pid") == mine:
+                if entry.name.isdecimal() and (entry / "ns" / "pid").readlink() == mine:
                     found.append(int(entry.name))
         return [process for process in found if process != self.init]
 
