@@ -59,9 +59,9 @@ class Launch:
                 subprocess.run(["kill", "-9", str(stray)], check=False, capture_output=True)
         return ended
 
-    def wait_for_first(self, seconds: float = ENOUGH) -> Launched:
-        """Wait for the first machine's torchrun alone; how it ended."""
-        return self._wait(0, time.monotonic() + seconds)
+    def wait_for(self, place: int, seconds: float = ENOUGH) -> Launched:
+        """Wait for the torchrun of one machine alone; how it ended."""
+        return self._wait(place, time.monotonic() + seconds)
 
     def alive(self) -> bool:
         """Whether the first machine's torchrun still runs."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.processes import ROOT
-from faults.machines.network import Port, Switch
+from faults.machines.network import Link, Port, Switch
 from faults.promise import UnavailableError
 
 NAMES = ("anna", "berta", "carla", "dora")
@@ -30,12 +30,16 @@ OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LD_PRELOAD", "ENCODERLAB_CAC
 
 @dataclass(slots=True)
 class Machine:
-    """A machine that is up. `init` is its first process, as this namespace numbers it; `port` its network."""
+    """A machine that is up. `init` is its first process, as this namespace numbers it; `port` its place at the `switch`."""
 
     name: str
     folder: Path
-    init: int
+    address: str
+    hosts: Path
+    switch: Switch
     port: Port
+    outer: subprocess.Popen
+    init: int
     variables: dict[str, str] = field(default_factory=dict)  # of the programs that are started on it
 
     @property
@@ -88,8 +92,30 @@ class Machine:
     def lose_power(self) -> None:
         """Stop it at once: no byte is sent any more, and no process lives."""
         self.port.link.cut = True
-        with suppress(ProcessLookupError):
-            os.kill(self.init, signal.SIGKILL)
+        self.outer.kill()
+        self.outer.wait()
+
+    def boot(self) -> None:
+        """Start it again; its disk is as it was."""
+        self.outer, self.init = _namespaces(self.folder, self.hosts)
+        self.port.link = Link()
+        self.port.replace(self.switch.open_card(_card(self.address)))
+        self._connect()
+
+    def inside(self, path: Path) -> Path:
+        """A path as the machine sees it, which may have a disk of its own there."""
+        return Path(f"/proc/{self.init}/root{path}")
+
+    def mount_disk(self, at: Path, size: str) -> None:
+        """Give it a new, empty disk of that size there, for as long as it is up."""
+        self.run("mount", "-t", "tmpfs", "-o", f"size={size}", "disk", str(at))
+
+    def _connect(self) -> None:
+        _checked("ip", "link", "set", _card(self.address), "netns", str(self.init))
+        self.run("ip", "link", "set", _card(self.address), "name", "eth0")
+        self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
+        self.run("ip", "link", "set", "eth0", "up")
+        self.run("ip", "link", "set", "lo", "up")
 
     def _environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in OF_TORCHRUN}
@@ -115,26 +141,31 @@ def machines(number: int, scratch: Path) -> Iterator[list[Machine]]:
 def _machine(place: int, folder: Path, switch: Switch, hosts: Path) -> Iterator[Machine]:
     for name in ("home", "cache", "work"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    ready, card = folder / "ready", f"fl{os.getpid()}-{place}"[-15:]
+    outer, init = _namespaces(folder, hosts)
+    address = _address(place)
+    machine = Machine(folder.name, folder, address, hosts, switch, switch.plug(_card(address)), outer, init)
+    try:
+        machine._connect()
+        yield machine
+    finally:
+        machine.outer.kill()
+        machine.outer.wait()
+
+
+def _namespaces(folder: Path, hosts: Path) -> tuple[subprocess.Popen, int]:
+    """The namespaces of a machine: the process that holds them here, and the first one inside."""
+    ready = folder / "ready"
+    ready.unlink(missing_ok=True)
     prepare = f"hostname {folder.name}; mount --bind {shlex.quote(str(hosts))} /etc/hosts; touch {shlex.quote(str(ready))}"
     namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
     # The shell is the first process: it collects those whose parents have gone.
     line = ["setpriv", "--pdeathsig=KILL", *namespaces, "sh", "-c", f"set -e; {prepare}; while :; do sleep 3600 || :; done"]
     outer = subprocess.Popen(line, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        init = _first_process(outer, ready)
-        port = switch.plug(card)
-        machine = Machine(folder.name, folder, init, port)
-        _checked("ip", "link", "set", card, "netns", str(init))
-        machine.run("ip", "link", "set", card, "name", "eth0")
-        machine.run("ip", "address", "add", f"{_address(place)}/24", "dev", "eth0")
-        machine.run("ip", "link", "set", "eth0", "up")
-        machine.run("ip", "link", "set", "lo", "up")
-        yield machine
-    finally:
+        return outer, _first_process(outer, ready)
+    except UnavailableError:
         outer.kill()
-        outer.wait()
-        ready.unlink(missing_ok=True)
+        raise
 
 
 def _first_process(outer: subprocess.Popen, ready: Path) -> int:
@@ -157,6 +188,11 @@ def _check_available() -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise UnavailableError(f"{', '.join(missing)} is not installed")
+
+
+def _card(address: str) -> str:
+    """The name of a machine's network card while it is in this namespace."""
+    return f"fl{os.getpid()}-{address.rpartition('.')[2]}"[-15:]
 
 
 def _address(place: int) -> str:

@@ -47,6 +47,11 @@ class Port:
     sent: int = 0
     free_at: float = 0.0  # when its link has sent all that was handed to it
 
+    def replace(self, tap: int) -> None:
+        """Another network card in its place, as of a machine that was started again."""
+        before, self.tap = self.tap, tap
+        os.close(before)
+
 
 class Switch:
     """Hands frames from one machine to another; use it as a context manager. Raises UnavailableError without TAP devices."""
@@ -70,21 +75,28 @@ class Switch:
 
     def plug(self, name: str) -> Port:
         """A new network card of that name, in this namespace, and its place at the switch."""
+        port = Port(self.open_card(name))
+        self.ports.append(port)
+        return port
+
+    def open_card(self, name: str) -> int:
+        """A new network card of that name, in this namespace; its end at the switch."""
         try:
             tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
             fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI))
         except OSError as error:
             raise UnavailableError(f"there are no TAP devices here: {error.strerror}") from None
-        port = Port(tap)
-        self.ports.append(port)
-        return port
+        return tap
 
     def _run(self) -> None:
         while not self._ended:
             now = time.monotonic()
             until = IDLE_SECONDS if not self._waiting else min(max(self._waiting[0][0] - now, 0.0), IDLE_SECONDS)
             taps = [port.tap for port in self.ports]
-            ready, _, _ = select.select(taps, [], [], until)
+            try:
+                ready, _, _ = select.select(taps, [], [], until)
+            except OSError:  # a card was just replaced
+                continue
             for tap in ready:
                 self._take_all(taps.index(tap))
             while self._waiting and self._waiting[0][0] <= time.monotonic():

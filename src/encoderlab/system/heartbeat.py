@@ -1,0 +1,79 @@
+"""Tells which processes of a run still answer.
+
+Every process counts up in the store once a second. The main process reads all counts; the others read the main one's. A process
+whose count stands still has died, is frozen, or cannot be reached. The main thread may wait inside a collective that no signal
+ends, so threads do this: one talks to the store, which a broken network can block, and one looks at the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+BEAT_SECONDS = 1.0
+LOST_SECONDS = 60  # without a beat, before a process is given up
+LEAST_SECONDS = 5  # the same where the user asks for less
+SILENT_BEATS = 4  # missed by a process that has died, when a connection to it has broken
+PAUSE_SECONDS = 5.0  # between two looks at the clock: then this process itself was frozen
+GRACE_SECONDS = 3.0  # for the main thread to end by itself, once another process has been given up
+
+
+class Heartbeat:
+    """The beats of process `rank`, one of `size`, in a `store` of its own connection.
+
+    `give_up` is called, from a thread, with the ranks that have not beaten for `lost_seconds`; with none where the main process has
+    given somebody up.
+    """
+
+    def __init__(self, rank: int, size: int, store: Any, lost_seconds: float, give_up: Callable[[list[int]], None]) -> None:
+        self.lost_seconds = max(lost_seconds, LEAST_SECONDS)
+        self._rank, self._store, self._give_up = rank, store, give_up
+        self._watched = [other for other in range(size) if other != rank] if rank == 0 else [0]
+        self._seen = dict.fromkeys(self._watched, time.monotonic())
+        self._given_up_at: float | None = None  # when it was learnt that the main process has given somebody up
+        self._ended = Event()
+        store.set(f"beat {rank}", "0")
+
+    def start(self) -> None:
+        """Begin to beat and to listen. All processes must have made their Heartbeat before."""
+        for work in (self._exchange, self._watch):
+            Thread(target=work, daemon=True).start()
+
+    def stop(self) -> None:
+        """Neither beat nor listen any more."""
+        self._ended.set()
+
+    def silent_since(self, moment: float) -> list[int]:
+        """The watched ranks without a beat since that moment of `time.monotonic`."""
+        return [rank for rank, seen in self._seen.items() if seen < moment]
+
+    def _exchange(self) -> None:
+        counts: dict[int, bytes] = {}
+        beats = 0
+        keys = [f"beat {rank}" for rank in self._watched]
+        try:
+            while not self._ended.wait(BEAT_SECONDS):
+                beats += 1
+                self._store.set(f"beat {self._rank}", str(beats))
+                for rank, count in zip(self._watched, self._store.multi_get(keys), strict=True):
+                    if counts.get(rank) != count:
+                        counts[rank], self._seen[rank] = count, time.monotonic()
+                if self._rank and self._given_up_at is None and self._store.check(["given up"]):
+                    self._given_up_at = time.monotonic()
+        except RuntimeError:
+            return  # the store is gone, and with it the main process's machine: its beats will be missed
+
+    def _watch(self) -> None:
+        looked = time.monotonic()
+        while not self._ended.wait(BEAT_SECONDS):
+            now = time.monotonic()
+            if now - looked > BEAT_SECONDS + PAUSE_SECONDS:
+                self._seen = dict.fromkeys(self._watched, now)
+            looked = now
+            lost = self.silent_since(now - self.lost_seconds)
+            given_up = self._given_up_at is not None and now - self._given_up_at > GRACE_SECONDS
+            if lost or given_up:
+                self._give_up(lost)
+                return
