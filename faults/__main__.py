@@ -87,9 +87,9 @@ def _command(promise: Promise, options: argparse.Namespace) -> str:
 
 
 def _chosen(typed: list[str]) -> list[Promise]:
-    """What is typed, or all; a group's name, such as machines, stands for all of its promises.
+    """The promises of these names, or all; a group's name, such as machines, stands for all of its promises.
 
-    Raises SettingError for a name that is not known.
+    Raises SettingError for an unknown name.
     """
     known = {**PROMISES, **GROUPS}
     for name in typed:

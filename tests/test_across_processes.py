@@ -17,6 +17,8 @@ from encoderlab.training.checkpoint import checkpoints, read_state, verified
 
 from .torchrun import command_of, environment, ours, torchrun
 
+pytestmark = pytest.mark.slow
+
 TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
 BRACKETS = (*SHORT, "task=brackets", "dataset.limit=61", "training.steps=15", "training.batch_size=6", "training.batching=random")
@@ -221,7 +223,7 @@ def test_a_run_that_loses_a_process_ends_with_one_line_and_goes_on(alone, cache,
     os.kill(children(started)[killed], signal.SIGKILL)
     assert started.wait(timeout=60) != 0
     said = ours((tmp_path / "errors.txt").read_text())
-    lost = [line for line in said if "of the 2 processes of this run has gone" in line]
+    lost = [line for line in said if f"(process {killed} of 2): its connection closed" in line]
     assert len(lost) == 1, said
     assert "resume=auto" in lost[0]
     done = int(checkpoints(tmp_path / "run" / "checkpoints")[-1].name.removeprefix("step-"))

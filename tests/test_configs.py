@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 
 from encoderlab.cli.main import config_folder
@@ -57,6 +58,18 @@ def test_every_config_composes(group, name):
     assert isinstance(composed(f"{group}={name}", *NEEDED.get((group, name), [])), RunConfig)
 
 
+@pytest.mark.parametrize("path", sorted(config_folder().rglob("*.yaml")), ids=lambda path: str(path.relative_to(config_folder())))
+def test_every_config_writes_its_defaults_in_the_same_way(path):
+    text = path.read_text(encoding="utf-8")
+    items = [item if isinstance(item, str) else next(iter(item)) for item in yaml.safe_load(text).get("defaults", [])]
+    assert not items or re.search(r"^defaults:\n  - .*\n(  - .*\n)*(?=\w|\Z)", text, re.MULTILINE), (
+        "one to a line, no blank line behind"
+    )
+    overrides = [item.startswith("override ") for item in items]
+    assert overrides == sorted(overrides), "overrides come last"
+    assert ("_self_" in items) == (not all(overrides)), "_self_ stands in every list of more than overrides"
+
+
 @pytest.mark.parametrize("command", [name for name in COMMAND_CONFIGS if name != "train"])
 def test_every_other_command_composes(command):
     assert isinstance(composed(*ASKED.get(command, ["run=somewhere"]), command=command), COMMAND_CONFIGS[command])
@@ -73,7 +86,9 @@ def test_a_task_brings_its_dataset_and_its_tokenizer_and_both_can_be_chosen_othe
 def test_what_is_typed_wins_over_an_experiment():
     assert composed("experiment=notebook_reverse").training.epochs != 7
     assert composed("experiment=notebook_reverse", "training.epochs=7").training.epochs == 7
-    assert composed("experiment=notebook_reverse", "model=tiny").model.name == "tiny"
+    assert composed("experiment=notebook_reverse", "model.n_layers=3").model.n_layers == 3
+    assert composed("experiment=sst2", "model=mini").model.d_model == 256
+    assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
 
 
 def head_of(name):
@@ -89,7 +104,7 @@ NOT_MEASURED = {"pretrain_base_gpu"}  # needs a GPU; its head says so
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_head_of_every_experiment_gives_its_command_time_and_score(name):
+def test_the_head_of_every_experiment_gives_its_command_time_score_date_and_commit(name):
     head = head_of(name)
     assert command_of(name) in COMMAND_CONFIGS
     assert "accuracy" in head
@@ -98,6 +113,7 @@ def test_the_head_of_every_experiment_gives_its_command_time_and_score(name):
     else:
         assert "seed" in head
         assert " s of training" in head
+        assert re.search(r"^# Measured on \d{4}-\d\d-\d\d at commit [0-9a-f]{7,}\.$", head, re.MULTILINE)
 
 
 WITHOUT_HUB = {"docs", "brackets", "notebook_reverse", "notebook_brackets", "notebook_brackets_3"}
@@ -163,6 +179,7 @@ def from_hub(folder, hub):
     return taken({*EXPERIMENTS} - WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(folder / "cache"), HF_ENDPOINT=hub)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_assembles_and_takes_a_few_steps(name, folder, request):
     outcomes = request.getfixturevalue("without_hub" if name in WITHOUT_HUB else "from_hub")

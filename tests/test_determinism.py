@@ -32,22 +32,26 @@ def found():
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [" ".join(case) for case in CASES])
 def test_two_processes_train_the_same_weights(found, case):
     first, second = found["1 thread"]
     assert first["hashes"][case] == second["hashes"][case]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [" ".join(case) for case in CASES])
 def test_so_they_do_with_two_threads_where_the_deterministic_kernels_are_the_usual_ones(found, case):
     first, second = found["2 threads"]
     assert first["hashes"][case] == second["hashes"][case]
 
 
+@pytest.mark.slow
 def test_each_case_has_weights_of_its_own(found):
     assert len(set(found["1 thread"][0]["hashes"].values())) == len(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_weights_are_those_recorded_for_this_build_instruction_set_and_number_of_threads(found, threads):
     first = found[f"{threads} thread{'s' * (threads > 1)}"][0]

@@ -51,6 +51,7 @@ def with_hub(tmp_path_factory, built_in_cache, hub):
     return typed(sorted(OF_HUB), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=hub, HF_HOME=str(folder / "hub"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_LINES, ids=lambda page: page.name)
 def test_every_command_line_of_a_page_runs(page, request):
     failed = request.getfixturevalue("with_hub" if page in OF_HUB else "without_hub")[page]
@@ -84,6 +85,7 @@ def test_the_page_of_settings_is_as_the_settings_are():
     )
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
     cells = json.loads((ROOT / "docs" / "from_attention_to_training.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -96,6 +98,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
     assert "largest difference: " in done.stdout
 
 
+@pytest.mark.slow
 def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cache):
     copy = tmp_path / "project"
     for folder in ("src", "configs"):

@@ -106,6 +106,7 @@ def compiled_as_plain():
     return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if said == "compiled" else said
 
 
+@pytest.mark.slow
 def test_a_compiled_encoder_trains_as_the_plain_one():
     # in a process of its own: the compiler cannot look through the checks of shapes that tests put around every function
     command = [sys.executable, "-c", "import test_fast_paths; print(test_fast_paths.compiled_as_plain())"]

@@ -21,6 +21,7 @@ def wheel(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_shipped_encoders_and_none_is_large(wheel):
     source = ROOT / "src" / "encoderlab" / "encoders"
     wanted = {str(path.relative_to(source.parents[1])) for path in source.rglob("*") if path.is_file() and path.suffix != ".pyc"}
@@ -31,6 +32,7 @@ def test_the_wheel_holds_every_file_of_the_shipped_encoders_and_none_is_large(wh
         assert sum(size for name, size in sizes.items() if Path(name).parent.name == folder.name) <= LARGEST_ENCODER
 
 
+@pytest.mark.slow
 def test_a_wheel_installed_elsewhere_runs_a_smoke_training(tmp_path, wheel):
     subprocess.run([*PIP, "install", "--no-deps", "--target", str(tmp_path / "site"), str(wheel)], check=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ENCODERLAB_CACHE": str(tmp_path / "cache")}

@@ -10,16 +10,21 @@ encoderlab.load(run.folder).predict(["A gorgeous, witty film."])
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from encoderlab.api import Run, compose, distill, finetune, load, pretrain, train
 
+    __version__: str
+
 __all__ = ["Run", "compose", "distill", "finetune", "load", "pretrain", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """PyTorch is loaded when one of the names is first asked for: the command line's --help needs none of them."""
+    """A name of `api`, or the version that pyproject.toml states. PyTorch loads at first use: `--help` does not need it."""
+    if name == "__version__":
+        return version("encoderlab")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("encoderlab.api"), name)

@@ -61,11 +61,11 @@ class Targets:
 class Batch:
     """Examples side by side, padded to the longest of them.
 
-    `attention_mask` is True at real tokens; None says that nothing is padding. `target_positions` lists the places the token head answers for,
-    as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their answers. `rows` says where in
-    its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real tokens, and `n_targets` the places
-    that will be asked for where they are still to be drawn (None: not known). Both are plain numbers, so that reading them never
-    waits for a device. `targets` are a teacher's answers, in distillation.
+    `attention_mask` is True at real tokens; None means that nothing is padding. `target_positions` lists the tokens that the
+    token head predicts, as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their
+    labels. `rows` says where in its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real
+    tokens, and `n_targets` the target positions where they are still to be drawn (None: not known). Both are plain numbers, so
+    that reading them never waits for a device. `targets` are a teacher's answers, in distillation.
     """
 
     input_ids: Int[Tensor, "batch length"]

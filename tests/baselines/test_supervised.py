@@ -103,6 +103,7 @@ def test_fitting_twice_gives_the_same_answers():
     assert first.tolist() == second.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SST2.is_dir(), reason="needs ../shared/hub, a copy of SST-2")
 def test_on_sst2_the_linear_model_is_as_good_as_its_like():
     files = {split: str(SST2 / f"{split}-00000-of-00001.parquet") for split in ("train", "validation")}

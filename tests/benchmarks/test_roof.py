@@ -1,5 +1,6 @@
 """The roof: the matrix products of a training step at this machine's best speed."""
 
+import pytest
 import torch
 
 from benchmarks import roof as roof_module
@@ -23,6 +24,7 @@ def test_all_three_products_of_a_training_step_are_timed(monkeypatch):
     assert shapes == [(5, 2), (5, 3), (2, 3)]  # the answers, the gradient of the inputs, that of the weights
 
 
+@pytest.mark.slow
 def test_a_probe_tells_the_speed_of_both_precisions():
     found = probe(Shape(1, 16, 16, 32), tokens=32, threads=1)
     assert found.keys() == {"float32", "bfloat16"}

@@ -28,6 +28,7 @@ def untouched():
     assert before == (page.PAGE.read_bytes(), page.kept())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate")
 def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_cache):
     found = typed("run", "docs_tiny", "--small", "--rounds", "1", "--threads", "1", ENCODERLAB_CACHE=str(built_in_cache))
@@ -40,11 +41,13 @@ def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_ca
         assert all(said[name] for name in ("examples/s", "padding", "peak memory", "first step after", "mfu"))
 
 
+@pytest.mark.slow
 def test_the_script_for_a_gpu_runs_on_a_cpu(untouched):
     found = typed("gpu", "--device", "cpu", "--small")
     assert "| tiny, 32 | 8 |" in found
 
 
+@pytest.mark.slow
 def test_growth_is_measured(untouched):
     found = typed("growth", "n_layers", "--small", "--threads", "1")
     assert "| model.n_layers | ms a step | factor | of the FLOPs |" in found

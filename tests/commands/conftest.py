@@ -10,6 +10,7 @@ from encoderlab.cli import main as cli
 from encoderlab.runs.fitting.journal import Journal
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
+from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 
 @pytest.fixture(scope="session")
@@ -57,14 +58,14 @@ def trained(folder, cache, *arguments):
 def brackets_run(tmp_path_factory, cache):
     """A run that answers for whole texts."""
     folder = tmp_path_factory.mktemp("runs") / "brackets"
-    return trained(folder, cache, "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=300")
+    return trained(folder, cache, "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=300")
 
 
 @pytest.fixture(scope="session")
 def reverse_run(tmp_path_factory, cache):
     """A run that answers for each word."""
     folder = tmp_path_factory.mktemp("runs") / "reverse"
-    return trained(folder, cache, "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=300")
+    return trained(folder, cache, "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=300")
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,13 @@ from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.system.signals import Interrupted
+from tests.experiment_models import BRACKETS_MODEL
 
 SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
 TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
 QUICK = ("training.batch_size=16", "training.learning_rate=0.003", "training.log_every=5")
 TASK = ("task=brackets", "dataset.limit=300", "training.threads=1", "baselines=false")
-BRACKETS = ("model=notebook_brackets", *TASK)
+BRACKETS = (*BRACKETS_MODEL, *TASK)
 
 
 def report_of(folder):
@@ -198,6 +199,7 @@ def test_vectors_are_not_scored_without_their_teacher(command, student):
         command("eval", f"run={student}")
 
 
+@pytest.mark.slow
 def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brackets_teacher, tmp_path, capsys):
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=10", "training.learning_rate=0.003")
     command("distill", f"teacher={brackets_teacher}", *line, "run_dir=student")
@@ -218,6 +220,7 @@ def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brack
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_teacher_alone_is_copied_though_all_labels_are_wrong(command, cache, tmp_path):
     """The labels count for nothing at teacher_weight=1: the student answers as a teacher that was taught the opposite."""
     rows = [(f"{'good' if n % 2 else 'bad'} {'abcdefgh'[n % 8]}", n % 2) for n in range(200)]

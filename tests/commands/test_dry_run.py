@@ -131,6 +131,7 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_tried(command, bra
         command("train", "task=brackets", "dry_run=true", f"run_dir={brackets_run}")
 
 
+@pytest.mark.slow
 def test_several_processes_try_a_run_out_together(reviews, cache, tmp_path):
     code, out, _ = torchrun(
         2, "-m", "encoderlab", "train", *reviews, "training.steps=6", "dry_run=true", folder=tmp_path, ENCODERLAB_CACHE=str(cache)

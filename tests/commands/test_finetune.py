@@ -16,6 +16,7 @@ from encoderlab.runs.models.saved_model import read_model
 from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import read_weights
 from encoderlab.training.config import TrainingConfig
+from tests.experiment_models import BRACKETS_MODEL
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
 
@@ -98,7 +99,7 @@ def test_frozen_layers_are_those_of_the_pretrained_encoder(command, brackets_run
 
 
 def test_both_settings_work_from_scratch_too(command, tmp_path):
-    command("train", *QUICK, "model=notebook_brackets", "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
+    command("train", *QUICK, *BRACKETS_MODEL, "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
     assert any("did not learn" in note for note in report_of(tmp_path / "run")["notes"])
 
 
@@ -293,6 +294,7 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
     command("predict", f"run={run}", "text=title")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 3])  # while the encoder adapts, and while it learns the task
 def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_after, tmp_path, step):
     whole = adapted("run_dir=run", "training.checkpoint_every=1").rename(tmp_path / "whole")

@@ -42,6 +42,7 @@ def answers(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
+@pytest.mark.slow
 @FEW
 @given(rows=ROWS, kind=st.sampled_from(sorted(WRITERS)))
 @example(rows=["", "", " "], kind="txt")
@@ -69,6 +70,7 @@ def lines_of(rows):
     return [line.removesuffix("\n").removesuffix("\r") for line in io.StringIO("\n".join([*rows, ""]), newline="")]
 
 
+@pytest.mark.slow
 @FEW
 @given(rows=st.lists(st.tuples(ANY | NASTY, ANY | NASTY), min_size=1, max_size=8), kind=st.sampled_from(["jsonl", "parquet"]))
 def test_pairs_too_are_answered_once_each_in_order(command, pairs_run, tmp_path_factory, rows, kind):

@@ -113,6 +113,7 @@ def new_words(tmp_path_factory, topics):
     return [f"dataset.{name}={folder / f'{name}.csv'}" for name in ("train", "validation", "test")]
 
 
+@pytest.mark.slow
 def test_pretraining_solves_a_task_that_training_from_scratch_cannot(pretrained, new_words, command, tmp_path):
     task = ("task=classification", "dataset=files", *new_words, "training.threads=1", "training.epochs=20", "training.keep=last")
     command("finetune", *task, f"init_from={pretrained}", "training.learning_rate=0.002", "model.pooling=mean", "run_dir=tuned")

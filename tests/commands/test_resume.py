@@ -12,8 +12,9 @@ import yaml
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints
+from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
-SMALL = ("task=reverse", "model=notebook_reverse", "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
+SMALL = ("task=reverse", *REVERSE_MODEL, "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
 SHORT = (*SMALL, "training.steps=9", "training.batch_size=16", "training.evaluate_every=4", "training.log_every=2")
 TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
 
@@ -54,6 +55,7 @@ def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped
     assert_same_run("run", whole)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", step=2)
     for step in (3, 4, 8):
@@ -120,7 +122,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
         "dataset=files",
         "dataset.path=rows.csv",
         "tokenizer.vocabulary_size=100",
-        "model=notebook_brackets",
+        *BRACKETS_MODEL,
     )
     stopped(*own, "training=smoke", "training.steps=6", "baselines=false", "run_dir=run", step=3)
     write(61)

@@ -8,6 +8,7 @@ import yaml
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
+from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 
 def report_of(folder):
@@ -88,7 +89,7 @@ def test_config_and_environment_say_how_to_make_the_run_again(brackets_run):
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(command, tmp_path):
-    arguments = ("train", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=200", "baselines=false")
+    arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=200", "baselines=false")
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         command(*arguments, f"seed={seed}", f"run_dir={name}")
     weights = {name: (tmp_path / name / "model" / "model.safetensors").read_bytes() for name in "abc"}
@@ -97,7 +98,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(command, tmp_
 
 
 def test_accumulation_does_not_change_the_run(command, tmp_path):
-    arguments = ("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=200", "baselines=false")
+    arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=200", "baselines=false")
     for parts in (1, 3):
         command(*arguments, f"training.accumulate={parts}", f"run_dir=parts{parts}")
     losses = [report_of(tmp_path / f"parts{parts}")["splits"]["test"]["loss"] for parts in (1, 3)]
@@ -105,7 +106,7 @@ def test_accumulation_does_not_change_the_run(command, tmp_path):
 
 
 def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_are_recorded(command, tmp_path, capfd):
-    arguments = ("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "baselines=false")
+    arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "baselines=false")
     command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
     line = next(line for line in capfd.readouterr().err.splitlines() if "parameters; device" in line)
     for said in (
@@ -123,7 +124,7 @@ def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_
 def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(command, tmp_path):
     # a rate that ruins the model after its first steps: the best evaluation is an early one
     command(
-        *("train", "task=reverse", "model=notebook_reverse", "dataset.limit=400", "training.learning_rate=1.0"),
+        *("train", "task=reverse", *REVERSE_MODEL, "dataset.limit=400", "training.learning_rate=1.0"),
         *("training.steps=200", "training.evaluate_every=5", "training.patience=3", "training.warmup=0", "run_dir=run"),
     )
     report = report_of(tmp_path / "run")
@@ -139,7 +140,7 @@ def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(c
 
 def test_the_last_checkpoint_can_be_kept_instead(command, tmp_path):
     command(
-        *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.keep=last"),
+        *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.keep=last"),
         *("training.evaluate_every=10", "training.checkpoint_every=7", "run_dir=run", "baselines=false"),
     )
     assert report_of(tmp_path / "run")["checkpoint"] == {"step": 30, "chosen_by": "last step", "chosen_on": None}
@@ -165,7 +166,7 @@ def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
 
 
 def test_a_second_run_does_not_tokenise_again(command, cache, tmp_path):
-    arguments = ("train", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=123", "baselines=false")
+    arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=123", "baselines=false")
     command(*arguments, "run_dir=a")
     before = {path: path.stat().st_mtime_ns for path in (cache / "tokens").rglob("*.bin")}
     command(*arguments, "run_dir=b", "seed=9")
@@ -215,7 +216,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command, tmp_pat
 
     with pytest.raises(TrainingError, match=r"not finite.*training.learning_rate"):
         command(
-            *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
+            *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
             *("training.learning_rate=1e30", "training.warmup=0", "run_dir=run"),
         )
     assert not (tmp_path / "run").exists(), "a run of which nothing came leaves no folder"
@@ -226,7 +227,7 @@ def test_a_run_that_fails_after_a_checkpoint_keeps_what_was_done(command, tmp_pa
 
     with pytest.raises(TrainingError):
         command(
-            *("train", "task=reverse", "model=notebook_reverse", "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
+            *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
             *("training.learning_rate=1e30", "training.warmup=0", "training.checkpoint_every=1", "run_dir=run"),
         )
     assert checkpoints(tmp_path / "run" / "checkpoints")
@@ -235,7 +236,7 @@ def test_a_run_that_fails_after_a_checkpoint_keeps_what_was_done(command, tmp_pa
 
 def test_two_seeds_are_two_runs(command, tmp_path):
     command(
-        *("train", "-m", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=100", "baselines=false"),
+        *("train", "-m", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=100", "baselines=false"),
         *("training.steps=3", "seed=1,2"),
     )
     runs = list((tmp_path / "outputs" / "train" / "brackets").iterdir())
@@ -250,7 +251,7 @@ def test_a_model_too_short_for_one_token_is_refused(command, tmp_path, arguments
 
 
 def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
-    arguments = ("train", "task=brackets", "model=notebook_brackets", "training=smoke", "dataset.limit=111", "baselines=false")
+    arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=111", "baselines=false")
     before = set((cache / "tokens").iterdir()) if (cache / "tokens").exists() else set()
     command(*arguments, "run_dir=a")
     for folder in set((cache / "tokens").iterdir()) - before:

@@ -45,6 +45,7 @@ TYPED = st.builds(
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @FEW
 @given(command=st.sampled_from(list(COMMAND_CONFIGS)), typed=st.lists(TYPED, min_size=1, max_size=2))
 @example(command="train", typed=["=1"])
@@ -103,6 +104,7 @@ def misspelled(draw):
     return command, key, f"{group}{dot}{wrong}"
 
 
+@pytest.mark.slow
 @FEW
 @given(misspelled(), st.sampled_from(["", "+", "++"]))
 def test_a_misspelled_setting_offers_the_one_that_was_meant(spelled, sign):

@@ -44,6 +44,7 @@ def test_property(number):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_ci", [False, True])
 def test_another_seed_tries_other_examples(tmp_path, monkeypatch, in_ci):
     """In CI too, where Hypothesis makes the examples hang on a test's own source unless it is told otherwise."""

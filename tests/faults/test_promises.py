@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIED_HERE = [promise for promise in ALL if promise.quick]  # the others are tests themselves, or take minutes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", TRIED_HERE, ids=lambda promise: promise.name)
 def test_a_promise_is_kept(promise, tmp_path):
     try:

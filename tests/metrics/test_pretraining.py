@@ -67,7 +67,7 @@ def test_every_figure_is_that_of_all_answers_at_once_in_whatever_batches_they_ca
     assert scores.figures["nsp_accuracy"] == pytest.approx(np.mean(pair_logits.argmax(-1).numpy() == pairs))
     assert scores.figures["loss"] == pytest.approx(mlm + nsp, abs=1e-5)
     assert scores.figures["target_tokens"] == sum(sizes)
-    assert (scores.n, scores.target_positions.tolist()) == (len(sizes), sizes)
+    assert (scores.n, scores.n_targets.tolist()) == (len(sizes), sizes)
     assert scores.hits.tolist() == [int((x.argmax(-1) == torch.tensor(y)).sum()) for x, y in zip(logits, labels, strict=True)]
     assert scores.token_labels.tolist() == sum(labels, [])
     assert scores.pairs_right.tolist() == (pair_logits.argmax(-1).numpy() == pairs).tolist()

@@ -198,12 +198,13 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
     compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=True)
     for length, n_tokens in ((5, 7), (6, 8)):
         ids, mask = torch.ones(2, length, dtype=torch.long), torch.arange(length) < torch.tensor([[length], [2]])
-        for asked in ({}, {"first": 1}, {"places": torch.tensor([0, length, 1, length + 1]), "most": 2}):
+        for asked in ({}, {"first": 1}, {"positions": torch.tensor([0, length, 1, length + 1]), "most": 2}):
             inputs = ids, torch.zeros_like(ids), mask
             torch.testing.assert_close(compiled(*inputs, n_tokens=n_tokens, **asked), encoder(*inputs, n_tokens=n_tokens, **asked))
 """
 
 
+@pytest.mark.slow
 def test_the_compiler_takes_a_training_encoder_as_one_graph():
     # in a process of its own: the compiler cannot see through the checks of shapes that are on in this one
     assert subprocess.run([sys.executable, "-c", COMPILE], check=False).returncode == 0

@@ -155,7 +155,7 @@ def test_a_training_step_on_a_device_never_waits_for_it(kernel, positions, pooli
 
 
 def test_the_kernel_is_left_alone_where_it_would_refuse(monkeypatch):
-    monkeypatch.setattr(attention, "_card_has_flash_attention", lambda: True)
+    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda: True)
     card, half = torch.device("cuda"), torch.bfloat16
     assert attention.packed_kernel_takes(card, half, 0.0, 64)
     assert attention.attention_kernel(card, half, 0.0) == "PyTorch's fused kernels, without padding"
@@ -166,7 +166,7 @@ def test_the_kernel_is_left_alone_where_it_would_refuse(monkeypatch):
         (card, half, 0.0, 12),
     ):
         assert not attention.packed_kernel_takes(*refused)
-    monkeypatch.setattr(attention, "_card_has_flash_attention", lambda: False)
+    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda: False)
     assert not attention.packed_kernel_takes(card, half, 0.0, 64)
 
 

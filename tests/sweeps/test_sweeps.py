@@ -24,8 +24,9 @@ from encoderlab.sweeps.search import _written, search_space
 from encoderlab.sweeps.sweep import Sweep, _is_finished, sweep_settings
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
+from tests.experiment_models import REVERSE_MODEL
 
-TINY = "task=reverse model=notebook_reverse training=smoke dataset.limit=60 training.steps=4 baselines=false"
+TINY = " ".join(("task=reverse", *REVERSE_MODEL, "training=smoke dataset.limit=60 training.steps=4 baselines=false"))
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores,
 
 
 def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.system.device.count_cards", lambda: 2)
+    monkeypatch.setattr("encoderlab.system.device.count_gpus", lambda: 2)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
     sweep.folder.jobs.mkdir()
     sweep.composed.update([("0",), ("1",), ("2",)])
@@ -250,6 +251,7 @@ def test_a_launcher_that_is_not_installed_is_refused_with_what_brings_it(sweep, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
     with pytest.raises(SweepError):
@@ -276,6 +278,7 @@ def parallel_jobs(sweep):
         os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parallel_jobs):
     parallel_jobs.send_signal(signal.SIGTERM)
     _, said = parallel_jobs.communicate()
@@ -288,6 +291,7 @@ def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parall
         assert max(int(path.name.removeprefix("step-")) for path in (record.folder / "checkpoints").iterdir()) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
 def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(parallel_jobs):
     children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]

@@ -18,9 +18,9 @@ def run(tmp_path):
 
     def run_script(size, script, **variables):
         (tmp_path / "script.py").write_text(
-            "from encoderlab.system.torchrun import *\nfrom encoderlab.system.distributed import *\nworld = join(placed())\n"
+            "from encoderlab.system.torchrun import *\nfrom encoderlab.system.distributed import *\nprocesses = join(placed())\n"
             + dedent(script)
-            + "\nworld.end(0)\n"
+            + "\nprocesses.end(0)\n"
         )
         code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
         assert code == 0, "\n".join(errors)
@@ -34,22 +34,22 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
         3,
         """
         import time, torch
-        mine = torch.full((2,), float(world.rank + 1))
-        with world.main_process_first():
-            time.sleep(0.0 if world.rank else 0.5)
+        mine = torch.full((2,), float(processes.rank + 1))
+        with processes.main_process_first():
+            time.sleep(0.0 if processes.rank else 0.5)
             with open("turns.txt", "a") as file:
-                file.write(f"{world.rank}\\n")
-        world.copy_first([weights := torch.arange(3.0) + world.rank])
+                file.write(f"{processes.rank}\\n")
+        processes.broadcast_tensors([weights := torch.arange(3.0) + processes.rank])
         facts = [
-            world.totals([1, world.rank, 10]),
-            world.sum(mine).tolist(),
-            world.most(7 - world.rank),
-            world.gather({"rank": world.rank}),
-            world.broadcast_from_main(lambda: f"made by {world.rank}"),
+            processes.all_reduce_sum([1, processes.rank, 10]),
+            processes.sum(mine).tolist(),
+            processes.all_reduce_max(7 - processes.rank),
+            processes.gather({"rank": processes.rank}),
+            processes.broadcast_from_main(lambda: f"made by {processes.rank}"),
             weights.tolist(),
-            (processes.is_main, world.size, world.local_size),
+            (processes.is_main, processes.size, processes.local_size),
         ]
-        open(f"{world.rank}.txt", "w").write("\\n".join(map(str, facts)))
+        open(f"{processes.rank}.txt", "w").write("\\n".join(map(str, facts)))
         """,
     )
     assert said[0] == [
@@ -72,25 +72,25 @@ def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_m
         """
         import os, torch
         from encoderlab.errors import DataError
-        note = open(f"{world.rank}.txt", "w")
+        note = open(f"{processes.rank}.txt", "w")
         try:
-            with world.watched("Go on."), world.main_process_first():
+            with processes.watched("Go on."), processes.main_process_first():
                 if processes.is_main:
                     raise DataError("There is no data")
         except DataError as error:
-            print(world.announce(error, 3), file=note)
+            print(processes.announce(error, 3), file=note)
         except FailedElsewhereError as error:
             print(error.exit_code, file=note)
         torch.distributed.barrier()
         if processes.is_main:
-            world.store.delete_key("failed")
+            processes.store.delete_key("failed")
         torch.distributed.barrier()
-        if world.rank == 2:
+        if processes.rank == 2:
             note.close()
             os._exit(0)
         try:
-            with world.watched("Go on."):
-                world.totals([1])
+            with processes.watched("Go on."):
+                processes.all_reduce_sum([1])
         except (ProcessLostError, FailedElsewhereError) as error:
             print(type(error).__name__, error, file=note)
         note.close()
@@ -102,19 +102,20 @@ def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_m
     assert sorted([said[0][1], said[1][1]]) == ["FailedElsewhereError 4", lost]  # it is said once
 
 
+@pytest.mark.slow
 def test_a_process_that_answers_no_more_is_waited_for_as_long_as_is_said(run):
     said = run(
         2,
         """
         import os, time
-        note = open(f"{world.rank}.txt", "w")
+        note = open(f"{processes.rank}.txt", "w")
         started = time.monotonic()
-        if world.rank:
+        if processes.rank:
             time.sleep(4)
             os._exit(0)
         try:
-            with world.watched("Go on."):
-                world.totals([1])
+            with processes.watched("Go on."):
+                processes.all_reduce_sum([1])
         except ProcessLostError as error:
             print(error, file=note)
         note.close()
@@ -132,9 +133,9 @@ def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_li
         """
         import atexit
         atexit.register(os.mkdir, "python-ended")
-        sys.stdout = open(f"{world.rank}.txt", "w")
+        sys.stdout = open(f"{processes.rank}.txt", "w")
         print("written")
-        world.leave()
+        processes.leave()
         """,
     )
     assert said == [["written"], ["written"]]
@@ -143,10 +144,10 @@ def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_li
 
 def test_alone_everything_is_free_and_loads_nothing():
     code = (
-        "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; world = join(placed()); assert world is SINGLE_PROCESS;"
-        "print(world.totals([1, 2]), world.most(3), world.gather('a'), world.broadcast_from_main(lambda: 5), world.sum('as it is'));"
-        "world.copy_first([]); world.leave()\n"
-        "with world.main_process_first(), world.watched(''), speaking_for_all(world): print('torch' in sys.modules)"
+        "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; processes = join(placed()); assert processes is SINGLE_PROCESS;"
+        "print(processes.all_reduce_sum([1, 2]), processes.all_reduce_max(3), processes.gather('a'), processes.broadcast_from_main(lambda: 5), processes.sum('as it is'));"
+        "processes.broadcast_tensors([]); processes.leave()\n"
+        "with processes.main_process_first(), processes.watched(''), speaking_for_all(processes): print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
     assert found.stdout.splitlines() == ["[1, 2] 3 ['a'] 5 as it is", "False"]

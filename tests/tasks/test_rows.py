@@ -55,7 +55,7 @@ def test_asked_places_and_answers_follow_their_tokens_into_the_batch():
     assert batch.labels is None
 
 
-@pytest.mark.parametrize("tokens_asked", [False, True])
+@pytest.mark.parametrize("has_token_targets", [False, True])
 def test_a_batch_with_an_unknown_answer_has_no_answers(has_token_targets):
     examples = [Encoded([5], [0], label=label, token_labels={0: label}) for label in (1, None)]
     batch = held(examples, has_token_targets).gather(np.arange(2), PAD)

@@ -39,13 +39,13 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
 
 
 def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
-    """`nsp_accuracy` on `scored` of three guessers fitted on `train`, by name; neither may be empty.
+    """`nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
 
     `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
     al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.
     """
-    assert len(train.labels), "guessers are fitted on pairs"
-    assert len(scored.labels), "guessers are scored on pairs"
+    assert len(train.labels), "baselines are fitted on pairs"
+    assert len(scored.labels), "baselines are scored on pairs"
     majority = np.bincount(train.labels).argmax()
     found = {"majority": majority == scored.labels}
     for name, columns in (("word_overlap", _overlap), ("length", _lengths)):
@@ -62,7 +62,7 @@ def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, 
     the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that
     none is impossible. Its `mlm_loss` is in nats a token.
     """
-    assert len(target_labels), "guessers are scored on asked tokens"
+    assert len(target_labels), "baselines are scored on asked tokens"
     most_frequent = int(counts.argmax())
     chances = (counts + 1) / (counts.sum() + len(counts))
     loss = float(-np.log(chances[target_labels]).mean())

@@ -100,8 +100,8 @@ def _optional() -> str:
     there = [name for name, found in extras.items() if all(found.values())]
     missing = [name for name in extras if name not in there]
     install = f"pip install 'encoderlab[{missing[0]}]'" if missing else ""
-    explicit = [f"found {', '.join(there) or 'none'}", f"not found {', '.join(missing) or 'none'}"]
-    return f"optional: {', '.join(explicit)}{f' ({install})' if install else ''}"
+    extras_found = [f"found {', '.join(there) or 'none'}", f"not found {', '.join(missing) or 'none'}"]
+    return f"optional: {', '.join(extras_found)}{f' ({install})' if install else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def finetune(
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
     With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.fitting.adaptation`.
-    `explicit` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do, before the run folder is made.
+    `explicit` as for `train`. Raises SettingError, DataError or TrainingError before the run folder is made.
     """
 
     def adapt(settings: PretrainConfig, documents: Documents) -> object:

@@ -84,7 +84,7 @@ def interval_of_mean(values: np.ndarray) -> list[float]:
 
 
 def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> list[float]:
-    """The 95% interval of the share of `hits` among `n_targets`, counted by row: [n] each. Rows without an asked token are left out."""
+    """The 95% interval of the share of `hits` among `n_targets`, counted by row: [n] each. Rows without a target do not count."""
     kinds, counts = np.unique(np.stack([hits, n_targets], axis=1)[n_targets > 0], axis=0, return_counts=True)
     # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
     hits, n_targets = kinds[:, :1], kinds[:, 1:]

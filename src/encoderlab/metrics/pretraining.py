@@ -20,10 +20,10 @@ from encoderlab.metrics.scores import refuse_non_finite
 class PretrainingScores:
     """The figures of one split, and what was right in each of its rows.
 
-    `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` and `hits` count each row's asked tokens
-    and those answered rightly, [n]; `token_labels` holds the right ids of all asked tokens, [asked]; `pairs_right` is True where
-    the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that `with_intervals`
-    adds.
+    `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target tokens and
+    `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets]; `pairs_right` is
+    True where the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that
+    `with_intervals` adds.
     """
 
     n: int

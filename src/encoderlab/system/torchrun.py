@@ -17,7 +17,7 @@ START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
 
 
 def placed() -> Processes:
-    """The place that torchrun's variables give this process, before it meets the others; `SINGLE_PROCESS` where there are none.
+    """The place that torchrun's variables give this process, which has not met the others yet; else `SINGLE_PROCESS`.
 
     Raises SettingError for variables that are missing or no numbers.
     """

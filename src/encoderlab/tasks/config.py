@@ -135,7 +135,8 @@ class PretrainingConfig(DocumentTaskConfig):
         super().__post_init__()
         if self.mask_replace_prob + self.random_replace_prob > 1:
             raise SettingError(
-                f"task.mask_replace_prob={self.mask_replace_prob:g} and task.random_replace_prob={self.random_replace_prob:g} are more than all",
+                f"task.mask_replace_prob={self.mask_replace_prob:g} plus "
+                f"task.random_replace_prob={self.random_replace_prob:g} is more than 1",
                 allowed="a sum of at most 1",
             )
         if self.second_sentence is SecondSentence.none and self.score is PretrainingScore.nsp_accuracy:

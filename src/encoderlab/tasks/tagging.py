@@ -40,11 +40,11 @@ class Tagging(Task):
         before, after = ([self.tokenizer.cls_id], [self.tokenizer.sep_id]) if self.special_tokens else ([], [])
         kept = max(self.max_length - len(before) - len(after), 0)
         sequence = [*before, *ids[:kept], *after]
-        target_positions: dict[int, int | None] = {}
+        token_labels: dict[int, int | None] = {}
         for place, word in enumerate(word_of[:kept]):
             if place == 0 or word_of[place - 1] != word:
-                target_positions[place + len(before)] = None if example.labels is None else example.labels[word]
-        return Encoded(sequence, [0] * len(sequence), token_labels=target_positions, truncated=len(ids) > kept)
+                token_labels[place + len(before)] = None if example.labels is None else example.labels[word]
+        return Encoded(sequence, [0] * len(sequence), token_labels=token_labels, truncated=len(ids) > kept)
 
     def metrics(self) -> TaggingMetrics:
         """See `Task.metrics`."""

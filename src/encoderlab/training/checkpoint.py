@@ -131,10 +131,10 @@ def _damaged(checkpoint: Path, reason: object) -> DataError:
 
 
 def _set_aside(checkpoint: Path) -> None:
-    temporary = checkpoint.with_name(f"corrupt-{checkpoint.name}")
+    damaged = checkpoint.with_name(f"corrupt-{checkpoint.name}")
     with suppress(OSError):  # nothing can be moved on a disk that is read-only, and nothing needs to be
-        shutil.rmtree(temporary, ignore_errors=True)
-        checkpoint.rename(temporary)
+        shutil.rmtree(damaged, ignore_errors=True)
+        checkpoint.rename(damaged)
     print(f"The checkpoint {checkpoint} is damaged, and is set aside", file=sys.stderr)
 
 

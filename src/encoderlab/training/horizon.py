@@ -8,8 +8,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from encoderlab.training.config import TrainingConfig
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.training.config import TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # which rows of any length are read, where there are not many
 
@@ -120,3 +122,14 @@ class TimeBudget(Horizon):
     def spent(self) -> float:
         """See `Horizon.spent`."""
         return self._spent if self._started is None else self.clock() - self._started
+
+
+def horizon_of(
+    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
+) -> tuple[Horizon, int]:
+    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
+    per_epoch = steps_per_epoch(training, rows)
+    if training.budget is not None:
+        clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
+        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
+    return FixedSteps(total_steps(training, rows)), per_epoch

@@ -48,9 +48,9 @@ class Step:
 
     def figures(self) -> dict[str, float | None]:
         """The step's figures as plain numbers, `loss` being the sum of all losses; None for what is not finite."""
-        micro_batches = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
+        by_name = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
         loss = float(sum(self.losses.values()))
-        figures = {"loss": loss, **micro_batches, "gradient_norm": float(self.gradient_norm), "learning_rate": self.learning_rate}
+        figures = {"loss": loss, **by_name, "gradient_norm": float(self.gradient_norm), "learning_rate": self.learning_rate}
         return {name: value if math.isfinite(value) else None for name, value in figures.items()} | {"skipped": self.n_skipped}
 
 
@@ -69,12 +69,12 @@ def optimize(
 ) -> Iterator[Step]:
     """Take one optimizer step for each item of `batches` until the `horizon`, `after` steps having been taken before.
 
-    An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all parts
-    are counted first, and each summed loss is divided by that total. So is sharing out a step's rows among the processes of a
-    `processes`: then `batches` are this one's parts, as many as the others', and `model` averages its gradients with theirs after the
-    last part. `stopping` is asked of several processes once a step; if it is true in one of them, `Step.stop` is in all. `finite`
-    (None: a new one) keeps what is not finite from the weights. Raises TrainingError where there is too much of that, and
-    MemoryTooSmallError as `memory_errors_explained` does.
+    An item is one batch, cut into the parts it is to be computed in. Accumulating over the parts is exact: the answers of all
+    parts are counted first, and each summed loss is divided by that total. So is sharing out a step's rows among several
+    `processes`: then `batches` are this one's parts, as many as the others', and `model` averages its gradients with theirs
+    after the last part. `stopping` is asked of several processes once a step; if it is true in one of them, `Step.stop` is in
+    all. `finite` (None: a new one) keeps what is not finite from the weights. Raises TrainingError where there is too much of
+    that, and MemoryTooSmallError as `memory_errors_explained` does.
     """
     model.train()
     batches = iter(batches)

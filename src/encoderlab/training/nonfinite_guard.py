@@ -34,12 +34,10 @@ class SkippedStep:
     examples: int
 
     def __str__(self) -> str:
-        micro_batches = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
+        losses = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
         further = self.examples - len(self.rows)
         rows = ", ".join(map(str, self.rows)) + (f" and {further:,} more" if further else "")
-        return (
-            f"{', '.join(micro_batches)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
-        )
+        return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
 
     def figures(self) -> dict[str, Any]:
         """The same as JSON has it: what is not finite is written as a word."""

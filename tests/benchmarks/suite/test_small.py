@@ -38,6 +38,7 @@ def typed(*words, **environment):
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_runs_of_two_sets_end_as_tables_and_a_chart_and_a_crash_is_a_row(tmp_path):
     write_set(tmp_path / "data" / "sms_spam", ["text", "label"])
     write_set(tmp_path / "data" / "qqp_sample", ["text_a", "text_b", "label"])

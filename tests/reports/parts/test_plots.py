@@ -77,8 +77,8 @@ def test_pretraining_has_its_two_questions_side_by_side_over_the_same_steps(tmp_
     assert axes["pairs: loss (nats)"].lines[0].get_ydata()[0] == 3.0
     legends = {name: [text.get_text() for text in one.get_legend().get_texts()] for name, one in axes.items() if one.get_legend()}
     assert "validation: best 1.020 at step 50" in legends["masked tokens: loss (nats)"]
-    assert "best guesser: 0.050" in legends["masked tokens: accuracy"]
-    assert "best guesser: 0.620" in legends["pairs: accuracy"]
+    assert "best baseline: 0.050" in legends["masked tokens: accuracy"]
+    assert "best baseline: 0.620" in legends["pairs: accuracy"]
     assert len({one.get_xlim() for one in drawn[0].axes}) == 1
 
 

@@ -95,8 +95,8 @@ def test_test_is_the_scored_split_where_there_is_one():
     ("right", "outcome", "words"),
     [
         (160, "above", "NSP accuracy of 0.800"),
-        (135, "not distinguishable", "is not distinguishable from the 0.650 of the best guesser (words that both texts share)"),
-        (80, "below", "is below the 0.650 of the best guesser"),
+        (135, "not distinguishable", "is not distinguishable from the 0.650 of the best baseline (words that both texts share)"),
+        (80, "below", "is below the 0.650 of the best baseline"),
     ],
 )
 def test_pairs_are_judged_beside_the_best_trivial_guesser(right, outcome, words):
@@ -109,7 +109,7 @@ def test_pairs_are_judged_beside_the_best_trivial_guesser(right, outcome, words)
 def test_tokens_are_judged_beside_the_most_frequent_one(right, outcome):
     verdict = report_of(splits={"validation": scores(tokens_right=right)})["verdict"]
     assert verdict["masked_tokens"] == {"against": "most_frequent_token", "outcome": outcome}
-    assert f"is {outcome} the 0.050 of the best guesser (always the most frequent token)" in verdict["sentence"]
+    assert f"is {outcome} the 0.050 of the best baseline (always the most frequent token)" in verdict["sentence"]
 
 
 def test_only_a_success_on_next_sentences_is_said_to_be_had_by_topic_alone():

@@ -67,7 +67,7 @@ def page_of(folder, scores, examples, *, importance=None, others=None, **changes
     assert read.open == []
     assert read.loads == []
     assert "script" not in read.tags
-    return SimpleNamespace(text=text, explicit=read.said, report=report)
+    return SimpleNamespace(text=text, said=read.said, report=report)
 
 
 def texts(n):

@@ -1,5 +1,7 @@
 """A model that several processes train: whole or in pieces, scored between steps, and handed over whole in both directions."""
 
+import pytest
+
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -24,7 +26,7 @@ from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.system.torchrun import join, placed
 
-world, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
+processes, compute = join(placed()), Compute(torch.device("cpu"), torch.float32, 1, "")
 """
 
 SCRIPT = """
@@ -39,31 +41,32 @@ def batch(rank):
     return Batch(ids, ids * 0, None, torch.tensor([rank]), ids[0, :0], torch.tensor([rank]), None, 6)
 
 original = model(0)
-pieces = Sharded(original, world)
-scores = evaluate(pieces.model, [batch(world.rank)], ClassificationMetrics(["a", "b", "c"]), compute, world)
+pieces = Sharded(original, processes)
+scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
-steps = list(optimize(pieces.stepped, [[batch(world.rank)]] * 2, optimizer, settings, compute, FixedSteps(2), world=world))
+steps = list(optimize(pieces.stepped, [[batch(processes.rank)]] * 2, optimizer, settings, compute, FixedSteps(2), processes=processes))
 assert steps[-1].examples == 2
-weights, state = pieces.weights(), world.broadcast_from_main(lambda: None) or pieces.optimizer_state(optimizer)
+weights, state = pieces.weights(), processes.broadcast_from_main(lambda: None) or pieces.optimizer_state(optimizer)
 assert weights.keys() == (original.state_dict().keys() if processes.is_main else set())
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
     state["state"].values(), [weight for group in build_optimizer(original, settings).param_groups for weight in group["params"]]))
-again = Sharded(model(1), world)
+again = Sharded(model(1), processes)
 other = build_optimizer(again.model, settings)
 again.load(weights)
 again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps are handed on as they are
 for run, its in ((pieces, optimizer), (again, other)):
-    list(optimize(run.stepped, [[batch(world.rank)]], its, settings, compute, FixedSteps(3), after=2, world=world))
+    list(optimize(run.stepped, [[batch(processes.rank)]], its, settings, compute, FixedSteps(3), after=2, processes=processes))
     run.finish()
 for name, weight in original.state_dict().items():
     assert torch.equal(weight, again.original.state_dict()[name]), name
-world.leave()
-world.end(0)
+processes.leave()
+processes.end(0)
 """
 
 
+@pytest.mark.slow
 def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
     (tmp_path / "script.py").write_text(BEGIN + SCRIPT)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
@@ -71,24 +74,25 @@ def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp
 
 
 MODES = """
-ids = torch.arange(1, 7)[None] + world.rank
-batch = Batch(ids, ids * 0, None, torch.tensor([world.rank]), ids[0, :0], torch.tensor([world.rank]), None, 6)
+ids = torch.arange(1, 7)[None] + processes.rank
+batch = Batch(ids, ids * 0, None, torch.tensor([processes.rank]), ids[0, :0], torch.tensor([processes.rank]), None, 6)
 for sharding in Sharding:
     settings = TrainingConfig(steps=3, batch_size=2, sharding=sharding)
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=3))
-    run = distribute(model, settings, world)
+    run = distribute(model, settings, processes)
     optimizer, modes = build_optimizer(run.model, settings), []
-    for step in optimize(run.stepped, [[batch]] * 3, optimizer, settings, compute, FixedSteps(3), world=world):
+    for step in optimize(run.stepped, [[batch]] * 3, optimizer, settings, compute, FixedSteps(3), processes=processes):
         modes.append({module.training for module in run.model.modules()})
-        evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, world)
+        evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, processes)
     assert modes == [{True}] * 3, (sharding, modes)
     run.finish()
     assert {module.training for module in model.modules()} == {False}, sharding
-world.leave()
-world.end(0)
+processes.leave()
+processes.end(0)
 """
 
 
+@pytest.mark.slow
 def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed(tmp_path):
     (tmp_path / "script.py").write_text(BEGIN + MODES)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)

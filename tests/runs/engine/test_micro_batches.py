@@ -163,7 +163,7 @@ def test_other_systems_do_not_say_what_is_free(tmp_path):
 def test_processes_of_one_machine_share_its_memory_and_agree_on_the_most_parts(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.engine.micro_batches.free_memory", lambda device: 1000)
     agreed = []
-    monkeypatch.setattr(Processes, "most", lambda processes, number: agreed.append(number) or number + 1)
+    monkeypatch.setattr(Processes, "all_reduce_max", lambda processes, number: agreed.append(number) or number + 1)
     memory = StepMemory(fixed=0, row=100)
     assert (
         choose_micro_batches(8, memory, torch.device("cpu"), Processes(0, 2, 0, 2)).number == 3

@@ -126,7 +126,7 @@ def test_a_run_goes_on_with_the_parts_that_its_state_names():
     assert max(model.sizes) == 3
 
 
-@pytest.mark.parametrize(("room", "parts"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
+@pytest.mark.parametrize(("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
 def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):
         run(Small(room), micro_batches)

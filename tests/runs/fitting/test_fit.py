@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.runs.fitting.progress import Best
-from encoderlab.runs.models.assembly import horizon_of
 from encoderlab.training.config import TrainingConfig
+from encoderlab.training.horizon import horizon_of
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30))

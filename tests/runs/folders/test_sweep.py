@@ -46,10 +46,10 @@ def test_a_job_is_held_by_one_at_a_time(sweep):
 
 def test_each_job_has_a_card_of_its_own_while_there_are_any(sweep):
     sweep.jobs.mkdir(parents=True)
-    with sweep.card(2, 7) as first, sweep.card(2, 8) as second, sweep.card(2, 9) as third:
+    with sweep.gpu(2, 7) as first, sweep.gpu(2, 8) as second, sweep.gpu(2, 9) as third:
         assert {first, second} == {0, 1}
         assert third == 1  # shared: job 9 of 2 cards
-    with sweep.card(2, 10) as again:
+    with sweep.gpu(2, 10) as again:
         assert again == 0
 
 

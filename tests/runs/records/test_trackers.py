@@ -21,6 +21,7 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import Interrupted
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
+from tests.experiment_models import BRACKETS_MODEL
 
 STEP = {"kind": "step", "step": 3, "epoch": 0.5, "loss": 0.25, "gradient_norm": None, "tokens": 12}
 EVALUATION = {"kind": "evaluation", "step": 4, "epoch": 1.0, "split": "validation", "accuracy": 0.75}
@@ -348,7 +349,7 @@ def test_a_training_is_tracked_to_its_report_and_a_continued_one_may_change_its_
     quick = [
         "task=brackets",
         "dataset.limit=80",
-        "model=notebook_brackets",
+        *BRACKETS_MODEL,
         "training=smoke",
         "training.threads=1",
         "baselines=false",

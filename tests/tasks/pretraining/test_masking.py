@@ -233,5 +233,5 @@ def test_a_tokenizer_without_a_mask_token_is_refused():
 
 
 def test_shares_of_more_than_all_are_refused():
-    with pytest.raises(SettingError, match="task.mask_replace_prob=0.8 and task.random_replace_prob=0.3"):
+    with pytest.raises(SettingError, match="task.mask_replace_prob=0.8 plus task.random_replace_prob=0.3"):
         PretrainingConfig(name="test", random_replace_prob=0.3)

@@ -202,8 +202,8 @@ def read_txt(path: Path, wanted: Wanted) -> Rows:
     wanted_columns = [setting for setting in wanted.settings() if setting != "text"]
     if wanted_columns:
         raise DataError(
-            f"{path} holds one text per line and nothing else, but dataset.{wanted_columns[0]}={wanted.settings()[wanted_columns[0]]} is asked for",
-            remedy=f"Type dataset.{wanted_columns[0]}=null, or name a csv, tsv, jsonl or parquet file",
+            f"{path} holds one text per line and no columns, but dataset.{wanted_columns[0]} is set",
+            remedy=f"Set dataset.{wanted_columns[0]}=null, or name a csv, tsv, jsonl or parquet file",
         )
     rows = RowsOfFile(path, ["text"])
     for number, line in plain_lines(path):

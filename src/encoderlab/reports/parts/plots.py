@@ -63,7 +63,7 @@ def pretraining_curves(
     """Losses, shares of right answers and the learning rate against steps, from the lines of metrics.jsonl.
 
     Masked tokens on the left and, where pairs were asked about, pairs on the right. `token_guess` and `pair_guess` are the
-    accuracies of the best guessers, drawn as levels to be passed; None where there is none. A question takes `width` inches.
+    accuracies of the best baselines, drawn as levels to be passed; None where there is none. A question takes `width` inches.
     """
     from matplotlib.figure import Figure
 
@@ -94,7 +94,7 @@ def _draw_question(
     if evaluations:
         _draw_evaluations(panels[1], evaluations, f"{question}_accuracy", GREEN)
         if guess is not None:
-            panels[1].axhline(guess, color=GREY, linestyle="-.", linewidth=1.2, label=f"best guesser: {guess:.3f}")
+            panels[1].axhline(guess, color=GREY, linestyle="-.", linewidth=1.2, label=f"best baseline: {guess:.3f}")
         _finish(panels[1], f"{QUESTIONS[question]}: accuracy")
     _draw_learning_rate(panels[-1], steps)
     _finish(panels[-1], "learning rate")

@@ -1,4 +1,4 @@
-"""How reports call the guessers that a pretrained encoder is compared with, and the question asked about pairs."""
+"""How reports call the baselines that a pretrained encoder is compared with, and the question asked about pairs."""
 
 BASELINE_NAMES = {
     "most_frequent_token": "always the most frequent token",

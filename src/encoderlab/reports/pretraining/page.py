@@ -83,7 +83,7 @@ def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[list[str]]:
-    """A line of headings, then the model and the guessers, each with the figures it has."""
+    """A line of headings, then the model and the baselines, each with the figures it has."""
     forms = {"mlm_accuracy": figure, "mlm_perplexity": number, "nsp_accuracy": figure}
     columns = [name for name in forms if name in scored]
 

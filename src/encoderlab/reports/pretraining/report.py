@@ -37,9 +37,9 @@ def build_pretraining_report(
 ) -> dict[str, Any]:
     """What report.json holds: JSON-safe, with null for any figure that is not a finite number.
 
-    `parameters` counts the model's, by part and as `total`. Of `splits`, `scored_split` names the one the verdict is about: test,
-    else validation. `baselines` are the guessers' figures on that split, by the names of BASELINE_NAMES. `pairs` are the facts that
-    `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
+    `parameters` counts the model's, by part and as `total`. Of `splits`, `scored_split` names the one the verdict is about:
+    test, else validation. `baselines` are the baselines' figures on that split, by the names of BASELINE_NAMES. `pairs` are the
+    facts that `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
     that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
     """
     scored = next(name for name in ("test", "validation", *splits) if name in splits)
@@ -69,16 +69,16 @@ def build_pretraining_report(
 
 
 def best_baseline(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tuple[str, float] | None:
-    """Name and score of the guesser that is best at `figure`; None where there is none."""
+    """Name and score of the baseline that is best at `figure`; None where there is none."""
     found = {name: baseline[figure] for name, baseline in baselines.items() if baseline.get(figure) is not None}
     name = max(found, key=found.__getitem__, default=None)
     return None if name is None else (name, found[name])
 
 
 def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> dict[str, Any] | None:
-    """Where the model stands beside the best guesser of each question: above, not distinguishable, or below; None without guessers.
+    """Where the model stands beside the best baseline of each question: above, level or below; None without baselines.
 
-    Above or below only where the guesser's figure lies outside the 95% interval of the model's.
+    Above or below only where the baseline's figure lies outside the 95% interval of the model's.
     """
     tokens = _stands(scores, "mlm_accuracy", "MLM", baselines)
     pairs = _stands(scores, "nsp_accuracy", PAIR_QUESTIONS.get(question, ""), baselines)
@@ -103,7 +103,7 @@ def _stands(
     stands = f"{outcome} from" if outcome == "not distinguishable" else outcome
     sentence = (
         f"The model's {title} accuracy of {scores[figure]:.3f} (95% interval {low:.3f} to {high:.3f}) is {stands} "
-        f"the {guess:.3f} of the best guesser ({BASELINE_NAMES.get(name, name)})."
+        f"the {guess:.3f} of the best baseline ({BASELINE_NAMES.get(name, name)})."
     )
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
@@ -145,7 +145,7 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
 
 
 def _gpu_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
-    """A line for each accuracy, with its interval and the best guesser beside it, and one for the perplexity."""
+    """A line for each accuracy, with its interval and the best baseline beside it, and one for the perplexity."""
     found = []
     for figure, title in (("mlm_accuracy", "MLM"), ("nsp_accuracy", PAIR_QUESTIONS.get(question, ""))):
         if figure not in scores:

@@ -42,8 +42,8 @@ def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, fl
 
     `facts` are what `runs.inspection.pair_facts.pair_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an epoch
     `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, where there are
-    any); `sentence_splitter` says how sentences were found. `baselines` are what `baselines.pretraining.pair_baselines` makes, empty
-    where there are no pairs.
+    any); `sentence_splitter` says how sentences were found. `baselines` comes from `baselines.pretraining.pair_baselines`;
+    it is empty without pairs.
     """
     console = console_on(file)
     _facts(console, facts)
@@ -84,7 +84,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
-    """The model beside the guessers."""
+    """The model beside the baselines."""
     columns = {"mlm_accuracy": "MLM accuracy", "mlm_perplexity": "MLM perplexity"}
     if "nsp_accuracy" in scores:
         columns["nsp_accuracy"] = f"{PAIR_QUESTIONS.get(report['second_sentence'], '')} accuracy"

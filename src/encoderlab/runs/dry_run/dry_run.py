@@ -1,4 +1,4 @@
-"""A rehearsal: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
+"""A dry run: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
 
 The assembly and the steps are those of a real run; the weights are thrown away.
 """
@@ -20,12 +20,12 @@ from encoderlab.runs.dry_run.time_estimate import StepTime, run_time, step_time
 from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
 from encoderlab.runs.engine.micro_batches import MicroBatches, free_memory
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
-from encoderlab.runs.models.assembly import Assembly, horizon_of
+from encoderlab.runs.models.assembly import Assembly
 from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps, steps_per_epoch, total_steps
+from encoderlab.training.horizon import FixedSteps, horizon_of, steps_per_epoch, total_steps
 from encoderlab.training.loop import Step, optimize
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer

@@ -118,7 +118,7 @@ class Sharded:
 
 
 def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes) -> Whole | Sharded:
-    """The `model`, on its device, as the processes of `processes` train it. One process holds all of it, whatever the settings say."""
+    """The `model`, on its device, as the `processes` train it. One process holds all of it, whatever the settings say."""
     return Sharded(model, processes) if config.sharding is Sharding.full and processes.size > 1 else Whole(model, processes)
 
 

@@ -25,9 +25,10 @@ from encoderlab.training.memory import MemoryTooSmallError, give_back_memory
 class StepsWithinMemory:
     """The steps of a run, each batch computed in `micro_batches`; from a step on that runs out of memory, in twice as many.
 
-    Only where the settings leave the number of parts open (`MicroBatches.open`), and up to one part for each row. `batches(after, parts)`
-    makes those that follow so many steps: the batches in smaller parts are the ones that a run with that `training.accumulate`
-    would have computed from its start, so that no step depends on where memory ran out, but for the order of dropout's draws.
+    Only where the settings leave their number open (`MicroBatches.open`), and up to one for each row. `batches(after, number)`
+    makes those that follow so many steps: the batches in smaller micro-batches are the ones that a run with that
+    `training.accumulate` would have computed from its start, so that no step depends on where memory ran out, but for the order
+    of dropout's draws.
     """
 
     def __init__(self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int) -> None:
@@ -77,6 +78,7 @@ class StepsWithinMemory:
         self.micro_batches = MicroBatches(
             min(2 * self.micro_batches.number, self.batch_size), f"memory ran out in step {step:,}", open=True, grown=True
         )
-        line = f"encoderlab: out of memory in step {step:,}; going on with {self.micro_batches}, as training.accumulate={self.micro_batches.number}"
+        setting = f"training.accumulate={self.micro_batches.number}"
+        line = f"encoderlab: out of memory in step {step:,}; going on with {self.micro_batches}, as {setting}"
         tqdm.write(line, file=sys.stderr)
         return True

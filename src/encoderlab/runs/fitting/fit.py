@@ -22,7 +22,7 @@ from encoderlab.runs.engine.random_state import begin_dropout, random_states, se
 from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.models.assembly import Assembly, horizon_of
+from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
 from encoderlab.system.signals import Interrupted, deferred, is_interrupted, stop_if_interrupted
 from encoderlab.tasks.rows import Rows
@@ -37,6 +37,7 @@ from encoderlab.training.checkpoint import (
     step_of,
 )
 from encoderlab.training.config import Keep
+from encoderlab.training.horizon import horizon_of
 from encoderlab.training.loop import Step, optimize
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer

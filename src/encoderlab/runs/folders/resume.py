@@ -51,8 +51,8 @@ Config = TypeVar("Config", bound=RunConfig)
 def continued_run(config: Config, explicit: Collection[str] | None, command: str) -> tuple[Config, RunFolder] | None:
     """The run that `config.resume` names, and its settings; None where a new one is to be started.
 
-    `explicit` holds what was typed, as the keys in front of the equals signs (None: all of `config` counts as said). What was said has
-    to agree with the run's own settings, or is named in full and may change; all else is the run's. `auto` takes the latest
+    `explicit` holds the keys of the explicit overrides (None: all of `config` counts as one). An explicit override has to agree
+    with the run's own setting, or is named in full and may change; all else is the run's. `auto` takes the latest
     unfinished run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there
     is none.
     Raises SettingError where the run is finished, or was started otherwise, DataError where there is none.

@@ -11,7 +11,7 @@ from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 
-SAMPLE = 20_000  # pairs that the guessers learn from and are scored on, at most
+SAMPLE = 20_000  # pairs that the baselines learn from and are scored on, at most
 _AT_A_TIME = 10_000_000
 
 

@@ -8,10 +8,8 @@ resumed run reads these decisions and makes none again.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,9 +42,9 @@ from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import Sharding, TrainingConfig, seconds_of
+from encoderlab.training.config import Sharding
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps, Horizon, TimeBudget, fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.horizon import fixed_by_rows
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
 
@@ -85,14 +83,8 @@ class Assembly:
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
         attention = attention_kernel(compute.device, compute.precision, dropout, model.head_width)
-        said = [
-            compute,
-            distribution(self.config.training, self.processes),
-            f"attention by {attention}",
-            self.compiled,
-            self.micro_batches,
-        ]
-        return ", ".join(str(micro_batch) for micro_batch in said if micro_batch is not None)
+        choices = (compute, distribution(self.config.training, self.processes), f"attention by {attention}")
+        return ", ".join(str(choice) for choice in (*choices, self.compiled, self.micro_batches) if choice is not None)
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
@@ -104,7 +96,7 @@ class Assembly:
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
     def training_batches(self, rows: Rows, after: int = 0, micro_batches: int | None = None) -> Iterator[list[Batch]]:
-        """The run's batches from step `after` + 1 on, without end, each cut into so many `micro_batches` (None: as the settings say)."""
+        """The run's batches from step `after` + 1 on, without end, each in `micro_batches` (None: as the settings say)."""
         training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
         micro_batches = micro_batches or training.accumulate or 1
         return training_batches(
@@ -228,7 +220,7 @@ def with_length(
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, or a Hugging Face folder; only the main process reads it, and the others get what it has read.
+    """Open a finished run, or a Hugging Face folder. Only the main process reads it and hands on what it has read.
 
     Raises DataError where it is damaged or not there.
     """
@@ -273,17 +265,6 @@ def own_dataset(assembly: Assembly) -> DatasetConfig:
 def cache_folder(setting: str) -> Path:
     """The folder of the setting `cache_dir`, with ~ for the user's home."""
     return Path(setting).expanduser()
-
-
-def horizon_of(
-    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
-) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
-    per_epoch = steps_per_epoch(training, rows)
-    if training.budget is not None:
-        clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
-        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
-    return FixedSteps(total_steps(training, rows)), per_epoch
 
 
 def _tokenizer(

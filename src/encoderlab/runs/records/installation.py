@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from encoderlab.runs.records.environment import PACKAGES
 
-DEVELOPERS = ("dev", "bench")  # extras that a user has no use for
+DEVELOPERS = ("dev", "bench", "docs")  # extras that a user has no use for
 
 
 def versions() -> dict[str, str | None]:

@@ -62,7 +62,7 @@ class Masking:
         self._pieces = {torch.device("cpu"): Pieces(torch.tensor(ordinary), self.is_ordinary, continues_word)}
 
     def __call__(self, batch: Batch, key: int) -> Batch:
-        """`batch` with its `target_positions` places, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
+        """`batch` with its `target_positions`, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
 
         A batch that says how many it will be asked for is masked on its device without waiting for it (on MPS, and with
         `whole_words`, how many there are has to be read back, once a batch).
@@ -134,7 +134,7 @@ def _true_places(flags: Tensor, count: int | None) -> Tensor:
 def _order_keys(key: int, rows: Tensor, positions: Tensor, ordinary: Tensor) -> Tensor:
     """A number for each token of a batch, all of a row different, in the order in which they are asked for: [batch, length].
 
-    The number drawn for the token's `positions` ([length], or [batch, length]) comes first; of equal ones the token that stands first.
+    The number drawn for the token's `positions` ([length], or [batch, length]) comes first; of equal ones the first token.
     What is not ordinary comes last.
     """
     drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
