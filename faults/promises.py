@@ -6,6 +6,7 @@ from faults import damage, ranks, resuming, small_disk, while_running, while_sav
 from faults.counted import by_tests
 from faults.machines.promises import MACHINES
 from faults.promise import Promise
+from faults.slurm.promises import SLURM
 
 ACROSS = "tests/test_across_processes.py::test_"
 
@@ -152,6 +153,7 @@ ALL = (
         tests=(f"{ACROSS}two_processes_train_as_one_does_and_the_run_goes_on_in_one",),
     ),
     *MACHINES,
+    *SLURM,
     _of_tests(
         "dirty_files",
         "A file is read row by row as it stands, or refused in one line with its name and line; no row is dropped.",

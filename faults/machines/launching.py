@@ -15,6 +15,7 @@ from faults.machines.machine import POLL_SECONDS, Machine
 
 ENOUGH = 240.0  # seconds for any of these runs
 BESIDE_OURS = re.compile(r"^([WEI]\d{4} |\*{5}|Setting OMP_NUM_THREADS|\[rank\d+\]:|\[W\d|$)")  # what torchrun says itself
+OURS = "encoderlab: "
 TRACEBACK = "Traceback (most recent call last):"
 Disturb = Callable[[], None]
 _ids = count(1)
@@ -32,20 +33,32 @@ class Launched:
     @property
     def errors(self) -> list[str]:
         """The lines that say what is wrong."""
-        return [line for line in self.lines if line.startswith("encoderlab: ")]
+        return [line for line in self.lines if line.startswith(OURS)]
 
 
 class Launch:
     """A run that has been started on each of the machines, `per_machine` processes on each."""
 
-    def __init__(self, machines: Sequence[Machine], per_machine: int, *typed: str, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        per_machine: int,
+        *typed: str,
+        options: Sequence[str] = (),
+        last_only: Sequence[str] = (),
+        last_starts_with: Sequence[str] = (),
+    ) -> None:
+        """`options` are torchrun's; what is `last_only` is typed on the last machine alone, and a command there put in front."""
         self.machines, self.started = machines, time.monotonic()
         place = ["--rdzv-backend=c10d", f"--rdzv-endpoint={machines[0].name}:29500", f"--rdzv-id=trial-{next(_ids)}"]
         size = [f"--nnodes={len(machines)}", f"--nproc-per-node={per_machine}"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", *size, *place, *options, "-m", "encoderlab"]
         for machine in machines:
             _output(machine).unlink(missing_ok=True)
-        self.processes = [machine.start([*torchrun, *typed], _output(machine)) for machine in machines]
+        line, last = [*torchrun, *typed], machines[-1]
+        self.processes = [machine.start(line, _output(machine)) for machine in machines[:-1]]
+        self.processes.append(last.start([*last_starts_with, *line, *last_only], _output(last)))
+        self._line = line
 
     def wait(self, seconds: float = ENOUGH) -> list[Launched]:
         """Wait for all that have not ended; whatever still runs then is ended, and with it its machine's processes."""
@@ -59,9 +72,20 @@ class Launch:
                 subprocess.run(["kill", "-9", str(stray)], check=False, capture_output=True)
         return ended
 
+    def start_again(self, place: int) -> None:
+        """Type the same line on one of the machines once more, as after it was booted."""
+        self.processes[place] = self.machines[place].start(self._line, _output(self.machines[place]))
+
     def wait_for(self, place: int, seconds: float = ENOUGH) -> Launched:
         """Wait for the torchrun of one machine alone; how it ended."""
         return self._wait(place, time.monotonic() + seconds)
+
+    def wait_for_line(self, place: int, seconds: float) -> Launched:
+        """Wait until a machine has said what is wrong; its torchrun, which may still run, counts as failed then."""
+        until = time.monotonic() + seconds
+        while not any(line.startswith(OURS) for line in self.said(place)) and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+        return Launched(self.machines[place].name, self.processes[place].poll() or 1, self.said(place), seconds)
 
     def alive(self) -> bool:
         """Whether the first machine's torchrun still runs."""

@@ -55,6 +55,11 @@ class Machine:
         """The folder in which programs are started."""
         return self.folder / "work"
 
+    @property
+    def python_path(self) -> str:
+        """Where Python finds this checkout."""
+        return os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+
     def start(self, command: Sequence[str], output: Path) -> subprocess.Popen:
         """Start a program on the machine; what it prints goes to the file `output`."""
         inside = ["nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid"]
@@ -120,8 +125,7 @@ class Machine:
     def _environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in OF_TORCHRUN}
         own = {"HOME": str(self.home), "ENCODERLAB_CACHE": str(self.cache), "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(self.home)}
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        return {**kept, **own, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", **self.variables}
+        return {**kept, **own, "PYTHONPATH": self.python_path, "TOKENIZERS_PARALLELISM": "false", **self.variables}
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """Runs on several machines, made of namespaces; skipped without root. scripts/faults run machines tries all of it."""
 
+import sys
 import time
 
 import pytest
 
-from faults.machines import equality
+from faults.machines import breaking, differing, equality
 from faults.machines.machine import machines
 from faults.machines.network import Link
 from faults.promise import Conditions, UnavailableError
@@ -40,8 +41,6 @@ ASK = (
 
 
 def test_a_link_is_as_slow_as_it_is_made_and_counts_its_bytes(two, tmp_path):
-    import sys
-
     first, second = two
     second.port.link = Link(delay=0.1)
     answering = second.start([sys.executable, "-c", ECHO], tmp_path / "echo.txt")
@@ -59,9 +58,27 @@ def _listening(machine):
     return ["listening" for line in machine.run("cat", "/proc/net/tcp").splitlines() if ":0009 00000000:0000 0A" in line]
 
 
+@pytest.mark.slow
 def test_two_machines_compute_what_one_process_does(tmp_path):
+    assert failures(equality.equal, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_machine_without_power_is_named_and_the_run_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr(breaking, "LOST", [fault for fault in breaking.LOST if fault.name == "a machine without power"])
+    assert failures(breaking.lost, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_machine_with_another_setting_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(differing, "DIFFERENCES", {"another setting": differing.DIFFERENCES["another setting"]})
+    assert failures(differing.refused, tmp_path) == []
+
+
+def failures(tried, folder):
+    """What went wrong in the first trial of a promise; skipped where there can be none."""
     try:
-        trials = list(equality.equal(Conditions(1, 0, tmp_path.resolve())))
+        trials = list(tried(Conditions(1, 0, folder.resolve())))
     except UnavailableError as error:
         pytest.skip(str(error))
-    assert [(trial.case, trial.failure) for trial in trials if trial.failure] == []
+    return [(trial.case, trial.failure) for trial in trials if trial.failure]

@@ -40,8 +40,8 @@ Answer = TypeVar("Answer")
 class Processes:
     """The processes of a run, and this one's place among them.
 
-    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, which is number `machine`. `hosts`
-    has each process's machine by name. Apart from `rank` and what depends on it, all processes must call the same methods in the same
+    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, number `machine`. `hosts` has
+    each process's machine by name. Apart from `rank` and what depends on it, all processes must call the same methods in the same
     order: each waits for the others.
     """
 

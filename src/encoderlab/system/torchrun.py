@@ -68,11 +68,12 @@ def join(place: Processes) -> Processes:
 
 def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> Processes:
     """The same, knowing each other's machines, once all beat: see `Heartbeat`, which has a connection of its own."""
-    from torch.distributed import PrefixStore, TCPStore
+    import torch.distributed as distributed
 
-    connection = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    prefixed, tcp = distributed.PrefixStore, distributed.TCPStore  # pyright: ignore[reportPrivateImportUsage]  documented
+    connection = tcp(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
     found: list[Processes] = []
-    own_store = PrefixStore("encoderlab", connection)
+    own_store = prefixed("encoderlab", connection)
     heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost: found[0].give_up(lost))
     place.store.set(f"host {place.rank}", socket.gethostname())
     place.all_reduce_sum([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
