@@ -11,8 +11,8 @@ MACHINES = (
     Promise(
         "machines_equal",
         "Training, pretraining, eval and resume on two to four machines (namespaces with network, cache and disk of their own), "
-        "with one or two processes each, sharded or not: losses are those of one process up to rounding, scores its bits, and a resumed "
-        "run ends with the bits of one that never stopped.",
+        "with one or two processes each, sharded or not: losses are those of one process up to rounding, scores its bits, and a "
+        "resumed run ends with the bits of one that never stopped.",
         equality.equal,
         quick=0,
         tests=(f"{TESTS}two_machines_compute_what_one_process_does",),
@@ -28,8 +28,8 @@ MACHINES = (
     Promise(
         "machines_lost",
         "A link cut for good, a machine without power, frozen, with a process killed or its disk full: within "
-        f"{breaking.NOTICED_WITHIN} s (ENCODERLAB_WAIT_SECONDS={breaking.WAIT_SECONDS}) one line names the machine, nothing saved is "
-        "lost, and resume=auto ends with the bits of a run that nothing disturbed.",
+        f"{breaking.NOTICED_WITHIN} s (ENCODERLAB_WAIT_SECONDS={breaking.WAIT_SECONDS}) one line names the machine, nothing saved "
+        "is lost, and resume=auto ends with the bits of a run that nothing disturbed.",
         breaking.lost,
         quick=0,
         tests=(f"{TESTS}a_machine_without_power_is_named_and_the_run_resumes",),

@@ -13,17 +13,21 @@ from encoderlab.system.failures import FailedElsewhereError, ProcessLostError
 from encoderlab.system.torchrun import join, placed
 from tests.torchrun import environment, torchrun
 
+START = """
+import os, sys
+from encoderlab.system.distributed import *
+from encoderlab.system.failures import *
+from encoderlab.system.torchrun import *
+processes = join(placed())
+"""
+
 
 @pytest.fixture
 def run(tmp_path):
     """Run a script in several processes; the lines that each of them wrote to its own file, by rank."""
 
     def run_script(size, script, **variables):
-        (tmp_path / "script.py").write_text(
-            "from encoderlab.system.torchrun import *\nfrom encoderlab.system.distributed import *\nfrom encoderlab.system.failures import *\nprocesses = join(placed())\n"
-            + dedent(script)
-            + "\nprocesses.end(0)\n"
-        )
+        (tmp_path / "script.py").write_text(START + dedent(script) + "\nprocesses.end(0)\n")
         code, _, errors = torchrun(size, "script.py", folder=tmp_path, **variables)
         assert code == 0, "\n".join(errors)
         return [(tmp_path / f"{rank}.txt").read_text().splitlines() for rank in range(size)]
@@ -68,7 +72,7 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
     assert (tmp_path / "turns.txt").read_text().startswith("0\n")
 
 
-def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_missed(run):
+def test_a_process_that_fails_ends_those_that_wait_for_it(run):
     said = run(
         3,
         """
@@ -83,26 +87,36 @@ def test_a_process_that_fails_ends_those_that_wait_for_it_and_one_that_dies_is_m
             print(processes.announce(error, 3), file=note)
         except FailedElsewhereError as error:
             print(error.exit_code, file=note)
-        torch.distributed.barrier()
-        if processes.is_main:
-            processes.store.delete_key("failed")
-        torch.distributed.barrier()
-        if processes.rank == 2:
-            note.close()
-            os._exit(0)
-        try:
-            with processes.watched("Go on."):
-                processes.all_reduce_sum([1])
-        except (ProcessLostError, FailedElsewhereError) as error:
-            print(type(error).__name__, error, file=note)
-            processes.announce(error, 4)
         note.close()
-        os._exit(0)
+        torch.distributed.barrier()
         """,
     )
     assert [lines[0] for lines in said] == ["True", "3", "3"]
-    assert said[0][1] == f"ProcessLostError Lost {socket.gethostname()} (process 2 of 3): its connection closed. Go on."
-    assert said[1][1] == "FailedElsewhereError 4"  # it is said once
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_named_once_whoever_waits_for_it(tmp_path):
+    (tmp_path / "script.py").write_text(
+        START
+        + dedent(
+            """
+            if processes.rank == 2:
+                os._exit(0)
+            try:
+                with processes.watched("Go on."):
+                    processes.all_reduce_sum([1])
+            except (ProcessLostError, FailedElsewhereError) as error:
+                if processes.announce(error, 4):
+                    print(f"encoderlab: {error}", file=sys.stderr, flush=True)
+                os._exit(4)
+            """
+        )
+    )
+    code, _, errors = torchrun(3, "script.py", folder=tmp_path)
+    assert code != 0
+    told = [line for line in errors if line.startswith("encoderlab: ")]
+    assert len(told) == 1, errors
+    assert told[0].startswith(f"encoderlab: Lost {socket.gethostname()} (process 2 of 3): its connection closed.")
 
 
 @pytest.mark.slow

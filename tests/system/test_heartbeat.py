@@ -33,7 +33,7 @@ def beating(rank, size, store):
     """A heartbeat, an event that is set when it gives up, and whom it gave up."""
     given_up, lost = Event(), []
 
-    def give_up(ranks):
+    def give_up(ranks, why):
         lost.extend(ranks)
         given_up.set()
 
@@ -62,6 +62,19 @@ def test_the_others_give_up_a_main_process_that_stops():
     for _, given_up, lost in beats[1:]:
         assert given_up.wait(20)
         assert lost == [0]
+
+
+def test_a_closed_connection_makes_the_main_process_give_up_who_is_silent_before_the_time_is_up():
+    store = Store()
+    main, given_up, lost = beating(0, 3, store)
+    main.lost_seconds = 1000
+    other, _, _ = beating(1, 3, store)
+    beating(2, 3, store)
+    main.start()
+    other.start()
+    other.tell_broken(store)
+    assert given_up.wait(20)
+    assert lost == [2]
 
 
 def test_a_store_that_is_gone_is_a_main_process_that_no_longer_answers():

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from encoderlab.errors import UserError
 from encoderlab.system.failures import FailedElsewhereError, Failure, ProcessLostError, name_processes
-from encoderlab.system.heartbeat import BEAT_SECONDS, SILENT_BEATS, Heartbeat
+from encoderlab.system.heartbeat import BEAT_SECONDS, CLOSED, SILENT_BEATS, Heartbeat
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -192,7 +192,9 @@ class Processes:
         """What a broken connection means: who has died shows in the beats that follow, or in what another process says."""
         broken = time.monotonic()
         try:
-            while time.monotonic() - broken < (SILENT_BEATS + 2 * (not self.is_main)) * BEAT_SECONDS:
+            if self.heartbeat is not None:
+                self.heartbeat.tell_broken(self.store)
+            while time.monotonic() - broken < (SILENT_BEATS if self.is_main else 2 * SILENT_BEATS + 2) * BEAT_SECONDS:
                 self._end_with_others()
                 time.sleep(POLL_SECONDS)
             if not self.is_main and self.store.add(f"gone {self.machine}", 1) > 1:
@@ -204,18 +206,17 @@ class Processes:
                 return FailedElsewhereError(ProcessLostError.exit_code)
         lost = self.heartbeat.silent_since(broken + BEAT_SECONDS) if self.heartbeat else []
         if lost:
-            return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: its connection closed", remedy=remedy)
+            return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: {CLOSED}", remedy=remedy)
         how = "did not meet in time" if "imed out" in str(error) else "lost a connection, though all of them answer"
         return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
 
-    def give_up(self, lost: list[int]) -> None:
-        """End this process, from any thread, because the processes `lost` no longer answer; with none, because the main one has."""
-        assert self.heartbeat is not None
-        why = f"no answer for {self.heartbeat.lost_seconds:.0f} s"
+    def give_up(self, lost: list[int], why: str) -> None:
+        """End this process, from any thread, because the processes `lost` are; with none, because the main one has told so."""
         if lost and (self.local_rank == 0 or (self.local_rank == 1 and self.machine == 0 and 0 in lost)):
             self.tell_user(f"Lost {name_processes(lost, self.hosts)}: {why}. {RESTART}.")
         if self.is_main:
             with suppress(RuntimeError):
+                self.store.set("failed", Failure(ProcessLostError.exit_code, self.rank).to_json())
                 self.store.set("given up", "yes")
                 time.sleep(2 * BEAT_SECONDS)  # for the others to learn it: the store may end with this process
         os._exit(ProcessLostError.exit_code)

@@ -17,22 +17,25 @@ LOST_SECONDS = 60  # without a beat, before a process is given up
 LEAST_SECONDS = 5  # the same where the user asks for less
 SILENT_BEATS = 4  # missed by a process that has died, when a connection to it has broken
 PAUSE_SECONDS = 5.0  # between two looks at the clock: then this process itself was frozen
+CLOSED = "its connection closed"
 GRACE_SECONDS = 3.0  # for the main thread to end by itself, once another process has been given up
 
 
 class Heartbeat:
     """The beats of process `rank`, one of `size`, in a `store` of its own connection.
 
-    `give_up` is called, from a thread, with the ranks that have not beaten for `lost_seconds`; with none where the main process has
-    given somebody up.
+    `give_up` is called, from a thread, with the ranks that are lost and the reason; with none where the main process has given
+    somebody up. Lost is who has not beaten for `lost_seconds`, or in the main process, once another one has met a closed connection
+    (`tell_broken`), for some beats.
     """
 
-    def __init__(self, rank: int, size: int, store: Any, lost_seconds: float, give_up: Callable[[list[int]], None]) -> None:
+    def __init__(self, rank: int, size: int, store: Any, lost_seconds: float, give_up: Callable[[list[int], str], None]) -> None:
         self.lost_seconds = max(lost_seconds, LEAST_SECONDS)
         self._rank, self._store, self._give_up = rank, store, give_up
         self._watched = [other for other in range(size) if other != rank] if rank == 0 else [0]
         self._seen = dict.fromkeys(self._watched, time.monotonic())
         self._given_up_at: float | None = None  # when it was learnt that the main process has given somebody up
+        self._broken_at: float | None = None  # when the main process has learnt of a closed connection
         self._ended = Event()
         store.set(f"beat {rank}", "0")
 
@@ -44,6 +47,12 @@ class Heartbeat:
     def stop(self) -> None:
         """Neither beat nor listen any more."""
         self._ended.set()
+
+    def tell_broken(self, store: Any) -> None:
+        """Let the main process know, through this thread's connection to the store, that a connection has closed."""
+        if self._rank:
+            store.set("broken", "yes")
+        self._broken_at = float("inf")  # the main thread of the main process finds out by itself
 
     def silent_since(self, moment: float) -> list[int]:
         """The watched ranks without a beat since that moment of `time.monotonic`."""
@@ -62,6 +71,8 @@ class Heartbeat:
                         counts[rank], self._seen[rank] = count, time.monotonic()
                 if self._rank and self._given_up_at is None and self._store.check(["given up"]):
                     self._given_up_at = time.monotonic()
+                if not self._rank and self._broken_at is None and self._store.check(["broken"]):
+                    self._broken_at = time.monotonic()
         except RuntimeError:
             return  # the store is gone, and with it the main process's machine: its beats will be missed
 
@@ -72,8 +83,9 @@ class Heartbeat:
             if now - looked > BEAT_SECONDS + PAUSE_SECONDS:
                 self._seen = dict.fromkeys(self._watched, now)
             looked = now
-            lost = self.silent_since(now - self.lost_seconds)
-            given_up = self._given_up_at is not None and now - self._given_up_at > GRACE_SECONDS
-            if lost or given_up:
-                self._give_up(lost)
+            lost, why = self.silent_since(now - self.lost_seconds), f"no answer for {self.lost_seconds:.0f} s"
+            if self._broken_at is not None and now - self._broken_at > SILENT_BEATS * BEAT_SECONDS and not lost:
+                lost, why = self.silent_since(self._broken_at + BEAT_SECONDS), CLOSED
+            if lost or (self._given_up_at is not None and now - self._given_up_at > GRACE_SECONDS):
+                self._give_up(lost, why)
                 return

@@ -74,7 +74,7 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
     connection = tcp(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
     found: list[Processes] = []
     own_store = prefixed("encoderlab", connection)
-    heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost: found[0].give_up(lost))
+    heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why))
     place.store.set(f"host {place.rank}", socket.gethostname())
     place.all_reduce_sum([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
     hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
