@@ -25,7 +25,7 @@ REFUSALS = [
     Fault(Action.always_half),  # allowed by write(2): the rest has to be written by further calls
 ]
 ERROR_CODES = (3, 4)  # of DataError and TrainingError
-HOW_TO_GO_ON = "What was done so far is kept; go on with: "
+HOW_TO_GO_ON = "Progress saved. Resume with: "
 WRITES_ONLY = (Action.signal_halfway, Action.half_then_fail)
 
 

@@ -112,6 +112,7 @@ def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
     assert set(answer["predicted"]) <= set("0123456789")
 
 
+@pytest.mark.slow
 def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "documents.txt").write_text(
@@ -148,7 +149,7 @@ def test_mistakes_are_told_as_on_the_command_line(brackets):
         brackets.predict("one text")
     with pytest.raises(DataError, match="was trained on single texts, and a pair is given"):
         brackets.predict([("(", ")")])
-    with pytest.raises(SettingError, match="pooling=max is no choice. Allowed: cls, mean"):
+    with pytest.raises(SettingError, match="pooling=max is not a valid choice. Allowed: cls, mean"):
         brackets.embed(["()"], "max")
     with pytest.raises(DataError, match="is not there"):
         encoderlab.load("nowhere")

@@ -10,8 +10,8 @@ KINDS = [UserError, SettingError, DataError, TrainingError]
 
 
 def test_an_error_says_what_is_wrong_what_is_allowed_and_what_to_do_in_one_line():
-    error = SettingError("model.n_layers is 0", allowed="at least 1", remedy="Type model.n_layers=2")
-    assert str(error) == "model.n_layers is 0. Allowed: at least 1. Type model.n_layers=2."
+    error = SettingError("model.n_layers is 0", allowed="at least 1", remedy="Set model.n_layers=2")
+    assert str(error) == "model.n_layers is 0. Allowed: at least 1. Set model.n_layers=2."
 
 
 def test_what_is_not_known_is_left_out():

@@ -148,7 +148,7 @@ class Run:
         Raises SettingError, DataError as `predict` does.
         """
         if pooling not in VectorPooling.__members__:
-            raise SettingError(f"pooling={pooling} is no choice", allowed=", ".join(VectorPooling.__members__))
+            raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
         rows = encoded_rows(self.assembly, self._examples(texts, any_number=True))
         vectors = np.empty((len(rows), self.assembly.config.model.d_model), dtype=np.float32)
         for row, of_row in vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize):

@@ -14,7 +14,7 @@ MOST_COMPARED = 1000  # names, as of columns: comparing takes some microseconds 
 class UserError(Exception):
     """Something the user can mend.
 
-    `wrong` says what is wrong and with which value, `allowed` what would be right, `remedy` what to do or type instead. All three
+    `wrong` says what is wrong and with which value, `allowed` what would be right, `remedy` what to do or set instead. All three
     are printed as one line.
     """
 

@@ -40,7 +40,7 @@ MISTAKES = {
     "train training.batch_size=1.5": "training.batch_size=1.5 has the wrong type. Allowed: a whole number, at least 1.",
     "train training.steps=x": "training.steps=x has the wrong type. Allowed: a whole number or null, at least 1.",
     "train baselines=perhaps": "baselines=perhaps has the wrong type. Allowed: true or false.",
-    "train training.schedule=zigzag": "training.schedule=zigzag is no choice. Allowed: one_cycle, linear, cosine, constant.",
+    "train training.schedule=zigzag": "training.schedule=zigzag is not a valid choice. Allowed: one_cycle, linear, cosine, constant.",
     "train training.accumulate=64": "training.accumulate=64 is more than training.batch_size=32.",
     "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3.",
     "train task=sts2": "There is no task named sts2. Allowed: amazon_polarity, brackets, classification, docs, pretraining, reverse, "
@@ -51,7 +51,7 @@ MISTAKES = {
     "train task=classification": "task=classification has no dataset yet.",
     "train task=tagging": "task=tagging has no dataset yet.",
     "train task=classification dataset=files": "dataset=files has no rows to train on",
-    "train dataset=hub": "dataset.path is not set. Type dataset.path=...",
+    "train dataset=hub": "dataset.path is not set. Set dataset.path=...",
     "train model=null": "model=null chooses nothing. encoderlab list model shows what there is.",
     "train model={n_layer:2}": "model takes the name of one of its configs. encoderlab list model shows them.",
     "train seed=1,2": "seed=1,2 is several values. Add -m to run each of them",
@@ -67,7 +67,7 @@ MISTAKES = {
     "encoders. Did you mean encoderlab list model?",
     "list encoder": "There is nothing called encoder to list.",
     "finetune init_from=null": "init_from=null has the wrong type. Allowed: a text. The pretrained encoder: ",
-    "predict text=a": "run is not set. Type run=...",
+    "predict text=a": "run is not set. Set run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",
     "attention rows=first run=x": "rows=first has the wrong type. Allowed: a list such as [a,b] or null.",
 }
@@ -87,7 +87,7 @@ def test_a_mistaken_setting_is_refused_in_one_line_that_says_what_to_type(comman
 
 MISSING = {
     "train task=classification dataset=files dataset.path=nowhere.csv": "nowhere.csv does not exist",
-    "predict run=nowhere text=a": "run=nowhere is not there. Type run= with the folder a training printed at its end.",
+    "predict run=nowhere text=a": "run=nowhere is not there. Set run= with the folder a training printed at its end.",
     "eval run=.": "run=. holds no finished model. Allowed: a run folder, or a folder with model.safetensors, config.json, tokenizer.json.",
 }
 
@@ -110,13 +110,13 @@ def test_a_missing_column_is_named_with_those_that_exist(command, tmp_path):
 @pytest.mark.parametrize(("error", "code"), [(SettingError, 2), (DataError, 3), (TrainingError, 4), (UserError, 1)])
 def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(monkeypatch, capsys, error, code):
     def refuse(arguments, processes):
-        raise error("It is wrong", allowed="this", remedy="Type that")
+        raise error("It is wrong", allowed="this", remedy="Set that")
 
     monkeypatch.setattr(cli, "run", refuse)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == code
-    assert capsys.readouterr().err == "encoderlab: It is wrong. Allowed: this. Type that.\n"
+    assert capsys.readouterr().err == "encoderlab: It is wrong. Allowed: this. Set that.\n"
 
 
 @pytest.mark.parametrize("error", [Interrupted(signal.SIGINT), FailedElsewhereError(130)], ids=["to it", "to another process"])
@@ -228,6 +228,18 @@ def test_list_shows_one_group_alone(command, capsys):
     printed = capsys.readouterr().out
     assert "wordpiece" in printed
     assert "sst2" not in printed
+
+
+def test_list_shows_the_configs_of_ones_own_folder_and_which_of_them_are_hidden(command, capsys, tmp_path):
+    (tmp_path / "mine" / "model").mkdir(parents=True)
+    for name in ("wide", "tiny"):
+        (tmp_path / "mine" / "model" / f"{name}.yaml").write_text("# A model of my own.\n", encoding="utf-8")
+    command("list model --config-dir mine")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["wide", "A", "model", "of", "my", "own."]
+    assert [line.split()[0] for line in lines if "hides yours of this name" in line] == ["tiny"]
+    with pytest.raises(SettingError, match="There is no folder nowhere"):
+        command("list --config-dir nowhere")
 
 
 def test_the_version_is_printed(command, capsys):

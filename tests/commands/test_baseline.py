@@ -81,11 +81,11 @@ def test_a_method_that_cannot_be_fitted_is_said_to_be_skipped(command, reviews, 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["task=pretraining"], SettingError, "task=pretraining has no labels to learn. Type task=docs"),
+        (["task=pretraining"], SettingError, "task=pretraining has no labels to learn. Set task=docs"),
         (
             ["task=tagging"],
             DataError,
-            "This dataset holds labelled texts, and task=tagging asks for others. Type task=classification",
+            "This dataset holds labelled texts, and task=tagging asks for others. Set task=classification",
         ),
         (["output=reviews.csv"], SettingError, "output=reviews.csv is already there. Allowed: a new file"),
         (["output="], SettingError, "output is empty"),

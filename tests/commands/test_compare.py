@@ -110,7 +110,7 @@ def test_one_seed_each_is_tested_by_mcnemar_and_has_the_interval_of_its_rows(com
     assert found["settings"][0]["difference"]["test"] == "McNemar's exact test"
     assert {row["interval_over"] for row in found["settings"]} == {"rows"}
     assert "over rows" in printed
-    assert any("says nothing of the luck of training" in note for note in found["notes"])
+    assert any("not the variation between seeds" in note for note in found["notes"])
 
 
 def test_several_comparisons_are_corrected_and_the_report_says_so(command, capsys, four):
@@ -161,7 +161,7 @@ def test_a_run_that_is_not_finished_is_left_out_and_named(command, capsys, four)
     RunFolder(Path(four[0])).report.unlink()
     command("compare", *four)
     said = capsys.readouterr()
-    assert f"{four[0]} is not finished and left out; go on with it by resume={four[0]}" in said.err
+    assert f"{four[0]} is not finished and was skipped. Resume it with resume={four[0]}" in said.err
     assert four[0] not in said.out
 
 

@@ -101,7 +101,7 @@ REFUSED = {
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
     ("text= ",): "text is empty. Allowed: a text of a word or more.",
     ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
-    ("text=(", "method=magic"): "method=magic is no choice. Allowed: both, gradient, occlusion.",
+    ("text=(", "method=magic"): "method=magic is not a valid choice. Allowed: both, gradient, occlusion.",
 }
 
 

@@ -91,7 +91,7 @@ def test_a_library_that_is_missing_is_named_with_what_to_install(command, bracke
     find_spec = export.find_spec
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == missing else find_spec(name))
     with pytest.raises(
-        SettingError, match=rf'format=onnx needs {missing}, which is not installed\. Type pip install "encoderlab\[onnx'
+        SettingError, match=rf'format=onnx needs {missing}, which is not installed\. Run pip install "encoderlab\[onnx'
     ):
         command("export", f"run={brackets_run}", "format=onnx", "path=there")
     assert list(tmp_path.iterdir()) == []

@@ -17,12 +17,9 @@ from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import read_weights
 from encoderlab.training.config import TrainingConfig
 from tests.experiment_models import BRACKETS_MODEL
+from tests.run_files import report_of
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def weights_of(folder):
@@ -66,6 +63,7 @@ def test_a_run_from_scratch_says_so(brackets_run):
     assert "trained from scratch by `encoderlab train`" in (brackets_run / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_folder_and_its_model_folder_are_the_same_start(command, brackets_run, tmp_path):
     for name, start in (("a", brackets_run), ("b", brackets_run / "model")):
         command("finetune", *QUICK, f"init_from={start}", f"run_dir={name}")
@@ -73,6 +71,7 @@ def test_a_run_folder_and_its_model_folder_are_the_same_start(command, brackets_
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_a_finetuned_run_is_opened_like_any_other_and_can_be_finetuned_again(command, brackets_run, tmp_path, capsys):
     command("finetune", *QUICK, f"init_from={brackets_run}", "run_dir=once", "model.dropout=0.3")
     assert read_model(tmp_path / "once" / "model").config.model.dropout == 0.3
@@ -137,6 +136,7 @@ def length_of(folder):
     return [training[name] for name in ("epochs", "evaluate_every", "patience")]
 
 
+@pytest.mark.slow
 def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_run, tmp_path, capsys):
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
     assert re.search(r"training\.learning_rate=0\.0005, as suits an encoder \d+ wide", capsys.readouterr().err)
@@ -163,6 +163,7 @@ def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run
     assert length_of(tmp_path / "run")[2] == patience
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resume", ["run", "auto"])
 def test_a_finetuning_whose_length_was_decided_goes_on_to_the_same_end(command, stop_after, brackets_run, tmp_path, resume):
     typed = ("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.patience=null")
@@ -181,8 +182,8 @@ def test_a_finetuning_whose_length_was_decided_goes_on_to_the_same_end(command, 
 @pytest.mark.parametrize(
     ("start", "reads"),
     [
-        ("train model=tiny model.n_layers=1 model.d_model=16", 62),
-        ("finetune init_from={pairs}", 32),
+        pytest.param("train model=tiny model.n_layers=1 model.d_model=16", 62, marks=pytest.mark.slow),
+        pytest.param("finetune init_from={pairs}", 32, marks=pytest.mark.slow),
         ("finetune init_from={pairs} model.max_length=20", 20),
     ],
 )
@@ -197,13 +198,13 @@ def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run
 
 
 REFUSED = [
-    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Type model=as_pretrained"),
+    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Set model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
         r"^The tokenizer symbols \(typed, or brought along by task=brackets\) is not .*: 7 pieces, not 23\. Use tokenizer=as_pretrained\.$",
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
-    (["task=pretraining"], r"^task=pretraining has no labels to learn\. Type encoderlab pretrain\.$"),
+    (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Use encoderlab pretrain\.$"),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
 ]
@@ -246,7 +247,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
 
 @pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=docs"), ("task=wikipedia",)])
 def test_train_has_nothing_to_learn_from_text_alone(command, task):
-    with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. (Type|Use) encoderlab pretrain\.$"):
+    with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Run encoderlab pretrain\.$"):
         command("train", *task)
 
 
@@ -274,6 +275,7 @@ def adapted(command, pairs_run, tmp_path, monkeypatch):
     return finetune
 
 
+@pytest.mark.slow
 def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, command, pairs_run, capsys):
     run = adapted("run_dir=run")
     said = capsys.readouterr().err
@@ -309,5 +311,5 @@ def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_a
 
 @pytest.mark.parametrize("adapt", ["5", "0m", "soon"])
 def test_a_time_to_adapt_that_is_none_is_refused(command, adapt):
-    with pytest.raises(SettingError, match=rf"^adapt={adapt} is no time\..*Type adapt=30m"):
+    with pytest.raises(SettingError, match=rf"^adapt={adapt} is no time\..*Set adapt=30m"):
         command("finetune", *QUICK, "init_from=somewhere", f"adapt={adapt}")

@@ -64,7 +64,11 @@ def test_a_text_that_is_too_much_by_itself_is_said_to_be(command, brackets_run, 
 
 @pytest.mark.parametrize(
     ("kind", "typed"),
-    [("train", "training.batch_size=auto"), ("pretrain", "training.accumulate=null"), ("train", "training.accumulate=auto")],
+    [
+        ("train", "training.batch_size=auto"),
+        pytest.param("pretrain", "training.accumulate=null", marks=pytest.mark.slow),
+        pytest.param("train", "training.accumulate=auto", marks=pytest.mark.slow),
+    ],
 )
 def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_path, kind, typed, capsys):
     documents = "\n\n".join(" ".join(f"word{n % 7} tree{n % 5} house{n % 3}." for _ in range(4)) for n in range(40))
@@ -93,10 +97,11 @@ def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_pat
 def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
-    with pytest.raises(MemoryTooSmallError, match="in 1 part. Type training.accumulate=2"):
+    with pytest.raises(MemoryTooSmallError, match="in 1 part. Set training.accumulate=2"):
         command("train", "task=brackets", "dataset.limit=200", *little, "training.accumulate=1", "run_dir=run")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_the_smaller_parts_it_had_come_to(command, little_memory, stopped, capsys):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")

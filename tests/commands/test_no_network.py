@@ -11,6 +11,7 @@ def cache(built_in_cache):
     return built_in_cache
 
 
+@pytest.mark.slow
 def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp_path):
     tiny = ("model=tiny", "model.n_layers=1", "model.d_model=8", "model.n_heads=1", "model.max_length=16")
     smoke = ("training=smoke", "training.steps=1", "training.threads=1", "baselines=false")
@@ -25,7 +26,7 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
             ["train", "task=classification", "dataset=hub", "dataset.path=me/rows"],
             "`encoderlab train` and dataset=files need no network",
         ),
-        (["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"], "or type tokenizer=wordpiece, which needs neither"),
+        (["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"], "or set tokenizer=wordpiece, which needs neither"),
         (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that holds it"),
     ],
 )

@@ -143,7 +143,7 @@ def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys
         (["text=a", "output=/dev/null/out.csv"], DataError, "output=/dev/null/out.csv cannot be written"),
         (["text=a", "input=b.csv"], SettingError, "text and input are given together"),
         (["text_pair=a"], SettingError, "text_pair is given without text"),
-        (["text=a", "format=parquet"], SettingError, "format=parquet needs a file to write. Type output=FILE.parquet"),
+        (["text=a", "format=parquet"], SettingError, "format=parquet needs a file to write. Set output=FILE.parquet"),
         (["text=a", "top_k=3"], SettingError, "top_k=3 is more than the classes of this model. Allowed: at most 2"),
         (["text=a", "top_k=0"], SettingError, "top_k is 0. Allowed: at least 1"),
         (["text=a", "min_probability=1.5"], SettingError, "min_probability is 1.5. Allowed: at least 0, at most 1"),

@@ -86,7 +86,7 @@ def test_pairs_too_are_answered_once_each_in_order(command, pairs_run, tmp_path_
 
 def test_quotes_that_could_be_read_either_way_are_explained_by_a_setting_of_predict(command, brackets_run, tmp_path):
     (tmp_path / "rows.csv").write_text('text\n"(\n)"\n()\n')
-    with pytest.raises(DataError, match="Mend the quotes, or type quoting=double if it is one row, =literal if"):
+    with pytest.raises(DataError, match="Mend the quotes, or set quoting=double if it is one row, =literal if"):
         command("predict", f"run={brackets_run}", "input=rows.csv")
     for quoting, rows in (("double", ["(\n)", "()"]), ("literal", ['"(', ')"', "()"])):
         command("predict", f"run={brackets_run}", "input=rows.csv", f"quoting={quoting}", f"output={quoting}", "format=jsonl")
@@ -120,11 +120,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(command, bracke
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.txt"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
     arguments = [sys.executable, "-m", "encoderlab", "predict", f"run={brackets_run}", "text=(())"]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert ended.returncode == 3
     assert (
-        ended.stderr == "encoderlab: Standard output cannot be written: No space left on device. Free space, or type output=FILE.\n"
+        ended.stderr == "encoderlab: Standard output cannot be written: No space left on device. Free space, or set output=FILE.\n"
     )

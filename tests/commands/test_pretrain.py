@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
+from tests.run_files import report_of
 
 SMALL = (
     "model.n_layers=1",
@@ -61,10 +62,6 @@ def pretrained(tmp_path_factory, corpus, cache, run_in):
         f"run_dir={folder}",
     )
     return folder
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def test_a_pretraining_run_leaves_what_the_contract_says(pretrained):
@@ -157,6 +154,7 @@ def test_every_kind_of_pretraining_runs(settings, corpus, command, tmp_path):
     assert report["second_sentence"] == next((s.partition("=")[2] for s in settings if "second" in s), "next")
 
 
+@pytest.mark.slow
 def test_a_budget_ends_the_run_by_itself_with_a_rate_near_zero(corpus, command, tmp_path):
     data = ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40", "tokenizer.vocabulary_size=200", "training.log_every=1")
     command("pretrain", *data, *SMALL, "training.budget=2s", "run_dir=run")

@@ -13,29 +13,23 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
+from tests.run_files import journal_of, report_of
 
 SMALL = ("task=reverse", *REVERSE_MODEL, "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
 SHORT = (*SMALL, "training.steps=9", "training.batch_size=16", "training.evaluate_every=4", "training.log_every=2")
-TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
 
 
 def weights(folder):
     return safetensors.torch.load_file(f"{folder}/model/model.safetensors")
 
 
-def journal(folder):
-    lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-
-
 def report(folder):
-    found = json.loads(Path(folder, "report.json").read_text())
-    return {key: value for key, value in found.items() if key not in ("throughput", "run")}
+    return {key: value for key, value in report_of(folder).items() if key not in ("throughput", "run")}
 
 
 def assert_same_run(folder, other):
     assert all(torch.equal(weight, weights(other)[name]) for name, weight in weights(folder).items())
-    assert journal(folder) == journal(other)
+    assert journal_of(folder) == journal_of(other)
     assert report(folder) == report(other)
 
 
@@ -47,10 +41,11 @@ def whole(run_in, cache, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("step", [4, 5])  # at an evaluation, and not; `scripts/faults run resumed_equals` has many more
+# At an evaluation, and not; `scripts/faults run resumed_equals` tries many more.
+@pytest.mark.parametrize("step", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, whole, step, capsys):
     stopped(*SHORT, "run_dir=run", step=step)
-    assert "go on with: encoderlab train resume=run" in capsys.readouterr().err
+    assert "Resume with: encoderlab train resume=run" in capsys.readouterr().err
     command("train", "resume=run")
     assert_same_run("run", whole)
 
@@ -67,7 +62,7 @@ def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, st
 def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_run):
     with pytest.raises(SettingError, match="is finished. Start a new one"):
         command("train", f"resume={reverse_run}")
-    with pytest.raises(SettingError, match="was started by encoderlab train. Type encoderlab train resume="):
+    with pytest.raises(SettingError, match="was started by encoderlab train. Run encoderlab train resume="):
         command("pretrain", f"resume={reverse_run}")
 
 
@@ -93,9 +88,10 @@ def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command
     command("train", *SHORT, "training.log_every=1", "training.checkpoint_every=1", "resume=run")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 1
     assert len(json.loads(Path("run/environment.json").read_text())["continued"]) == 1
-    assert [line["step"] for line in journal("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
+    assert [line["step"] for line in journal_of("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_with_other_threads_says_that_it_is_rounded_otherwise(command, stopped, capsys):
     stopped(*SHORT, "training.threads=1", "run_dir=run")
     command("train", "resume=run", "training.threads=2")
@@ -104,11 +100,12 @@ def test_a_run_that_goes_on_with_other_threads_says_that_it_is_rounded_otherwise
     assert any(line.startswith(note) for line in report("run")["notes"])
 
 
+@pytest.mark.slow
 def test_a_longer_run_can_be_made_of_one_that_is_not_finished(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", "resume=run", "training.steps=12")
     assert report("run")["checkpoint"]["step"] <= 12
-    assert journal("run")[-1]["step"] == 12
+    assert journal_of("run")[-1]["step"] == 12
 
 
 def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, tmp_path):
@@ -133,6 +130,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
     command("train", "resume=run")
 
 
+@pytest.mark.slow
 def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tmp_path, capsys):
     stopped(*SHORT, "seed=1", step=2)
     stopped(*SHORT, "seed=2", step=2)
@@ -142,7 +140,7 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
         1: True,
         2: False,
     }
-    assert "resume=auto goes on with outputs/train/reverse/" in capsys.readouterr().err
+    assert "resume=auto resumes outputs/train/reverse/" in capsys.readouterr().err
     command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
     assert "resume=auto finds no unfinished run of these settings" in capsys.readouterr().err
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
@@ -174,6 +172,7 @@ def test_where_every_checkpoint_is_damaged_that_is_said_and_nothing_is_started_o
         command("train", "resume=run")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_beginning(command, stopped, whole, tmp_path):
     stopped(*SHORT, "run_dir=run", step=1)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
@@ -199,6 +198,7 @@ def test_a_record_that_cannot_be_read_is_one_line(command, stopped, tmp_path, da
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_auto_leaves_a_run_alone_that_was_started_with_more_said_than_now(command, stopped, tmp_path):
     """Nothing said is the default, and no wildcard: a trial on few rows is not gone on with."""
     whole = [argument for argument in SHORT if not argument.startswith("dataset.limit")]
@@ -211,6 +211,7 @@ def test_auto_leaves_a_run_alone_that_was_started_with_more_said_than_now(comman
         command("train", f"resume={next(run for run in runs if not (run / 'report.json').exists())}", "dataset.limit=null")
 
 
+@pytest.mark.slow
 def test_a_run_of_other_settings_than_there_are_now_is_named_and_stands_in_nobodys_way(command, stopped, tmp_path):
     stopped(*SHORT, step=2)
     run = next((tmp_path / "outputs/train/reverse").iterdir())
@@ -235,17 +236,19 @@ def test_a_group_that_is_typed_again_resets_nothing_that_may_change(command, sto
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["steps"] == 9
 
 
+@pytest.mark.slow
 def test_a_run_that_a_limit_has_ended_goes_on_with_another_one(command, stopped):
     stopped(*SHORT, "run_dir=run", step=2)
     command("train", "resume=run", "training.accumulate=3", "training.skip_nonfinite=5")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["accumulate"] == 3
 
 
+@pytest.mark.slow
 def test_steps_can_take_the_place_of_a_budget(command, stopped):
     arguments = [argument for argument in SHORT if not argument.startswith("training.steps")]
     stopped(*arguments, "training.steps=null", "training.budget=1h", "run_dir=run", step=2)
     command("train", "resume=run", "training.budget=null", "training.steps=4")
-    assert journal("run")[-1]["step"] == 4
+    assert journal_of("run")[-1]["step"] == 4
 
 
 def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):

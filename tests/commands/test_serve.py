@@ -99,7 +99,7 @@ def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
         ({"texts": "abc"}, 422, "texts has to be a list of texts"),
         ({"texts": []}, 422, "texts has to be a list of texts"),
         ({"texts": ["a", None]}, 422, "texts has to be a list of texts"),
-        ({"txt": "a"}, 422, "has 'txt', which means nothing here"),
+        ({"txt": "a"}, 422, "an unknown key, 'txt'"),
         ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
         ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, and a pair is given"),
         ({"texts": ["a"] * 4}, 413, "has 4 texts, and at most 3 are answered at a time"),
@@ -225,7 +225,7 @@ def served(brackets_run, cache):
     started.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_server_answers_and_ends_cleanly_on_a_signal(served, command, brackets_run, number, code):
     started, address = served
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
@@ -233,7 +233,7 @@ def test_a_server_answers_and_ends_cleanly_on_a_signal(served, command, brackets
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert json.load(answer)["answers"][0]["predicted"] in ("balanced", "unbalanced")
     if number is signal.SIGINT:
-        with pytest.raises(SettingError, match="cannot be listened to: Address already in use. Type port=0 for any free port"):
+        with pytest.raises(SettingError, match="cannot be listened to: Address already in use. Set port=0 for any free port"):
             command("serve", f"run={brackets_run}", f"port={address.rstrip('/').rpartition(':')[2]}")
     started.send_signal(number)
     _, said = started.communicate(timeout=60)
@@ -261,7 +261,7 @@ def test_a_model_without_answers_is_refused_before_anything_is_served(command, b
 def test_a_library_that_is_missing_is_named_with_what_to_install(command, monkeypatch, missing):
     find_spec = serve_command.find_spec
     monkeypatch.setattr(serve_command, "find_spec", lambda name: None if name == missing else find_spec(name))
-    with pytest.raises(SettingError, match=rf'serve needs {missing}, which is not installed\. Type pip install "encoderlab\[serve'):
+    with pytest.raises(SettingError, match=rf'serve needs {missing}, which is not installed\. Run pip install "encoderlab\[serve'):
         command("serve", "run=missing")
 
 

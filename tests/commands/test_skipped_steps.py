@@ -42,6 +42,7 @@ def test_without_the_setting_the_run_stops_there(command, broken_third_step):
         command("train", *LITTLE, "dataset.limit=200", "run_dir=run")
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_counts_the_steps_that_were_left_out_before(command, broken_third_step, stopped, tmp_path):
     stopped(*LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run", step=5)
     command("train", "resume=run")

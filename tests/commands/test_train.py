@@ -9,10 +9,7 @@ import yaml
 from encoderlab.errors import DataError, SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+from tests.run_files import report_of
 
 
 def test_a_run_folder_holds_what_the_contract_says(brackets_run):
@@ -88,6 +85,7 @@ def test_config_and_environment_say_how_to_make_the_run_again(brackets_run):
     assert len(environment["dataset"]["splits"]["train"]["fingerprint"]) == 16
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(command, tmp_path):
     arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=200", "baselines=false")
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
@@ -97,6 +95,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(command, tmp_
     assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]
 
 
+@pytest.mark.slow
 def test_accumulation_does_not_change_the_run(command, tmp_path):
     arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=200", "baselines=false")
     for parts in (1, 3):
@@ -121,6 +120,7 @@ def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_
     assert (recorded["batch_size"], recorded["accumulate"]) == (8, 1)
 
 
+@pytest.mark.slow
 def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(command, tmp_path):
     # a rate that ruins the model after its first steps: the best evaluation is an early one
     command(
@@ -231,9 +231,10 @@ def test_a_run_that_fails_after_a_checkpoint_keeps_what_was_done(command, tmp_pa
             *("training.learning_rate=1e30", "training.warmup=0", "training.checkpoint_every=1", "run_dir=run"),
         )
     assert checkpoints(tmp_path / "run" / "checkpoints")
-    assert "What was done so far is kept; go on with: encoderlab train resume=run" in capsys.readouterr().err
+    assert "Progress saved. Resume with: encoderlab train resume=run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_seeds_are_two_runs(command, tmp_path):
     command(
         *("train", "-m", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=100", "baselines=false"),
@@ -250,6 +251,7 @@ def test_a_model_too_short_for_one_token_is_refused(command, tmp_path, arguments
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
     arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=111", "baselines=false")
     before = set((cache / "tokens").iterdir()) if (cache / "tokens").exists() else set()

@@ -52,7 +52,7 @@ def test_no_dropout_at_all_is_a_change_too():
 
 
 def test_without_a_pretrained_encoder_it_is_refused_with_what_to_type():
-    with pytest.raises(SettingError, match=r"^model=as_pretrained needs init_from.*Type init_from=\.\.\..*model=mini\.$"):
+    with pytest.raises(SettingError, match=r"^model=as_pretrained needs init_from.*Set init_from=\.\.\..*model=mini\.$"):
         AsPretrained().resolve(None)
 
 
@@ -80,7 +80,7 @@ def test_settings_in_full_that_do_not_agree_are_refused_with_both_values(name, v
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)
     assert str(refused.value) == (
         f"model.{name} is {said[0]}, and {said[1]} in the pretrained encoder. "
-        "Type model=as_pretrained to take the pretrained encoder's own."
+        "Set model=as_pretrained to take the pretrained encoder's own."
     )
 
 
@@ -95,7 +95,7 @@ def test_more_positions_than_were_learnt_are_refused_with_both_values(choice):
     with pytest.raises(SettingError) as refused:
         choice.resolve(PRETRAINED)
     assert str(refused.value) == (
-        "model.max_length is 41, and the pretrained encoder has learnt 40 positions. Allowed: at most 40. Type model.max_length=40."
+        "model.max_length is 41, and the pretrained encoder has learnt 40 positions. Allowed: at most 40. Set model.max_length=40."
     )
 
 

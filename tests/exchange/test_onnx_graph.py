@@ -33,7 +33,9 @@ SHAPES = {
 }
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(
+    scope="module", params=["no head", *(pytest.param(name, marks=pytest.mark.slow) for name in SHAPES if name != "no head")]
+)
 def written(request, make_model, tmp_path_factory, symbolic_sizes):
     """A model of each shape, its graph, and the names of its outputs."""
     settings, outputs = SHAPES[request.param]
@@ -76,6 +78,7 @@ def test_other_weights_are_noticed(written, make_model):
     whole.load_state_dict(before)
 
 
+@pytest.mark.slow
 def test_weights_that_are_too_large_for_one_file_lie_beside_it(make_model, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_graph, "LARGEST_GRAPH", 100)
     whole = WholeModel(make_model(n_layers=1, sequence_classes=None).eval()).eval()

@@ -150,6 +150,7 @@ def test_a_config_that_is_only_shown_is_checked_too(typed, told):
         ("--multi-run", "Did you mean --multirun?"),
         ("--cfg=jobs", "argument --cfg/-c: invalid choice: 'jobs'"),
         ("--epochs=3", "Settings are typed as name=value, without dashes."),
+        ("hydra.mode=MULTIRUN", "hydra.mode=MULTIRUN cannot be set. Use -m to start several runs."),
     ],
 )
 def test_a_flag_that_is_none_is_refused_in_one_line(typed, told, capsys):

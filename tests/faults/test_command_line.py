@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from faults.promises import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +27,7 @@ def test_a_wrong_name_gets_one_line_that_says_the_right_ones():
     assert "There is no promise small_disc" in found.stderr and "Did you mean small_disk?" in found.stderr
 
 
+@pytest.mark.slow
 def test_a_quick_run_keeps_nothing():
     kept = {path: path.stat().st_mtime_ns for path in (ROOT / "faults" / "results").glob("*.json")}
     found = typed("run", "--quick", "--trials", "2", "damage_noticed")

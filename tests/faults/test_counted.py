@@ -27,6 +27,7 @@ def test_property(text):
 """
 
 
+@pytest.mark.slow
 def test_tests_and_examples_are_counted(tmp_path):
     (tmp_path / "test_some.py").write_text(TESTS)
     trials = list(by_tests(str(tmp_path / "test_some.py"))(Conditions(None, 0, tmp_path)))

@@ -402,7 +402,7 @@ SMALL = (
 )
 
 
-@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("name", [TYPED[0], *(pytest.param(name, marks=pytest.mark.slow) for name in TYPED[1:])])
 def test_the_command_line_trains_on_every_row_or_ends_with_code_3_and_one_line(
     name, tmp_path, monkeypatch, capsys, tmp_path_factory
 ):

@@ -388,6 +388,7 @@ def bomb(path, first, repeated, times):
         file.write(compressor.flush())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "repeated", "told"),
     [
@@ -472,7 +473,7 @@ def test_the_source_opens_no_pickles_and_runs_no_code_of_others():
     assert [name for name, text in texts.items() if UNSAFE.search(text)] == []
     assert [name for name, text in texts.items() if "pickle.load" in text] == [
         "data/processes.py"
-    ]  # over pipes, from our own helpers
+    ]  # from this process, in its own workers
     loads = [call for text in texts.values() for call in re.findall(r"torch\.load\([^)]*\)", text)]
     assert loads and all("weights_only=True" in call for call in loads)
 
@@ -518,6 +519,7 @@ STATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATES)
 def test_the_state_of_a_checkpoint_runs_no_code_though_its_hash_is_right(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

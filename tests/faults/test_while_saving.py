@@ -26,16 +26,19 @@ def failures(tried, tmp_path, count, work):
     return [trial for trial in tried(Conditions(count, 0, tmp_path.resolve()), work) if trial.failure]
 
 
+@pytest.mark.slow
 def test_deleting_the_old_before_saving_the_new_is_found_out(tmp_path):
     found = failures(while_saving.killed, tmp_path, 12, "delete_then_save")
     assert "no checkpoint is left" in {trial.failure for trial in found}
 
 
+@pytest.mark.slow
 def test_a_save_that_syncs_nothing_is_found_out_when_the_power_goes(tmp_path):
     found = failures(while_saving.without_power, tmp_path, 72, "save_unsynced")
     assert "the newest verified checkpoint is step 10" in {trial.failure for trial in found}
 
 
+@pytest.mark.slow
 def test_a_host_outlives_children_that_are_killed(tmp_path):
     folder = saving.prepared(tmp_path / "run")
     job = Job("faults.saving:save", {"folder": str(folder), "step": 20})
@@ -46,6 +49,7 @@ def test_a_host_outlives_children_that_are_killed(tmp_path):
     assert saving.lost(folder, allowed=(20,)) == ""
 
 
+@pytest.mark.slow
 def test_the_library_counts_what_the_kernel_sees(tmp_path):
     """strace shows every system call; those that change the disk below the folder are the ones that were counted."""
     if shutil.which("strace") is None:

@@ -70,23 +70,23 @@ def test_widths_that_are_not_set_are_derived():
         (
             {"d_model": 100, "n_heads": 3},
             "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3. "
-            "Type model.d_head=34, or model.d_model=99.",
+            "Set model.d_head=34, or model.d_model=99.",
         ),
         (
             {"d_model": 3, "n_heads": 8},
             "model.d_head cannot be derived: model.d_model=3 is no multiple of model.n_heads=8. "
-            "Type model.d_head=1, or model.d_model=8.",
+            "Set model.d_head=1, or model.d_model=8.",
         ),
         (
             {"d_head": 5, "positions": Positions.rotary},
             "model.positions=rotary turns pairs of features, and model.d_head is 5. Allowed: an even model.d_head. "
-            "Type model.d_head=6, or model.positions=sinusoidal.",
+            "Set model.d_head=6, or model.positions=sinusoidal.",
         ),
         ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1, at most 1000. The default is model.n_layers=2."),
         ({"dropout": 0.91}, "model.dropout is 0.91. Allowed: at least 0, at most 0.9. The default is model.dropout=0.1."),
         (
             {"segments": 1},
-            "model.segments is 1. Allowed: 0 for none, or at least 2 for pairs. Type model.segments=0, or model.segments=2.",
+            "model.segments is 1. Allowed: 0 for none, or at least 2 for pairs. Set model.segments=0, or model.segments=2.",
         ),
         (
             {"norm_epsilon": float("nan")},

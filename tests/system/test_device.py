@@ -12,13 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.system.device import choose_compute, processor_vendor
 from encoderlab.system.distributed import Processes
 
-
-@pytest.fixture(autouse=True)
-def process_settings():
-    """Threads belong to the whole process: put them back."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("same_threads")
 
 
 @pytest.fixture
@@ -164,6 +158,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told to keep what is freed")
 def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_system_again():
     faults = subprocess.run([sys.executable, "-c", FREED_MEMORY], capture_output=True, text=True, check=True).stdout
@@ -188,9 +183,7 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeyp
     for wanted in ("auto", "cuda"):
         assert choose_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
     assert chosen[-1] == 1
-    with pytest.raises(
-        SettingError, match="cuda:0 is one card for 2 processes. Allowed: auto, cuda, cpu. Type training.device=cpu"
-    ):
+    with pytest.raises(SettingError, match="cuda:0 is one card for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"):
         choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
     with pytest.raises(SettingError, match="4 processes on this machine want a card each, and it has 2"):
         choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))

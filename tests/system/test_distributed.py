@@ -72,6 +72,7 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
     assert (tmp_path / "turns.txt").read_text().startswith("0\n")
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_those_that_wait_for_it(run):
     said = run(
         3,
@@ -143,6 +144,7 @@ def test_a_process_that_answers_but_never_comes_is_waited_for_as_long_as_is_said
     assert said[0] == ["The 2 processes of this run did not meet in time. Go on."]
 
 
+@pytest.mark.slow
 def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_line(run, tmp_path):
     """PyTorch's threads may abort a process there: see `Processes.end`."""
     said = run(

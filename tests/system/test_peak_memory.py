@@ -22,6 +22,7 @@ print(peak_memory(device) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(peak_memory(CPU) is None, reason="only Linux tells the peak of a process")
 def test_memory_that_was_let_go_again_is_in_the_peak():
     # In a process of its own: one that has run other tests may give back more at the same time than is taken here.

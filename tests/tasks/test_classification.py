@@ -58,7 +58,7 @@ def test_what_a_user_writes_never_ends_the_text(tmp_path):
 def test_words_are_refused_with_the_task_that_reads_them():
     message = (
         "This dataset holds sequences of labelled words, and a classification task asks for labelled texts. "
-        "Type task=tagging, or choose a dataset of texts."
+        "Set task=tagging, or choose a dataset of texts."
     )
     with pytest.raises(DataError) as refused:
         task_of().encode([TextExample("1", label=0), WordsExample(("1", "2"), (0, 1))])

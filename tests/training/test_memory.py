@@ -20,7 +20,7 @@ def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_wou
     said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
     assert str(said) == (
         "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 parts. "
-        "Type training.accumulate=4 to compute each batch in 4 parts, alike but for what dropout draws."
+        "Set training.accumulate=4 to compute each batch in 4 parts, alike but for what dropout draws."
     )
     assert said.exit_code == 4
 
@@ -28,7 +28,7 @@ def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_wou
 def test_an_allocation_that_really_fails_is_recognised():
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**60, dtype=torch.int8)
-    assert "in 1 part. Type training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
+    assert "in 1 part. Set training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
 
 
 def test_no_more_parts_are_asked_for_than_a_batch_has_rows():

@@ -17,16 +17,10 @@ from encoderlab.training.loop import optimize
 from encoderlab.training.loss import losses
 from encoderlab.training.optimizer import build_optimizer, freeze
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 LAYERS = 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def small(heads=None, **settings):
@@ -142,7 +136,7 @@ def test_more_frozen_layers_than_there_are_is_refused_with_both_values():
         freeze(small(), TrainingConfig(freeze_layers=4))
     assert str(refused.value) == (
         "training.freeze_layers is 4, and the encoder has 3 layers. "
-        "Allowed: at most 3. Type training.freeze_layers=3 to train the heads alone."
+        "Allowed: at most 3. Set training.freeze_layers=3 to train the heads alone."
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.tree import DecisionTreeClassifier
 
 DEPTH = 4  # at most 16 answers: enough for a threshold or a band, too few to learn pairs by heart
 LEAF_SHARE = 0.01  # of the pairs a tree is fitted on, at least so many give the same answer
@@ -44,6 +43,8 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
     `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
     al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.
     """
+    from sklearn.tree import DecisionTreeClassifier
+
     assert len(train.labels), "baselines are fitted on pairs"
     assert len(scored.labels), "baselines are scored on pairs"
     majority = np.bincount(train.labels).argmax()

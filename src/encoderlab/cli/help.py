@@ -22,7 +22,7 @@ EXAMPLES = {
         ("encoderlab train -m sweep=seeds task=sst2", "a sweep by its name: seeds, model_size, learning_rate"),
         ("encoderlab train -m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search by Optuna, judged on validation"),
         ("encoderlab train experiment=sst2", "a whole recipe; further settings win over it"),
-        ("encoderlab train resume=outputs/train/...", "go on with a run that was stopped; resume=auto finds it"),
+        ("encoderlab train resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
     ],
     "pretrain": [
         ("encoderlab pretrain", "masked tokens and next sentences on the built-in corpus"),

@@ -26,7 +26,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     Raises DataError where the rows have no labels or are not of the task's kind, SettingError.
     """
     if isinstance(config.task, DocumentTaskConfig):
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Type task=docs, or another with labels")
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Set task=docs, or another with labels")
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"
         raise SettingError(wrong, allowed="a new file", remedy="Choose another name")
@@ -56,7 +56,7 @@ def _split(config: BaselineConfig, corpus: Corpus) -> str:
     holds_words = isinstance(corpus.split("train")[0], WordsExample)
     if holds_words != isinstance(config.task, TaggingConfig):
         held, fitting = ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
-        raise DataError(f"This dataset holds {held}, and task={config.task.name} asks for others", remedy=f"Type task={fitting}")
+        raise DataError(f"This dataset holds {held}, and task={config.task.name} asks for others", remedy=f"Set task={fitting}")
     return split
 
 

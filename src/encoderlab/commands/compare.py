@@ -23,7 +23,7 @@ def compare(config: CompareConfig) -> None:
     print_skipped(skipped)
     if len(runs) < 2:
         named = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {len(config.runs)} folders"
-        raise DataError(f"There is nothing to compare: {named}", remedy="Type encoderlab compare FOLDER FOLDER ...")
+        raise DataError(f"There is nothing to compare: {named}", remedy="Run encoderlab compare FOLDER FOLDER ...")
     comparison = build_comparison(runs, config.figure, config.reference)
     paths = write_comparison(Path(config.output), comparison, runs) if config.output else {}
     show_comparison(comparison, paths, sys.stdout)

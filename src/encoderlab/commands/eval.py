@@ -13,10 +13,12 @@ from encoderlab.commands.pretrain import score_pretrained
 from encoderlab.config.command_settings import EvalConfig
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
+from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.screen import show_report
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
@@ -78,17 +80,9 @@ def _score_and_report(
         notes.append(
             f"The model's labels {assembly.task.labels} were taken for the dataset's {corpus.splits.labels}, in this order"
         )
-    report = build_report(
-        command="eval",
-        task=assembly.config.task.name,
-        seed=assembly.config.seed,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits={split: scores},
-        baselines={},
-        throughput=evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds),
-        checkpoint=_checkpoint(assembly, config),
-        notes=notes,
-    )
+    throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
+    scored = Fitted(_checkpoint(assembly, config), throughput, notes)
+    report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
     write_report(folder, report, corpus.split(split), scores, partial(token_importance, assembly))
     files = {"page": folder.page, "report": folder.report, "predictions": folder.predictions, "plots": folder.plots}
     paths = {name: str(path) for name, path in files.items()}
@@ -101,13 +95,13 @@ def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) ->
     if own and any(corpus.fingerprints()[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The dataset has changed since this model was trained on it, so that training rows may now stand in another split",
-            remedy="To score on new rows, type dataset=files dataset.path=FILE",
+            remedy="To score on new rows, set dataset=files dataset.path=FILE",
         )
     check_paired(assembly, corpus.paired)
     if not corpus.labelled(split):
         raise DataError(
             f"split={split} has no labels, so there is nothing to score against",
-            remedy=f"Type encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
+            remedy=f"Run encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
         )
     if corpus.splits.labels != assembly.task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
         raise DataError(

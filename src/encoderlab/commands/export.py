@@ -69,7 +69,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         raise SettingError("format=onnx writes the heads too", allowed="heads=false with format=compact or huggingface")
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
-            raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Type pip install "encoderlab[onnx]"')
+            raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Run pip install "encoderlab[onnx]"')
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
     with _new_folder(path) as temporary:
         fields = _write_graph(temporary / "model.onnx", assembly)

@@ -56,13 +56,13 @@ def _check_settings(config: PredictConfig) -> None:
     """Refuse what contradicts itself, before a model is loaded."""
     check_sources(config)
     if config.text_pair is not None and config.text is None:
-        raise SettingError("text_pair is given without text", remedy="Type text=... text_pair=...")
+        raise SettingError("text_pair is given without text", remedy="Set text=... text_pair=...")
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
     if config.unsure is not None and config.min_probability is None:
         raise SettingError(
-            "unsure is given without min_probability, so that no answer is left open", remedy="Type min_probability=0.8"
+            "unsure is given without min_probability, so that no answer is left open", remedy="Set min_probability=0.8"
         )
 
 
@@ -70,7 +70,7 @@ def _form(config: PredictConfig) -> PredictionFormat:
     """The form that is asked for, or told by the ending of `output`. Raises SettingError for one that cannot be written there."""
     form = config.format or ENDINGS.get(Path(config.output or "").suffix.lower(), PredictionFormat.csv)
     if form is PredictionFormat.parquet and config.output is None:
-        raise SettingError("format=parquet needs a file to write", remedy="Type output=FILE.parquet")
+        raise SettingError("format=parquet needs a file to write", remedy="Set output=FILE.parquet")
     if form is PredictionFormat.glue and (config.top_k is not None or config.min_probability is not None):
         raise SettingError("format=glue takes one label a row, and no top_k or min_probability", allowed="csv, jsonl, parquet")
     return form
@@ -90,7 +90,7 @@ def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -
     stands_for_open = OPEN_WORD if of_words and config.unsure is None else config.unsure
     if config.min_probability is not None and stands_for_open in labels:
         raise SettingError(
-            f"unsure={stands_for_open} is one of the model's labels", remedy="Type unsure=... with a word that is none of them"
+            f"unsure={stands_for_open} is one of the model's labels", remedy="Set unsure=... with a word that is none of them"
         )
     return Wanted(labels, config.top_k, config.min_probability, config.unsure)
 
@@ -154,4 +154,4 @@ def _standard_output() -> Iterator[TextIO]:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more as it ends
-        raise DataError(f"Standard output cannot be written: {error.strerror}", remedy="Free space, or type output=FILE") from None
+        raise DataError(f"Standard output cannot be written: {error.strerror}", remedy="Free space, or set output=FILE") from None

@@ -14,6 +14,7 @@ from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.pretraining.filled_masks import readable
 from encoderlab.reports.pretraining.report import (
     BASELINE_NAMES,
@@ -109,7 +110,7 @@ def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
         raise SettingError(
             f"task={config.task.name} asks for labels, and pretraining has none",
             allowed="task=pretraining, task=wikipedia",
-            remedy=f"Leave task out, or type encoderlab train task={config.task.name}",
+            remedy=f"Leave task out, or run encoderlab train task={config.task.name}",
         )
     return config.task
 
@@ -158,7 +159,7 @@ def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Documen
     if config.dataset is None and any(found[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The documents have changed since this model was pretrained on them: some may now stand in another split",
-            remedy="To score on new documents, type dataset=files dataset.path=FILE",
+            remedy="To score on new documents, set dataset=files dataset.path=FILE",
         )
     return corpus, {name: corpus.rows(name, task) for name in ("train", split)}
 
@@ -228,17 +229,10 @@ def _report(
     scored = list(scores)[-1]
     counted = guessed_tokens(rows["train"], scores[scored].token_labels) if assembly.config.baselines else {}
     return build_pretraining_report(
-        command=facts.command,
-        task=assembly.config.task.name,
-        seed=assembly.config.seed,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits=scores,
-        baselines=counted | facts.guessed,
-        throughput=fitted.throughput,
-        checkpoint=fitted.checkpoint,
-        notes=fitted.notes,
+        summary_of(facts.command, assembly, fitted, facts.init_from),
+        scores,
+        counted | facts.guessed,
         pairs=facts.pairs,
         filled_masks=[readable(filled) for filled in fill_masks(assembly, rows[scored])],
         second_sentence=_task_of(assembly).config.second_sentence.value,
-        init_from=facts.init_from,
     )

@@ -30,7 +30,7 @@ def serve(config: ServeConfig) -> None:
     """Answer requests until a signal comes. Raises SettingError, DataError, and Interrupted at the end."""
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
-            raise SettingError(f"serve needs {name}, which is not installed", remedy='Type pip install "encoderlab[serve]"')
+            raise SettingError(f"serve needs {name}, which is not installed", remedy='Run pip install "encoderlab[serve]"')
     with _listening(config.host, config.port) as listening:
         assembly = reopen(config)
         _warm_up(assembly)
@@ -64,7 +64,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 def _not_to_be_had(host: str, port: int, error: OSError) -> SettingError:
     return SettingError(
         f"host={host} port={port} cannot be listened to: {error.strerror}",
-        remedy="Type port=0 for any free port" if port else "Type host=127.0.0.1",
+        remedy="Set port=0 for any free port" if port else "Set host=127.0.0.1",
     )
 
 

@@ -26,6 +26,6 @@ def verify(config: VerifyConfig) -> None:
         bad += [] if finding.good else [finding.part]
     if bad:
         can_go_on = not folder.finished and all(part.startswith("checkpoints/") for part in bad)
-        remedy = "A damaged checkpoint is not used: resume= goes on from the newest that is good" if can_go_on else ""
+        remedy = "A damaged checkpoint is not used: resume= starts from the newest good one" if can_go_on else ""
         remedy = REINSTALL if shipped else remedy
         raise DataError(f"{len(bad)} of {all_} parts of {folder.root} are not as they should be: {', '.join(bad)}", remedy=remedy)

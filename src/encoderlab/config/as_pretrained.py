@@ -38,7 +38,7 @@ class AsPretrained(ModelChoice):
         if pretrained is None:
             raise SettingError(
                 "model=as_pretrained needs init_from, the encoder to start from",
-                remedy="Type init_from=... (encoderlab finetune or pretrain), or another model such as model=mini",
+                remedy="Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini",
             )
         changes = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         given = {name: value for name, value in changes.items() if value is not None}

@@ -27,7 +27,7 @@ class PredictionFormat(Enum):
     glue = "glue"
 
 
-TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+TRACKERS = ("tensorboard", "wandb")
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 
 
@@ -59,18 +59,16 @@ class RunConfig(CommandConfig):
     resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
     baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
     dry_run: bool = setting(
-        False, "Take a few steps, say how large, how long and how good to measure the run is, and write nothing but the cache."
+        False, "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written."
     )
-    trackers: list[str] = setting(
-        [], "Trackers to tell of the run's figures too: [tensorboard,wandb,mlflow,trackio] or some of them."
-    )
+    trackers: list[str] = setting([], "Trackers to tell of the run's figures too: [tensorboard,wandb] or one of them.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_trackers()
         if self.dry_run and self.resume is not None:
             raise SettingError(
-                f"dry_run=true tries a run that is not there yet, and resume={self.resume} goes on with one",
+                f"dry_run=true estimates a new run, and resume={self.resume} continues an existing one",
                 allowed="one of the two",
                 remedy="Leave resume out, or dry_run",
             )
@@ -173,9 +171,9 @@ class PredictConfig(OpenRunConfig):
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
     )
-    top_k: int | None = setting(None, "Write the so many most probable classes in place of all of them.", least=1)
+    top_k: int | None = setting(None, "Write only this many of the most probable classes, instead of all.", least=1)
     min_probability: float | None = setting(
-        None, "Leave an answer open that is less probable: predicted is then what unsure says.", least=0, most=1
+        None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
     )
     unsure: str | None = setting(
         None, "What is predicted where the answer is left open; null: nothing (in csv an empty cell), and _ for a word."
@@ -194,7 +192,7 @@ class ServeConfig(OpenRunConfig):
 
 @dataclass
 class AttentionConfig(OpenRunConfig):
-    """Draw where each token looks: one figure per layer, and the arrays."""
+    """Plot attention maps: one figure per layer, and the arrays."""
 
     text: str | None = setting(None, "One text to look at.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
@@ -282,7 +280,7 @@ class SweepConfig:
     """What may be typed with -m, for all runs together."""
 
     sweep_dir: str | None = setting(
-        None, "Folder of the sweep, new or to go on with: what is finished is not done again; null: outputs/multirun/<time>-<uid>."
+        None, "Folder of the sweep, new or to resume (finished jobs are not repeated); null: outputs/multirun/<time>-<uid>."
     )
     trials: int | None = setting(
         None,

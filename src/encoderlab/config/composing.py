@@ -77,7 +77,7 @@ def check_combinations(arguments: list[str]) -> None:
     for argument in arguments:
         n = _n_values(argument, parser)
         if not n >= 1:
-            raise SettingError(f"{argument} has no value", remedy="Type range(FROM,TO) with FROM below TO, or values as 1,2,3")
+            raise SettingError(f"{argument} has no value", remedy="Use range(FROM,TO) with FROM below TO, or values as 1,2,3")
         combinations *= n
     if combinations > MOST_RUNS:
         raise SettingError(f"The values make more than {MOST_RUNS:,} runs", remedy="Try fewer of them in one sweep")
@@ -101,10 +101,13 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
 
     Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: a config file of
     somebody else could run anything. Raises SettingError.
+
+    Hydra would compose a config a second time just to read `hydra.mode`; here `-m` alone starts several runs.
     """
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.hydra import Hydra
 
-    compose = ConfigLoaderImpl.load_configuration
+    compose, get_mode = ConfigLoaderImpl.load_configuration, Hydra.get_mode
 
     def composed(self: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
         config = compose(self, *arguments, **named)
@@ -112,11 +115,11 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
         check(config)
         return config
 
-    ConfigLoaderImpl.load_configuration = composed
+    ConfigLoaderImpl.load_configuration, Hydra.get_mode = composed, lambda *_, **__: None
     try:
         yield
     finally:
-        ConfigLoaderImpl.load_configuration = compose
+        ConfigLoaderImpl.load_configuration, Hydra.get_mode = compose, get_mode
 
 
 def _refuse_code(hydra: DictConfig) -> None:

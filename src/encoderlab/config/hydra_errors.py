@@ -34,10 +34,12 @@ def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
         if group in GROUPS and equals and value in ("", "null"):
             raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
         owner = re.split("[.@]", group.lstrip("+~"))[0]
+        if group.lstrip("+~") == "hydra.mode":
+            raise SettingError(f"{argument} cannot be set", remedy="Use -m to start several runs")
         if owner in unread:
             raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Leave {argument} out")
         if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
-            raise SettingError(f"{argument} needs a dataset", remedy="Type dataset=files or dataset=hub in front")
+            raise SettingError(f"{argument} needs a dataset", remedy="Set dataset=files or dataset=hub in front")
 
 
 @contextmanager
@@ -65,7 +67,7 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
     """The error as a SettingError of one line."""
     text = str(error)
     if found := re.search(r"In 'hydra/launcher/([\w-]+)': Could not load 'hydra/launcher/(joblib|submitit)", text):
-        remedy = f"Type pip install 'encoderlab[{LAUNCHERS[found[2]]}]'"
+        remedy = f"Run pip install 'encoderlab[{LAUNCHERS[found[2]]}]'"
         return SettingError(f"hydra/launcher={found[1]} needs a launcher that is not installed", remedy=remedy)
     if isinstance(error, MissingConfigException):
         return _missing_option(text)
@@ -100,10 +102,10 @@ def _missing_option(text: str) -> SettingError:
     near = closest(name, options)
     hint = f"Did you mean {group}={near}?" if near else "encoderlab list shows them with a line each"
     if group == "dataset" and name in ("classification", "tagging"):
-        hint = f"The task {name} has no data of its own: type dataset=files dataset.path=... or dataset=hub dataset.path=..."
+        hint = f"The task {name} has no data of its own: set dataset=files dataset.path=... or dataset=hub dataset.path=..."
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
     if group == "dataset" and name == "pretraining":
-        return SettingError("task=pretraining has no labels to learn", remedy="Type encoderlab pretrain")
+        return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
     return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
 
 
@@ -131,7 +133,7 @@ def _bad_value(key: str, value: str, error: BaseException, command: str) -> Sett
     if declared is None:
         return SettingError(f"{key}={value} cannot be read: {reason}")
     if options := re.search(r"(?:expected one of|one of) \[([^\]]*)\]", reason):
-        return SettingError(f"{key}={value} is no choice", allowed=options[1].replace("'", ""))
+        return SettingError(f"{key}={value} is not a valid choice", allowed=options[1].replace("'", ""))
     kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list such as [a,b]"}
     written = getattr(declared.type, "__name__", "") if isinstance(declared.type, type) else str(declared.type)
     words = [kinds[kind] for kind in kinds if re.match(rf"{kind}\b", written)]

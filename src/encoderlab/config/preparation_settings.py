@@ -70,14 +70,14 @@ class CheckConfig(CommandConfig):
 
 @dataclass
 class VerifyConfig(CommandConfig):
-    """Look a run over: hashes, finite numbers, and whether config, data and weights fit together."""
+    """Verify a run's files: hashes, finite numbers, and whether config, data and weights match."""
 
     run: str = setting(REQUIRED, "A run folder, finished or not, a model folder, or a shipped encoder.")
 
 
 @dataclass
 class CompareConfig(CommandConfig):
-    """Lay runs side by side: settings that differ, scores over seeds, differences on the same rows with their tests."""
+    """Compare runs: settings that differ, scores over seeds, paired differences and their tests."""
 
     runs: list[str] = setting(REQUIRED, "Run folders, or folders of sweeps; typed without a name, as outputs/train/sst2/*.")
     reference: str | None = setting(None, "The run whose setting the others are held against; null: the best one.")

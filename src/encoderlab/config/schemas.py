@@ -165,7 +165,7 @@ class MissingSettingError(SettingError):
 
 def required_setting(key: str) -> MissingSettingError:
     """The refusal to start without a setting that has no default."""
-    return MissingSettingError(f"{key} is not set", remedy=f"Type {key}=...")
+    return MissingSettingError(f"{key} is not set", remedy=f"Set {key}=...")
 
 
 def _names(schema: type) -> list[str]:

@@ -15,7 +15,7 @@ from encoderlab.exchange.huggingface_config import config_json, family_of, heads
 from encoderlab.exchange.huggingface_files import read_config, stored_weights
 from encoderlab.exchange.huggingface_names import bare_name, normal_name, their_names
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.heads import without_weights
 from encoderlab.model.positions import SinusoidalPositions
 
 DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
@@ -105,9 +105,8 @@ def to_huggingface(
 
 def _shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
     """The names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
-    with torch.device("meta"):
-        model = EncoderWithHeads(config, vocabulary_size, pad_id, heads)
     pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
+    model = without_weights(config, vocabulary_size, pad_id, heads)
     return {name: weight.shape for name, weight in model.state_dict().items()} | pool
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
@@ -107,6 +106,8 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
     Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
     not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
     """
+    from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
+
     ids = range(len(names))
     columns: Any = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=WITHOUT_WARNING)
     keys = ("precision", "recall", "f1")

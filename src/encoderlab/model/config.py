@@ -127,19 +127,19 @@ class ModelConfig(ModelChoice):
             raise SettingError(
                 "model.segments is 1",
                 allowed="0 for none, or at least 2 for pairs",
-                remedy="Type model.segments=0, or model.segments=2",
+                remedy="Set model.segments=0, or model.segments=2",
             )
         if self.d_head is None and self.d_model % self.n_heads:
             near = self.d_model - self.d_model % self.n_heads or self.n_heads
             raise SettingError(
                 f"model.d_head cannot be derived: model.d_model={self.d_model} is no multiple of model.n_heads={self.n_heads}",
-                remedy=f"Type model.d_head={-(-self.d_model // self.n_heads)}, or model.d_model={near}",
+                remedy=f"Set model.d_head={-(-self.d_model // self.n_heads)}, or model.d_model={near}",
             )
         if self.positions is Positions.rotary and self.head_width % 2:
             raise SettingError(
                 f"model.positions=rotary turns pairs of features, and model.d_head is {self.head_width}",
                 allowed="an even model.d_head",
-                remedy=f"Type model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
+                remedy=f"Set model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
@@ -150,7 +150,7 @@ class ModelConfig(ModelChoice):
                 if mine != theirs:
                     raise SettingError(
                         f"model.{name} is {mine}, and {theirs} in the pretrained encoder",
-                        remedy="Type model=as_pretrained to take the pretrained encoder's own",
+                        remedy="Set model=as_pretrained to take the pretrained encoder's own",
                     )
             check_reach(self.max_length, pretrained)
         return self
@@ -181,7 +181,7 @@ def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:
         raise SettingError(
             f"model.max_length is {max_length}, and the pretrained encoder has learnt {pretrained.max_length} positions",
             allowed=f"at most {pretrained.max_length}",
-            remedy=f"Type model.max_length={pretrained.max_length}",
+            remedy=f"Set model.max_length={pretrained.max_length}",
         )
 
 

@@ -11,7 +11,7 @@ from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.encoder import Encoder
-from encoderlab.model.initialization import initialize
+from encoderlab.model.initialization import ShapesOnly, initialize
 from encoderlab.model.norm import build_norm
 from encoderlab.model.packing import attendable, worth_packing
 from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling
@@ -144,3 +144,9 @@ class EncoderWithHeads(nn.Module):
             part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
             counts[part] += parameter.numel()
         return counts
+
+
+def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> EncoderWithHeads:
+    """A model whose weights have shapes and neither memory nor numbers; `load_state_dict(..., assign=True)` brings both."""
+    with torch.device("meta"), ShapesOnly():
+        return EncoderWithHeads(config, vocabulary_size, pad_id, heads)

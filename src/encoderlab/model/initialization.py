@@ -1,7 +1,11 @@
 """The weights a model starts from."""
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from encoderlab.model.config import ModelConfig
 
@@ -31,3 +35,22 @@ def _initialize_linear(linear: nn.Linear, standard_deviation: float | None) -> N
         linear.weight.normal_(std=standard_deviation)
     if linear.bias is not None:
         linear.bias.zero_()
+
+
+class ShapesOnly(TorchFunctionMode):
+    """Skips drawing normal weights, for a model on the meta device, of which only the shapes are wanted.
+
+    There PyTorch draws them with its compiler's front end, which takes as long to load as PyTorch itself.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],  # noqa: ARG002
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if func in (nn.init.normal_, Tensor.normal_):
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)

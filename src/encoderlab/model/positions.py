@@ -18,8 +18,9 @@ def build_positions(config: ModelConfig) -> nn.Module | None:
 
 def angles(length: int, width: int) -> Float[Tensor, "length half"]:
     """position / 10000^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
-    frequencies = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    return torch.outer(torch.arange(length, dtype=torch.float64), frequencies).float()
+    cpu = torch.device("cpu")  # also for a model on the meta device: nothing there would fill the tables in later
+    frequencies = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
+    return torch.outer(torch.arange(length, dtype=torch.float64, device=cpu), frequencies).float()
 
 
 class SinusoidalPositions(nn.Module):

@@ -151,7 +151,7 @@ async def _body(request: Request, most: int) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
-        raise HTTPException(400, 'The request is no JSON; send {"texts": ["...", "..."]}') from None
+        raise HTTPException(400, 'The request is not JSON. Send {"texts": ["...", "..."]}') from None
 
 
 def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
@@ -159,7 +159,7 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
     if not isinstance(asked, dict):
         raise _not_understood("The request is no object")
     if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs"}:
-        raise _not_understood(f"The request has {sorted(unknown)[0][:40]!r}, which means nothing here")
+        raise _not_understood(f"The request has an unknown key, {sorted(unknown)[0][:40]!r}")
     if {"text", "texts"} <= asked.keys() or not {"text", "texts"} & asked.keys():
         raise _not_understood("The request has to have either text or texts")
     several = "texts" in asked

@@ -128,8 +128,8 @@ def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> No
         except ValueError:
             typed = _written(name, begun[name])
             raise SettingError(
-                f"This search was begun with {typed}, and cannot go on with {_written(name, space[name])}",
-                remedy=f"Type {shlex.quote(typed)}, or another sweep_dir",
+                f"This search was started with {typed}, and cannot continue with {_written(name, space[name])}",
+                remedy=f"Set {shlex.quote(typed)}, or another sweep_dir",
             ) from None
 
 

@@ -63,12 +63,12 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
         trials = ""
     if trials is not None and not trials.lstrip("-").isdigit():
         raise SettingError(
-            f"trials={said['trials']} has the wrong type", allowed="a whole number, at least 1", remedy="Type trials=20"
+            f"trials={said['trials']} has the wrong type", allowed="a whole number, at least 1", remedy="Set trials=20"
         )
     ranges = [one for one in rest if _RANGE.fullmatch(one)]
     if ranges and trials is None:
-        remedy = f"Type {'' if multirun else '-m '}trials=20 to search it"
-        raise SettingError(f"{ranges[0]} is a range, and no value", remedy=remedy)
+        remedy = f"Add {'' if multirun else '-m '}trials=20 to search it"
+        raise SettingError(f"{ranges[0]} is a range, not a value", remedy=remedy)
     folder = next((one.removeprefix(_HYDRAS_NAME) for one in rest if one.startswith(_HYDRAS_NAME)), None)
     rest = [argument for argument in rest if not argument.startswith(_HYDRAS_NAME)]
     return SweepConfig(said.get("sweep_dir", folder), None if trials is None else int(trials)), rest
@@ -248,7 +248,7 @@ class Sweep:
         if self.dry:
             return
         line = shlex.join(["encoderlab", self.command, *arguments, f"sweep_dir={self.folder.root}"])
-        print(f"Jobs that are finished are not done again; go on with: {line}", file=sys.stderr)
+        print(f"Finished jobs are not repeated. Resume with: {line}", file=sys.stderr)
 
 
 def _is_finished(record: JobRecord) -> bool:

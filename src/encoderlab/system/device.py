@@ -141,7 +141,7 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
 
 def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Processes) -> torch.device:
     """The device of this process among those of its machine: a card each, or the cores that all share."""
-    remedy = f"Type {setting}=cpu, or start one process"
+    remedy = f"Set {setting}=cpu, or start one process"
     if device.type == "mps":
         if wanted == "auto":
             return torch.device("cpu")

@@ -26,7 +26,7 @@ class Classification(Task):
         if not are_texts(examples):
             raise DataError(
                 "This dataset holds sequences of labelled words, and a classification task asks for labelled texts",
-                remedy="Type task=tagging, or choose a dataset of texts",
+                remedy="Set task=tagging, or choose a dataset of texts",
             )
         return sequences_of(self.tokenizer, examples, self.max_length)
 

@@ -140,7 +140,7 @@ class PretrainingConfig(DocumentTaskConfig):
                 allowed="a sum of at most 1",
             )
         if self.second_sentence is SecondSentence.none and self.score is PretrainingScore.nsp_accuracy:
-            raise SettingError("task.score=nsp_accuracy needs pairs", remedy="Type task.score=mlm_accuracy")
+            raise SettingError("task.score=nsp_accuracy needs pairs", remedy="Set task.score=mlm_accuracy")
 
     @property
     def paired(self) -> SecondSentence:

@@ -45,5 +45,5 @@ class Encoding(Task):
     def _no_answers(self) -> DataError:
         return DataError(
             f"{self.name} is an encoder without a head: it answers nothing",
-            remedy="Type encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
+            remedy="Run encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
         )

@@ -31,7 +31,7 @@ class Tagging(Task):
         if not are_words(examples):
             raise DataError(
                 "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words",
-                remedy="Type task=classification, or choose a dataset of words (dataset.format=conll)",
+                remedy="Set task=classification, or choose a dataset of words (dataset.format=conll)",
             )
         pieces = self.tokenizer.encode_words([example.words for example in examples])
         return [self._encode_one(example, *piece) for example, piece in zip(examples, pieces, strict=True)]

@@ -137,13 +137,13 @@ class TrainingConfig:
         if self.budget is not None and self.steps is not None:
             raise SettingError(
                 f"training.steps={self.steps} and training.budget={self.budget} both say when to stop",
-                remedy="Type training.steps=null or training.budget=null to leave one of them out",
+                remedy="Set training.steps=null or training.budget=null to leave one of them out",
             )
         if self.accumulate is not None and self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
                 allowed="at most one part for each row",
-                remedy=f"Type training.accumulate={self.batch_size}",
+                remedy=f"Set training.accumulate={self.batch_size}",
             )
 
 
@@ -155,6 +155,6 @@ def seconds_of(budget: str, name: str = "training.budget") -> float:
         raise SettingError(
             f"{name}={budget} is no time",
             allowed="a number above 0 with s, m or h behind it",
-            remedy=f"Type {name}=30m",
+            remedy=f"Set {name}=30m",
         )
     return seconds

@@ -53,7 +53,7 @@ def out_of_memory(
     more = min(2 * len(micro_batches), rows)
     helps = fewer_rows_help and len(micro_batches) < rows
     if helps:
-        remedy = f"Type training.accumulate={more} to compute each batch in {more} parts, alike but for what dropout draws"
+        remedy = f"Set training.accumulate={more} to compute each batch in {more} parts, alike but for what dropout draws"
     batch = f"a batch of {rows} rows of up to {longest} tokens in {len(micro_batches)} part{'s' * (len(micro_batches) > 1)}"
     wrong = f"The memory of the device ({device}) is too small for step {step}, {batch}"
     return MemoryTooSmallError(wrong, remedy=remedy, fewer_rows_help=helps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import unwrap
 from typing import Any, Protocol, cast
 
 import torch
@@ -16,7 +17,20 @@ class _Deep(Protocol):
     def parameters_by_depth(self) -> list[list[nn.Parameter]]: ...
 
 
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+class EagerAdamW(torch.optim.AdamW):
+    """PyTorch's AdamW without the guards that keep its methods from being compiled: ours are called by no compiled code.
+
+    The guards load the compiler's front end when the optimizer is built, which takes as long as loading PyTorch.
+    """
+
+    add_param_group = unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = unwrap(torch.optim.AdamW.load_state_dict)
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
     """AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own optimizer.
 
     Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of how far below the heads they lie
@@ -26,7 +40,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
     groups = list(_groups(model, config))
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     assert config.learning_rate is not None
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+    return EagerAdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
 
 
 def freeze(model: nn.Module, config: TrainingConfig) -> None:
@@ -41,7 +55,7 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
         raise SettingError(
             f"training.freeze_layers is {config.freeze_layers}, and the encoder has {len(layers)} layers",
             allowed=f"at most {len(layers)}",
-            remedy=f"Type training.freeze_layers={len(layers)} to train the heads alone",
+            remedy=f"Set training.freeze_layers={len(layers)} to train the heads alone",
         )
     for parameters in (embeddings, *layers[: config.freeze_layers]):
         for parameter in parameters:

@@ -59,19 +59,19 @@ def test_columns_may_be_named_on_the_first_line(tmp_path):
         (
             "a X\n",
             {"label": "ner"},
-            "train.conll does not name its columns, so none is 'ner'. Allowed: 0, 1, -1 for the last. Type dataset.label=1.",
+            "train.conll does not name its columns, so none is 'ner'. Allowed: 0, 1, -1 for the last. Set dataset.label=1.",
         ),
         (
             "a X\n",
             {"text": "7"},
-            "train.conll does not name its columns, so none is '7'. Allowed: 0, 1, -1 for the last. Type dataset.text=0.",
+            "train.conll does not name its columns, so none is '7'. Allowed: 0, 1, -1 for the last. Set dataset.text=0.",
         ),
         (
             "# global.columns = FORM UPOS\na\tX\n",
             {"label": "upo", "text": "form"},
-            "train.conll has no column 'upo'. Allowed: form, upos, 0, 1. Type dataset.label=upos.",
+            "train.conll has no column 'upo'. Allowed: form, upos, 0, 1. Set dataset.label=upos.",
         ),
-        ("a X\n", {"text_pair": "2"}, "train.conll holds sentences, no pairs of them. Type dataset.text_pair=null."),
+        ("a X\n", {"text_pair": "2"}, "train.conll holds sentences, no pairs of them. Set dataset.text_pair=null."),
         ("a X\n\nb X\n", {}, "The training rows have only the label 'X'. Allowed: at least two labels. Check dataset.label."),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_lone_document_is_refused(tmp_path):
 def test_files_that_cannot_be_documents_are_refused(tmp_path):
     assert error_of(write(tmp_path / "a.txt", "\n \n")).startswith("a.txt has no documents.")
     pair = error_of(write(tmp_path / "b.txt", THREE), text_pair="title")
-    assert pair == "b.txt holds documents, but dataset.text_pair=title is asked for. Type dataset.text_pair=null."
+    assert pair == "b.txt holds documents, but dataset.text_pair=title is asked for. Set dataset.text_pair=null."
     (tmp_path / "empty").mkdir()
     assert error_of(tmp_path / "empty").startswith("empty has no .txt files.")
     (tmp_path / "c.txt").write_bytes(b"One.\n\nTw\xf6.\n")

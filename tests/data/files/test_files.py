@@ -77,7 +77,7 @@ def test_a_label_training_has_not_is_refused_with_its_line(tmp_path):
 def test_paths_that_say_too_little_or_too_much_are_refused(given, message):
     with pytest.raises(SettingError) as caught:
         FilesDataset(**given)
-    remedy = " Type dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)."
+    remedy = " Set dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)."
     assert str(caught.value) == message + remedy
 
 
@@ -215,7 +215,7 @@ def test_new_texts_that_do_not_fit_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
-        ("texts,b\nx,y\n", ("text", None), "has no column 'text'. Allowed: texts, b. Type text_column=texts."),
+        ("texts,b\nx,y\n", ("text", None), "has no column 'text'. Allowed: texts, b. Set text_column=texts."),
         ("text,other\nx,y\n", ("text", "b"), "has no column 'b'. Allowed: text, other. Choose with text_pair_column=COLUMN."),
     ],
 )
@@ -232,7 +232,7 @@ def test_columns_of_new_texts_of_other_formats_are_chosen_with_the_settings_of_p
     for name, asked, message in [
         ("new.parquet", {"text": "body", "text_pair": None}, "Choose with text_column=COLUMN."),
         ("new.parquet", {"text": "text", "text_pair": "number"}, "Choose another with text_pair_column=COLUMN."),
-        ("new.conll", {"text": "word", "text_pair": None}, "Type text_column=0."),
+        ("new.conll", {"text": "word", "text_pair": None}, "Set text_column=0."),
     ]:
         with pytest.raises(DataError) as caught:
             read_unlabelled(tmp_path / name, **asked, words=False)
@@ -241,7 +241,7 @@ def test_columns_of_new_texts_of_other_formats_are_chosen_with_the_settings_of_p
 
 def test_texts_by_line_have_no_labels(tmp_path):
     assert error_of(write(tmp_path / "rows.txt", "x\ny\n")) == (
-        "rows.txt holds one text per line and nothing else, but dataset.label=label is asked for. "
-        "Type dataset.label=null, or name a csv, tsv, jsonl or parquet file."
+        "rows.txt holds one text per line and no columns, but dataset.label is set. "
+        "Set dataset.label=null, or name a csv, tsv, jsonl or parquet file."
     )
     assert error_of(write(tmp_path / "rows.txt", ""), label=None) == "rows.txt has no rows. Name a file that has some."

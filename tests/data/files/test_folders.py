@@ -77,7 +77,7 @@ def test_an_undecodable_example_is_refused_with_its_file(tmp_path):
 def test_pairs_are_refused_and_labels_unknown_to_training_too(tmp_path):
     fill(tmp_path / "train", pos=["fine"], neg=["bad"])
     fill(tmp_path / "test", unsure=["hm"])
-    message = "dataset.text_pair=b is set, but a file in a folder is one text. Type dataset.text_pair=null."
+    message = "dataset.text_pair=b is set, but a file in a folder is one text. Set dataset.text_pair=null."
     assert error_of(tmp_path, SettingError, text_pair="b") == message
     assert error_of(tmp_path).startswith(
         "FOLDER/test/unsure/0.txt has the label 'unsure', which no training row has. Allowed: neg, pos."

@@ -7,7 +7,7 @@ from tests.data.files.written import error_of, train_of, write
 def test_a_file_that_is_not_there_is_refused_with_the_closest(tmp_path):
     write(tmp_path / "reviews.csv", "text,label\n")
     message = error_of(tmp_path / "review.csv")
-    assert message == "review.csv does not exist. Perhaps reviews.csv is meant."
+    assert message == "review.csv does not exist. Did you mean reviews.csv?"
     assert "no-folder/x.csv does not exist. Paths start from " in error_of(tmp_path / "no-folder" / "x.csv").replace(
         "x.csv", "no-folder/x.csv", 1
     )
@@ -30,4 +30,4 @@ def test_files_and_folders_are_not_taken_for_each_other(tmp_path):
 
 def test_a_compressed_parquet_file_is_refused(tmp_path):
     message = error_of(write(tmp_path / "rows.parquet.gz", ""))
-    assert message.startswith("rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll under .gz. Type gunzip ")
+    assert message.startswith("rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll under .gz. Run gunzip ")

@@ -53,8 +53,8 @@ def test_compressed_files_are_read(tmp_path, name):
     [
         ("rows.csv", "text;label", "semicolons. Allowed: commas in such a file. Save it with commas instead."),
         ("rows.csv", '"text";"label"', "semicolons. Allowed: commas in such a file. Save it with commas instead."),
-        ("rows.csv", "text\tlabel", "tabs. Allowed: commas in such a file. Type dataset.format=tsv, or rename it to .tsv."),
-        ("rows.tsv", "text,label", "commas. Allowed: tabs in such a file. Type dataset.format=csv, or rename it to .csv."),
+        ("rows.csv", "text\tlabel", "tabs. Allowed: commas in such a file. Set dataset.format=tsv, or rename it to .tsv."),
+        ("rows.tsv", "text,label", "commas. Allowed: tabs in such a file. Set dataset.format=csv, or rename it to .csv."),
         ("rows.tsv", "text;label", "semicolons. Allowed: tabs in such a file. Save it with tabs instead."),
     ],
 )
@@ -122,7 +122,7 @@ def test_two_stray_quotes_never_merge_rows(tmp_path):
     file = write(tmp_path / "rows.csv", 'text,label\n"hello,pos\nfine,neg\nbad,neg\nhm,neg\ngood",pos\nlast,neg\n')
     assert error_of(file) == (
         "rows.csv, lines 2 to 6 are one quoted row, yet line 2 reads like a row of its own. "
-        "Mend the quotes, or type dataset.quoting=double if it is one row, =literal if quotes mean nothing."
+        "Mend the quotes, or set dataset.quoting=double if it is one row, =literal if quotes mean nothing."
     )
     assert len(train_of(file, quoting=Quoting.literal)) == 6
     assert len(train_of(file, quoting=Quoting.double)) == 2
@@ -137,7 +137,7 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
     file = write(tmp_path / "rows.tsv", 'text\tlabel\n"so" he said\ta\nx\tb\n')
     assert error_of(file) == (
         "rows.tsv, line 2 has a cell that begins with a quotation mark, which tsv files use in two ways. "
-        "Type dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
+        "Set dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
     )
     assert train_of(file, quoting=Quoting.literal)[0] == ('"so" he said', "a")
     quoted = write(tmp_path / "quoted.tsv", 'text\tlabel\n"a ""tab""\there"\ta\nx\tb\n')
@@ -161,7 +161,7 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
             "rows.csv, line 4 has 1 cells, the header has 2. Allowed: one cell for each of text, label. "
             "A cell that holds a comma stands in double quotes.",
         ),
-        ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Type dataset.text=texts."),
+        ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
         ("text,label\nx,a\ny,\n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
         ("text,label\nx,a\ny, \n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
@@ -173,12 +173,12 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
         (
             'text,label\nx,a\n"y,b\nz,a\n',
             'rows.csv, line 3 opens a quoted cell that never closes. Write a quote inside quotes as "", '
-            "or type dataset.quoting=literal if quotes mean nothing here.",
+            "or set dataset.quoting=literal if quotes mean nothing here.",
         ),
         (
             'text,label\n"x"y,a\nz,b\n',
             'rows.csv, line 2 has a single quotation mark inside a quoted cell. Write a quote inside quotes as "", '
-            "or type dataset.quoting=literal if quotes mean nothing here.",
+            "or set dataset.quoting=literal if quotes mean nothing here.",
         ),
         (
             "label,text\na,x\ry,z\nb,y\n",
@@ -213,7 +213,7 @@ def test_a_blank_line_in_a_single_column_is_refused(tmp_path):
 def test_bytes_that_cannot_be_decoded_are_refused_with_their_line(tmp_path, content, line, encoding):
     (tmp_path / "rows.csv").write_bytes(content)
     assert error_of(tmp_path / "rows.csv").startswith(
-        f"rows.csv, line {line} cannot be decoded as {encoding}. Allowed: UTF-8, or UTF-16 with a byte-order mark. Type iconv -f"
+        f"rows.csv, line {line} cannot be decoded as {encoding}. Allowed: UTF-8, or UTF-16 with a byte-order mark. Run iconv -f"
     )
 
 

@@ -44,7 +44,7 @@ def test_lists_of_words_in_jsonl_become_sentences(tmp_path):
         ),
         (
             '{"text": "x", "labels": "a"}',
-            "rows.jsonl, line 2 has no column 'label'. Allowed: text, labels. Type dataset.label=labels.",
+            "rows.jsonl, line 2 has no column 'label'. Allowed: text, labels. Set dataset.label=labels.",
         ),
         (
             '{"text": null, "label": "a"}',
@@ -119,7 +119,7 @@ def test_parquet_labels_may_be_of_any_simple_type(tmp_path, labels):
             {"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]},
             "rows.parquet, row 2 has an empty place among the words of column 'text'.",
         ),
-        ({"texts": ["x"], "label": ["a"]}, "rows.parquet has no column 'text'. Allowed: texts, label. Type dataset.text=texts."),
+        ({"texts": ["x"], "label": ["a"]}, "rows.parquet has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         (
             {"text": pa.array([], pa.string()), "label": pa.array([], pa.string())},
             "rows.parquet has no rows. Name a file that has some.",

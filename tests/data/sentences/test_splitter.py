@@ -105,7 +105,7 @@ def test_a_half_installed_model_counts_as_none(tmp_path, unreachable):
     assert splitter_for(lambda: iter(CORPUS), "english").name == "Punkt trained on this corpus"
 
 
-@pytest.mark.parametrize(("language", "remedy"), [("englisch", " Type task.language=english."), ("../english", ""), ("xx", "")])
+@pytest.mark.parametrize(("language", "remedy"), [("englisch", " Set task.language=english."), ("../english", ""), ("xx", "")])
 def test_a_language_punkt_has_not_is_refused_with_those_it_has(language, remedy):
     with pytest.raises(SettingError) as caught:
         splitter_for(lambda: iter(CORPUS), language)

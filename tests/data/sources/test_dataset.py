@@ -22,7 +22,7 @@ def test_a_source_without_documents_says_which_have_some(tmp_path):
     with pytest.raises(DataError) as caught:
         ReverseDataset(**FEW).documents(tmp_path)
     assert str(caught.value) == (
-        "dataset=reverse holds no documents. Allowed: docs, wikipedia, hub, files. Type dataset=docs, which needs no download."
+        "dataset=reverse holds no documents. Allowed: docs, wikipedia, hub, files. Set dataset=docs, which needs no download."
     )
 
 
@@ -45,5 +45,5 @@ def test_a_cache_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
             ReverseDataset(**FEW).load(folder)
         assert str(caught.value) == (
             f"cache_dir={folder} is no folder that can be written to ({reason}). "
-            "Type cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it."
+            "Set cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it."
         )

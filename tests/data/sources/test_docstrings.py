@@ -262,7 +262,7 @@ def test_one_library_alone_is_refused(installed, tmp_path):
     with pytest.raises(DataError) as refused:
         DocsDataset().load(tmp_path / "cache")
     assert "dataset=docs found the documentation of 1 libraries: alpha. Allowed: at least 2 libraries" in str(refused.value)
-    assert "Type pip install matplotlib" in str(refused.value)
+    assert "Run pip install matplotlib" in str(refused.value)
 
 
 def test_installed_libraries_are_found_without_being_imported_and_others_are_left_out(monkeypatch):

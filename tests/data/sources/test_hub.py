@@ -94,14 +94,14 @@ def test_mistakes_are_answered_with_what_there_is(real):
             "Check dataset.path and dataset.revision; a private or gated one needs hf auth login.",
             "exit": 3,
         },
-        {"error": "nyu-mll/glue has no configuration 'sst3'. Allowed: sst2. Type dataset.name=sst2.", "exit": 3},
+        {"error": "nyu-mll/glue has no configuration 'sst3'. Allowed: sst2. Set dataset.name=sst2.", "exit": 3},
         {
-            "error": "nyu-mll/glue (split train) has no column 'sentences'. Allowed: sentence, label, idx. Type dataset.text=sentence.",
+            "error": "nyu-mll/glue (split train) has no column 'sentences'. Allowed: sentence, label, idx. Set dataset.text=sentence.",
             "exit": 3,
         },
         {
             "error": "nyu-mll/glue has no split 'tests'. Allowed: train, validation, test. "
-            "Type dataset.test_split=test, or dataset.test_split=null to do without.",
+            "Set dataset.test_split=test, or dataset.test_split=null to do without.",
             "exit": 3,
         },
         {
@@ -124,7 +124,7 @@ def test_cached_rows_are_used_where_the_hub_cannot_be_reached(real, home):
     assert results[1] == results[0]
     assert results[2]["error"] == (
         f"The hub cannot be reached, and revision v2 of nyu-mll/glue is not in its cache. Allowed: the cached commit {commit}. "
-        f"Type dataset.revision={commit[:12]} to use it, or leave dataset.revision out."
+        f"Set dataset.revision={commit[:12]} to use it, or leave dataset.revision out."
     )
     assert "cannot be reached for nyu-mll/glue, which is not in the cache" in results[3]["error"]
     cached = f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"
@@ -268,17 +268,17 @@ def test_rows_that_cannot_be_used_are_refused_with_their_place(own):
 
 
 def test_a_choice_left_open_is_refused_with_the_choices(own):
-    message = "me/own has several configurations. Allowed: plain, signed, holes, tags. Type dataset.name=plain."
+    message = "me/own has several configurations. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
     assert own["no configuration"]["error"] == message
     assert own["no split"]["error"] == (
-        "me/own has no split 'validation'. Allowed: train, test. Type dataset.validation_split=null to hold rows out of training."
+        "me/own has no split 'validation'. Allowed: train, test. Set dataset.validation_split=null to hold rows out of training."
     )
     assert (
         own["no test"]["error"]
-        == "me/own has no split 'tst'. Allowed: train, test. Type dataset.test_split=test, or dataset.test_split=null to do without."
+        == "me/own has no split 'tst'. Allowed: train, test. Set dataset.test_split=test, or dataset.test_split=null to do without."
     )
-    assert own["neither"]["error"].endswith("Type dataset.test_split=null to do without.")
-    assert own["no training"]["error"].endswith("has no split 'all'. Allowed: train, test. Type dataset.train_split=train.")
+    assert own["neither"]["error"].endswith("Set dataset.test_split=null to do without.")
+    assert own["no training"]["error"].endswith("has no split 'all'. Allowed: train, test. Set dataset.train_split=train.")
 
 
 def test_datasets_that_are_programs_and_impossible_names_are_refused(own):
@@ -302,12 +302,12 @@ def test_a_folder_of_that_name_is_not_read_in_the_place_of_the_hub(tmp_path, mon
 def test_what_is_no_hub_dataset_is_refused(own):
     assert own["format"] == {
         "error": "dataset.path=csv is a folder or a file format, no dataset of the hub. Allowed: OWNER/NAME. "
-        "For files of your own type dataset=files dataset.path=FILE.",
+        "For files of your own set dataset=files dataset.path=FILE.",
         "exit": 2,
     }
     with pytest.raises(SettingError) as caught:
         HubDataset(path="/data/reviews.csv")
     assert str(caught.value) == (
         "dataset.path=/data/reviews.csv is no id of a hub dataset. Allowed: OWNER/NAME. "
-        "For files of your own type dataset=files dataset.path=FILE."
+        "For files of your own set dataset=files dataset.path=FILE."
     )

@@ -102,7 +102,7 @@ def test_the_fingerprint_follows_the_settings(found):
 
 
 def test_mistakes_are_answered_in_the_settings_of_wikipedia(found):
-    message = "wikimedia/wikipedia has no configuration '20231101.eng'. Allowed: 20231101.en. Type dataset.date=20231101 dataset.language=en."
+    message = "wikimedia/wikipedia has no configuration '20231101.eng'. Allowed: 20231101.en. Set dataset.date=20231101 dataset.language=en."
     assert found["language"] == found["language streamed"] == {"error": message, "exit": 3}
     assert found["lone"]["error"].startswith("The training split holds 1 document.") and found["lone"]["exit"] == 3
     assert found["errors"] == ""
@@ -119,7 +119,7 @@ def test_without_the_hub_stored_articles_are_read_and_streamed_ones_refused(foun
     assert errors.startswith("The Hugging Face hub cannot be reached: using the rows of wikimedia/wikipedia in its cache")
     assert results[1] == {
         "error": "The Hugging Face hub at http://127.0.0.1:9 cannot be reached to stream wikimedia/wikipedia from. "
-        "Set HF_ENDPOINT to a hub that can be, or type dataset.streaming=false to use what its cache holds.",
+        "Set HF_ENDPOINT to a hub that can be, or set dataset.streaming=false to use what its cache holds.",
         "exit": 3,
     }
 

@@ -411,6 +411,7 @@ def test_a_revision_the_hub_does_not_have_is_refused(tmp_path, monkeypatch):
         PretrainedConfig(name="owner/name", revision="v9").build(lambda: [], tmp_path)
 
 
+@pytest.mark.slow
 def test_an_unreachable_hub_is_refused(tmp_path):
     code, message = build_elsewhere("google-bert/bert-base-uncased", "http://127.0.0.1:9", tmp_path)
     assert code == 3

@@ -202,6 +202,6 @@ def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
 
 
 def test_rows_of_the_wrong_kind_leave_no_store_behind(corpus_of, tmp_path):
-    with pytest.raises(DataError, match="Type task=tagging"):
+    with pytest.raises(DataError, match="Set task=tagging"):
         corpus_of(train=words([0, 1], [1])).rows("train", task_of())
     assert list((tmp_path / "tokens").iterdir()) == []

@@ -68,6 +68,7 @@ def test_a_student_of_the_same_size_gives_the_teachers_vectors(teacher):
     assert nearness(student, least_squares(mine, its), teacher, texts_of(10, seed=2)) > 0.99
 
 
+@pytest.mark.slow
 def test_a_smaller_student_starts_nearer_to_the_teacher_than_fresh_weights(teacher):
     smaller = {"n_layers": 2, "d_model": 24, "n_heads": 2, "d_ff": 32}
     texts, unseen = texts_of(200, seed=1), texts_of(10, seed=2)

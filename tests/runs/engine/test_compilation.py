@@ -77,6 +77,7 @@ def test_without_a_working_compiler_the_encoder_stays_as_it_is_and_the_reason_is
     assert calls == []
 
 
+@pytest.mark.slow
 def test_a_compiled_encoder_answers_the_same_and_keeps_the_names_of_its_weights():
     torch.manual_seed(0)
     encoder = Doubling()

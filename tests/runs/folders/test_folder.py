@@ -29,7 +29,7 @@ def test_an_empty_folder_of_ones_own_is_taken_and_a_full_one_is_not(tmp_path):
     (tmp_path / "mine").mkdir()
     folder = made(str(tmp_path / "mine"), "train", "sst2")
     assert folder.root == tmp_path / "mine"
-    with pytest.raises(SettingError, match="already holds an unfinished run.*or go on with resume="):
+    with pytest.raises(SettingError, match="already holds an unfinished run.*or resume it with resume="):
         check_free(str(tmp_path / "mine"))
     folder.report.write_text("")
     with pytest.raises(SettingError, match="already holds a run.*Choose another name"):
@@ -48,7 +48,7 @@ def test_what_a_run_leaves_that_was_killed_before_it_began_does_not_take_a_folde
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be made: Not a directory. Type run_dir="):
+    with pytest.raises(DataError, match="cannot be made: Not a directory. Set run_dir="):
         made(str(tmp_path / "file" / "run"), "train", "sst2")
 
 
@@ -70,7 +70,7 @@ def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, c
             (folder.checkpoints / f"step-{step}").mkdir(parents=True)
         raise KeyboardInterrupt
     assert root.exists() == kept
-    assert (f"go on with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
+    assert (f"Resume with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
 
 
 def test_a_folder_that_is_deleted_half_way_is_no_run_any_more(tmp_path, monkeypatch):

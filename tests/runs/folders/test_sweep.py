@@ -93,4 +93,4 @@ def test_failed_jobs_end_a_sweep_with_the_code_of_the_first(sweep):
     failed = JobRecord(A, 0, [], FAILED, None, "No rows.", 3)
     error = SweepError([failed, replace(failed, number=1, exit_code=2)], 5, sweep.root)
     assert error.exit_code == 3
-    assert str(error).startswith("2 of 5 jobs failed. What is finished is not done again")
+    assert str(error).startswith("2 of 5 jobs failed. Finished jobs are not repeated")

@@ -108,6 +108,7 @@ def test_a_folder_is_taken_as_it_is(tmp_path):
     assert fetch_model_folder(str(tmp_path)) == tmp_path
 
 
+@pytest.mark.slow
 def test_a_model_is_fetched_without_pickles_and_code_and_found_again_without_the_hub(serve, files, tmp_path):
     endpoint, asked = serve(files)
     names, home = "someone/model,nobody/nothing", tmp_path / "home"
@@ -160,11 +161,13 @@ def test_what_the_hub_does_not_have_is_refused_in_one_line(hub, tmp_path, name, 
     assert said.startswith(refusal) and "\n" not in said
 
 
+@pytest.mark.slow
 def test_a_hub_that_cannot_be_reached_is_refused_where_the_cache_lacks_the_model(tmp_path):
     said = fetched("someone/model", NOWHERE, tmp_path / "home")
     assert said.startswith(f"someone/model is no folder, the hub {NOWHERE} cannot be reached, and the cache ") and "HF_HOME" in said
 
 
+@pytest.mark.slow
 def test_a_cache_with_the_tokenizer_alone_is_no_model(serve, files, tmp_path):
     endpoint, _ = serve({name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))})
     fetched("someone/model", endpoint, tmp_path / "home")

@@ -32,7 +32,7 @@ def read_conll(path: Path, wanted: Wanted) -> Rows:
     nodes of CoNLL-U (ids 3-4, 5.1), which repeat words or stand for none. Raises DataError at any other line of another width.
     """
     if wanted.text_pair is not None:
-        raise DataError(f"{path} holds sentences, no pairs of them", remedy="Type dataset.text_pair=null")
+        raise DataError(f"{path} holds sentences, no pairs of them", remedy="Set dataset.text_pair=null")
     layout = _layout(path, wanted)
     columns = [_column(path, layout, wanted, setting) for setting in wanted.settings()]
     rows = RowsOfFile(path, list(wanted.settings()))
@@ -103,5 +103,5 @@ def _column(path: Path, layout: _Layout, wanted: Wanted, setting: str) -> int:
     raise DataError(
         f"{path} does not name its columns, so none is {name!r}",
         allowed=listed([*numbers, "-1 for the last"]),
-        remedy=f"Type {wanted.typed.format(setting)}={layout.width - 1 if setting == 'label' else 0}",
+        remedy=f"Set {wanted.typed.format(setting)}={layout.width - 1 if setting == 'label' else 0}",
     )

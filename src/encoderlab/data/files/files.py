@@ -60,7 +60,7 @@ class FilesDataset(ColumnDataset):
             return self._rows(path)
         if self.text_pair is not None:
             raise DataError(
-                f"{path} holds documents, but dataset.text_pair={self.text_pair} is asked for", remedy="Type dataset.text_pair=null"
+                f"{path} holds documents, but dataset.text_pair={self.text_pair} is asked for", remedy="Set dataset.text_pair=null"
             )
         return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir)
 
@@ -85,7 +85,7 @@ class FilesDataset(ColumnDataset):
     def _refuse_paths(self) -> None:
         separate = {"train": self.train, "validation": self.validation, "test": self.test}
         given = [name for name, path in separate.items() if path is not None]
-        remedy = "Type dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)"
+        remedy = "Set dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)"
         if self.path is not None and given:
             raise SettingError(f"Both dataset.path and dataset.{given[0]} are set", remedy=remedy)
         if self.path is None and self.train is None:

@@ -32,7 +32,7 @@ def read_folder(path: Path, wanted: Wanted) -> Rows:
     """The texts of a folder by label and name. Raises DataError where a file is no .txt or stands outside the label folders."""
     if wanted.text_pair is not None:
         raise SettingError(
-            f"dataset.text_pair={wanted.text_pair} is set, but a file in a folder is one text", remedy="Type dataset.text_pair=null"
+            f"dataset.text_pair={wanted.text_pair} is set, but a file in a folder is one text", remedy="Set dataset.text_pair=null"
         )
     stray = next((entry for entry in _visible(path) if entry.suffix == ".txt"), None)
     if stray:

@@ -63,7 +63,7 @@ def format_of(path: Path, chosen: Format) -> Format:
     if found is Format.folder and not path.is_dir():
         raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Leave dataset.format out")
     if found in _BINARY and path.suffix == ".gz":
-        raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll under .gz", remedy=f"Type gunzip {path}")
+        raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll under .gz", remedy=f"Run gunzip {path}")
     return found
 
 
@@ -73,7 +73,7 @@ def _by_name(path: Path) -> Format:
         raise DataError(
             f"The name of {path} does not tell its format",
             allowed=f"{', '.join(_SUFFIXES)}, or a folder",
-            remedy="Type dataset.format=csv, or whichever it is, or rename the file",
+            remedy="Set dataset.format=csv, or whichever it is, or rename the file",
         )
     return _SUFFIXES[name.suffix.lower()]
 
@@ -83,5 +83,5 @@ def _refuse_missing(path: Path) -> None:
         return
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = closest(path.name, names)
-    remedy = f"Perhaps {path.with_name(near)} is meant" if near else f"Paths start from {Path.cwd()}, unless they begin with /"
+    remedy = f"Did you mean {path.with_name(near)}?" if near else f"Paths start from {Path.cwd()}, unless they begin with /"
     raise DataError(f"{path} does not exist", remedy=remedy)

@@ -92,7 +92,7 @@ class SeparatedFile:
         other = next((one for one in _SEPARATORS if one in first), None)
         if other is None or self.separator in first:
             return
-        formats = {",": "Type dataset.format=csv, or rename it to .csv", "\t": "Type dataset.format=tsv, or rename it to .tsv"}
+        formats = {",": "Set dataset.format=csv, or rename it to .csv", "\t": "Set dataset.format=tsv, or rename it to .tsv"}
         raise DataError(
             f"The cells in the first line of {self.path} are separated by {_SEPARATORS[other]}",
             allowed=f"{_SEPARATORS[self.separator]} in such a file",
@@ -126,7 +126,7 @@ class SeparatedFile:
             if line == 1:
                 self.refuse_other_separator()  # "text";"label" is a mistaken quote to the csv module
             what = next((words for said, words in _CSV_ERRORS.items() if said in str(error)), _SINGLE_QUOTE)
-            remedy = f'Write a quote inside quotes as "", or type {self.setting}=literal if quotes mean nothing here'
+            remedy = f'Write a quote inside quotes as "", or set {self.setting}=literal if quotes mean nothing here'
             raise DataError(f"{place(self.path, line)} {what}", remedy=remedy) from error
 
     def _end_of(self, record: Record, before: str, texts: Collection[str]) -> str:
@@ -150,7 +150,7 @@ class SeparatedFile:
         if any(cell.startswith('"') for cell in record.cells):
             raise DataError(
                 f"{place(self.path, record.line)} has a cell that begins with a quotation mark, which tsv files use in two ways",
-                remedy=f"Type {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
+                remedy=f"Set {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
             )
 
     def _rows_inside(self, record: Record, column: int) -> Iterator[tuple[int, str]]:
@@ -178,7 +178,7 @@ class SeparatedFile:
         last = record.line + len(record.raw) - 1
         return DataError(
             f"{self.path}, lines {record.line} to {last} are one quoted row, yet line {line} reads like a row of its own",
-            remedy=f"Mend the quotes, or type {self.setting}=double if it is one row, =literal if quotes mean nothing",
+            remedy=f"Mend the quotes, or set {self.setting}=double if it is one row, =literal if quotes mean nothing",
         )
 
     def _ragged(self, record: Record) -> DataError:

@@ -132,8 +132,8 @@ def _recoded(path: Path) -> str:
         return f"It is compressed: rename it to {path.name}.gz"
     if compressed:
         name = path.with_suffix("")
-        return f"Type gunzip -c {path} | iconv -f CP1252 -t UTF-8 > converted{name.suffix}, with the encoding it was written in"
-    return f"Type iconv -f CP1252 -t UTF-8 {path} > converted{path.suffix}, with the encoding it was written in"
+        return f"Run gunzip -c {path} | iconv -f CP1252 -t UTF-8 > converted{name.suffix}, with the encoding it was written in"
+    return f"Run iconv -f CP1252 -t UTF-8 {path} > converted{path.suffix}, with the encoding it was written in"
 
 
 def _undecodable_line(path: Path) -> tuple[int, str]:

@@ -69,7 +69,7 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
     """
     if language not in LANGUAGES:
         near = closest(language, LANGUAGES)
-        remedy = f"Type task.language={near}" if near else ""
+        remedy = f"Set task.language={near}" if near else ""
         raise SettingError(f"task.language is {language!r}", allowed=", ".join(LANGUAGES), remedy=remedy)
     tokenizer = _installed(language)
     if tokenizer is None:

@@ -178,5 +178,5 @@ def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]
     """The error of a wanted column that is not there."""
     name, typed = wanted.settings()[setting], wanted.typed.format(setting)
     near = closest(name, existing)
-    remedy = f"Type {typed}={near}" if near else f"Choose with {typed}=COLUMN"
+    remedy = f"Set {typed}={near}" if near else f"Choose with {typed}=COLUMN"
     return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)

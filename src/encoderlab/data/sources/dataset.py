@@ -78,7 +78,7 @@ class DatasetConfig(ABC):
         raise DataError(
             f"dataset={type(self).__name__.removesuffix('Dataset').lower()} holds no documents",
             allowed="docs, wikipedia, hub, files",
-            remedy="Type dataset=docs, which needs no download",
+            remedy="Set dataset=docs, which needs no download",
         )
 
     def limited(self, splits: Splits) -> Splits:
@@ -102,5 +102,5 @@ def _refuse_unwritable(cache_dir: Path) -> None:
     except OSError as error:
         raise DataError(
             f"cache_dir={cache_dir} is no folder that can be written to ({error.strerror})",
-            remedy="Type cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it",
+            remedy="Set cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it",
         ) from error

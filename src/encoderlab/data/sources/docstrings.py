@@ -79,7 +79,7 @@ class DocsDataset(DatasetConfig):
             raise DataError(
                 f"dataset=docs found the documentation of {len(labels)} libraries: {', '.join(labels) or 'none'}",
                 allowed="at least 2 libraries installed with their Python files",
-                remedy=f"Type pip install {' '.join(PACKAGES)}",
+                remedy=f"Run pip install {' '.join(PACKAGES)}",
             )
         return Splits({split: _split(table, split, labels) for split in SPLIT_SHARES}, labels, _origin(libraries, table))
 

@@ -74,7 +74,7 @@ class GeneratedDataset(DatasetConfig):
                 raise SettingError(
                     f"dataset.{split}_rows={self.rows_of(split)} needs {count:,} {what}",
                     allowed=f"at most {len(found):,} of them beside those of the other splits",
-                    remedy=f"Type a smaller dataset.{split}_rows or a larger {self.longer}",
+                    remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
                 )
         return found
 

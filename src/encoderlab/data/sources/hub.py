@@ -54,7 +54,7 @@ class HubDataset(ColumnDataset):
             raise SettingError(
                 f"dataset.path={self.path} is no id of a hub dataset",
                 allowed="OWNER/NAME",
-                remedy="For files of your own type dataset=files dataset.path=FILE",
+                remedy="For files of your own set dataset=files dataset.path=FILE",
             )
 
     def read(self, cache_dir: Path) -> Splits:
@@ -97,13 +97,13 @@ class HubDataset(ColumnDataset):
         if isinstance(error, _unreadable()):
             return DataError(
                 f"What the hub at {config.HF_ENDPOINT} sends for {self.path} is no table of rows: {_first_line(error)}",
-                remedy=f"A login page or a proxy may stand in between; try again later, or go on without: {_OFFLINE}",
+                remedy=f"A login page or a proxy may stand in between; try again later, or work offline: {_OFFLINE}",
             )
         if isinstance(error, ValueError):  # whose cause is another's error where a file is fetched anew
             fetching = isinstance(error.__cause__, (OSError, http_error()))
             return self._wrong_configuration(error) if reachable and not fetching else self._unreachable(config, error)
         reason = _first_line(error).rpartition(" Hub either: ")[2]
-        remedy = f"Try again later, or go on without: {_OFFLINE}" if isinstance(error, OSError) else ""
+        remedy = f"Try again later, or work offline: {_OFFLINE}" if isinstance(error, OSError) else ""
         return DataError(f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {reason}", remedy=remedy)
 
     def _load(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
@@ -134,7 +134,7 @@ class HubDataset(ColumnDataset):
             raise SettingError(
                 f"dataset.path={self.path} is a folder or a file format, no dataset of the hub",
                 allowed="OWNER/NAME",
-                remedy="For files of your own type dataset=files dataset.path=FILE",
+                remedy="For files of your own set dataset=files dataset.path=FILE",
             )
 
     def _refuse_another_commit(self, builder: datasets.DatasetBuilder) -> None:
@@ -145,7 +145,7 @@ class HubDataset(ColumnDataset):
             raise DataError(
                 f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
                 allowed=f"the cached commit {commit}",
-                remedy=f"Type dataset.revision={commit[:12]} to use it, or leave dataset.revision out",
+                remedy=f"Set dataset.revision={commit[:12]} to use it, or leave dataset.revision out",
             )
         cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
         logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
@@ -173,7 +173,7 @@ class HubDataset(ColumnDataset):
             return DataError(f"{self.path} cannot be read: {_first_line(error)}")
         near = closest(self.name or "", existing) or existing[0]
         what = f"has no configuration {self.name!r}" if self.name else "has several configurations"
-        return DataError(f"{self.path} {what}", allowed=listed(existing), remedy=f"Type {self.naming(near)}")
+        return DataError(f"{self.path} {what}", allowed=listed(existing), remedy=f"Set {self.naming(near)}")
 
     def naming(self, configuration: str) -> str:
         """What the user types to choose a configuration."""
@@ -200,10 +200,10 @@ class HubDataset(ColumnDataset):
         wanted = next(setting for setting, of_hub in used.items() if of_hub == name)
         near = closest(name, [split for split in existing if split not in used.values()])
         if wanted == "train":
-            remedy = f"Type dataset.train_split={near or existing[0]}"
+            remedy = f"Set dataset.train_split={near or existing[0]}"
         else:
             without = "to hold rows out of training" if wanted == "validation" else "to do without"
-            remedy = f"Type {f'dataset.{wanted}_split={near}, or ' if near else ''}dataset.{wanted}_split=null {without}"
+            remedy = f"Set {f'dataset.{wanted}_split={near}, or ' if near else ''}dataset.{wanted}_split=null {without}"
         return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
 
     def _rows(self, name: str, table: datasets.Dataset) -> Rows:

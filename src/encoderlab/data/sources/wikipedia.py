@@ -69,7 +69,7 @@ class WikipediaDataset(DatasetConfig):
         super().__post_init__()
         if not re.fullmatch(r"[0-9]{8}", self.date):
             raise SettingError(
-                f"dataset.date is {self.date!r}", allowed="year, month and day as YYYYMMDD", remedy="Type dataset.date=20231101"
+                f"dataset.date is {self.date!r}", allowed="year, month and day as YYYYMMDD", remedy="Set dataset.date=20231101"
             )
         if self.validation_fraction + self.test_fraction >= 1:
             fractions = f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
@@ -78,7 +78,7 @@ class WikipediaDataset(DatasetConfig):
             raise SettingError(
                 "dataset.streaming=true needs to know how many articles to read",
                 allowed="dataset.limit, the articles to train on",
-                remedy="Type dataset.limit=100000",
+                remedy="Set dataset.limit=100000",
             )
 
     @property
@@ -90,7 +90,7 @@ class WikipediaDataset(DatasetConfig):
         """The articles as texts without labels. Raises DataError as `HubDataset.read` does, and where they are streamed."""
         if self.streaming:
             raise DataError(
-                "dataset.streaming=true gives documents to pretrain on and no rows", remedy="Type dataset.streaming=false"
+                "dataset.streaming=true gives documents to pretrain on and no rows", remedy="Set dataset.streaming=false"
             )
         return self._of_hub().read(cache_dir)
 
@@ -120,7 +120,7 @@ class WikipediaDataset(DatasetConfig):
         if not hub_answers(config.HF_ENDPOINT):
             raise DataError(
                 f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
-                remedy="Set HF_ENDPOINT to a hub that can be, or type dataset.streaming=false to use what its cache holds",
+                remedy="Set HF_ENDPOINT to a hub that can be, or set dataset.streaming=false to use what its cache holds",
             )
         builder = articles.open_builder()
         by_name, skipped = {}, 0

@@ -169,7 +169,7 @@ class PretrainedConfig(TokenizerConfig):
             raise self._refused(f"has no tokenizer that can be read ({said})", "a name or folder with a tokenizer.json") from error
 
     def _refused(self, wrong: str, allowed: str) -> DataError:
-        remedy = "Check the name and the network (HF_ENDPOINT), or type tokenizer=wordpiece, which needs neither"
+        remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"
         return DataError(f"tokenizer.name={self.name} {wrong}", allowed=allowed, remedy=remedy)
 
 
@@ -205,7 +205,7 @@ class AsPretrainedTokenizer(TokenizerConfig):
         """Nothing can be built of these settings: with a pretrained encoder its tokenizer is taken instead. Raises SettingError."""
         raise SettingError(
             "tokenizer=as_pretrained needs init_from, the encoder whose tokenizer it is",
-            remedy="Type init_from=... (encoderlab finetune or pretrain), or another such as tokenizer=wordpiece",
+            remedy="Set init_from=... (encoderlab finetune or pretrain), or another such as tokenizer=wordpiece",
         )
 
 

@@ -42,7 +42,7 @@ class Tokenizer:
             raise DataError(
                 f"{name} has no {', '.join(missing)}",
                 allowed=f"tokenizers with {', '.join(_NEEDED)}",
-                remedy="Type tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
+                remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
             )
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
         found = {role: id_ for role, id_ in ids.items() if id_ is not None}

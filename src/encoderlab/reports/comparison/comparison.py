@@ -10,7 +10,7 @@ from typing import Any
 
 from encoderlab.errors import SettingError, closest
 from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
-from encoderlab.reports.training.report import json_safe
+from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
 
 LEVEL = 0.05
@@ -220,9 +220,7 @@ def _notes(
     if lacking and len(settings) > 1:
         found.append(f"Nothing is compared row by row: {', '.join(lacking[:3])} has no predictions.csv")
     if any(len(setting.runs) == 1 for setting in settings):
-        found.append(
-            "A setting with one seed has the interval of its rows: it says nothing of the luck of training. Type more seeds"
-        )
+        found.append("With one seed, the interval covers the rows but not the variation between seeds. Add seeds")
     if any(len(setting.runs) > 1 for setting in settings):
         found.append("Intervals over seeds are Student's t; they say nothing of the luck of the rows")
     if tested:

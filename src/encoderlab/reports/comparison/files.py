@@ -26,7 +26,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence
     try:
         return _write(folder, comparison, runs)
     except OSError as error:
-        remedy = "Type output=... with a folder you may write to"
+        remedy = "Set output=... with a folder you may write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
 
 

@@ -28,7 +28,7 @@ def check_output(output: str) -> None:
     path = Path(output)
     if path.suffix != SUFFIX:
         wrong = f"output={output} does not end in {SUFFIX}" if output else "output is empty"
-        raise SettingError(wrong, allowed=f"a file that ends in {SUFFIX}", remedy="Type output=vectors.npy")
+        raise SettingError(wrong, allowed=f"a file that ends in {SUFFIX}", remedy="Set output=vectors.npy")
     there = next((file for file in (path, index_of(path)) if file.exists()), None)
     if there is not None:
         raise SettingError(f"output={output}: {there} is already there", remedy="Choose another name")

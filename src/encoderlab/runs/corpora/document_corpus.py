@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoderlab.data.documents import Documents, DocumentSplit
-from encoderlab.data.processes import helpers_at_hand, shared_out
+from encoderlab.data.processes import shared_out, workers_at_hand
 from encoderlab.data.sentences.blocks import Preparation, SentenceBlock, by_size
 from encoderlab.data.sentences.splitter import SentenceSplitter, splitter_for
 from encoderlab.data.sources.dataset import DatasetConfig, Pack
@@ -67,7 +67,7 @@ class DocumentCorpus:
         """The splits of held-out documents. Raises DataError where there are none."""
         scored = [name for name in ("validation", "test") if name in self.documents.by_name]
         if not scored:
-            raise DataError("No documents are held out to score on", remedy="Type dataset.validation_fraction=0.05")
+            raise DataError("No documents are held out to score on", remedy="Set dataset.validation_fraction=0.05")
         return scored
 
     def training_texts(self) -> Iterator[str]:
@@ -108,19 +108,19 @@ class DocumentCorpus:
         if not len(rows):
             raise DataError(
                 f"The {name} documents have no paragraph that is long enough for {settings}",
-                remedy="Type smaller ones, or use longer documents",
+                remedy="Use smaller ones, or use longer documents",
             )
         if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
             raise DataError(
                 f"Only one of the {name} documents is long enough for {settings}, and what does not follow comes from another",
                 allowed="two documents or more",
-                remedy="Use more documents, hold out more (dataset.validation_fraction), or type task.second_sentence=swapped",
+                remedy="Use more documents, hold out more (dataset.validation_fraction), or set task.second_sentence=swapped",
             )
         known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
         if not known.any():
             raise DataError(
                 f"The tokenizer knows no word of the {name} documents, so that no token can be asked for",
-                remedy="Type tokenizer=wordpiece, which is trained on them",
+                remedy="Set tokenizer=wordpiece, which is trained on them",
             )
 
 
@@ -128,7 +128,7 @@ def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBl
     """The blocks of a split, made by several processes where there are many."""
     runs = by_size(split.documents())
     first = list(islice(runs, _FEW_RUNS))
-    yield from shared_out(prepare, chain(first, runs), helpers_at_hand() if len(first) == _FEW_RUNS else 0)
+    yield from shared_out(prepare, chain(first, runs), workers_at_hand() if len(first) == _FEW_RUNS else 1)
 
 
 def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:

@@ -79,6 +79,6 @@ class StepsWithinMemory:
             min(2 * self.micro_batches.number, self.batch_size), f"memory ran out in step {step:,}", open=True, grown=True
         )
         setting = f"training.accumulate={self.micro_batches.number}"
-        line = f"encoderlab: out of memory in step {step:,}; going on with {self.micro_batches}, as {setting}"
+        line = f"encoderlab: out of memory in step {step:,}; continuing with {self.micro_batches}, as {setting}"
         tqdm.write(line, file=sys.stderr)
         return True

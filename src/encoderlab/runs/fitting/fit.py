@@ -128,7 +128,7 @@ class _Fitting:
         """Put model, optimizer and generators back to where they were when `checkpoint` was written; the rest of its state."""
         state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
         try:
-            with self.processes.watched("Type the same again"):
+            with self.processes.watched("Run the same command again"):
                 self.distributed.load(read_weights(checkpoint) if self.processes.is_main else {})
             self.distributed.load_optimizer_state(self.optimizer, state.pop("optimizer"))
             seed, device = self.assembly.config.seed, self.assembly.compute.device

@@ -85,7 +85,7 @@ def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]
         if folder.finished:
             found[root.resolve()] = read_run(folder)
         elif folder.config.is_file():
-            skipped.append(f"{root} is not finished and left out; go on with it by resume={root}")
+            skipped.append(f"{root} is not finished and was skipped. Resume it with resume={root}")
         else:
             remedy = "Name run folders, as outputs/train/sst2/*, or the folder of a sweep"
             raise DataError(f"{root} holds no run" if root.exists() else f"{root} is not there", remedy=remedy)

@@ -148,7 +148,7 @@ class RunFolder:
             folder.root.mkdir(parents=True, exist_ok=bool(run_dir))
         except OSError as error:
             raise DataError(
-                f"{folder.root} cannot be made: {error.strerror}", remedy="Type run_dir=... with a folder you may write to"
+                f"{folder.root} cannot be made: {error.strerror}", remedy="Set run_dir=... with a folder you may write to"
             ) from None
         with folder._held():
             check_free(run_dir)  # once more: another process may have filled it, and gone, in between
@@ -189,7 +189,7 @@ class RunFolder:
             remedy = "Wait until it has ended, or choose another folder"
             raise SettingError(f"Another process is filling {self.root}", remedy=remedy) from None
         except OSError as error:
-            remedy = "Type run_dir=... with a folder you may write to"
+            remedy = "Set run_dir=... with a folder you may write to"
             raise DataError(f"{self.root} cannot be written to: {error.strerror}", remedy=remedy) from None
         try:
             yield
@@ -215,7 +215,7 @@ class RunFolder:
     def _say_how_to_go_on(self, command: str) -> None:
         if self.worth_continuing and not self.finished and not self.is_nested:
             resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
-            print(f"What was done so far is kept; go on with: {resume}", file=sys.stderr)
+            print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
 
     def _empty(self) -> None:
         """Delete what the run has written, and the folder itself unless the user stands in it.
@@ -254,7 +254,7 @@ def check_free(run_dir: str | None) -> None:
     if any(path not in before_it_began and not path.match(ASIDE) for path in root.iterdir()):
         unfinished = folder.config.exists() and not folder.finished
         holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "something"
-        remedy = f"Choose another name{f', or go on with resume={run_dir}' if unfinished else ''}"
+        remedy = f"Choose another name{f', or resume it with resume={run_dir}' if unfinished else ''}"
         raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
 
 
@@ -272,7 +272,7 @@ def model_folder(run: str) -> Path:
     if is_huggingface(given):
         return given
     if not given.exists():
-        remedy = suggestion(run, "run") or "Type run= with the folder a training printed at its end"
+        remedy = suggestion(run, "run") or "Set run= with the folder a training printed at its end"
         raise DataError(f"run={run} is not there", remedy=remedy)
     wants = ", ".join(MODEL_FILES)
     raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}")

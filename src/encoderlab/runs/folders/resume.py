@@ -69,15 +69,15 @@ def continued_run(config: Config, explicit: Collection[str] | None, command: str
 def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:
     """Refuse a run that is finished, was started by another command, or lies elsewhere than `run_dir` says. Raises SettingError."""
     if config.run_dir is not None and Path(config.run_dir).resolve() != folder.root.resolve():
-        remedy = "Leave run_dir out: a run goes on in its own folder"
+        remedy = "Remove run_dir: a run resumes in its own folder"
         raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
     started_by = read_record(folder)["command"]
     if started_by != command:
         raise SettingError(
-            f"{folder.root} was started by encoderlab {started_by}", remedy=f"Type encoderlab {started_by} resume=..."
+            f"{folder.root} was started by encoderlab {started_by}", remedy=f"Run encoderlab {started_by} resume=..."
         )
     if folder.finished:
-        remedy = "Start a new one, or type encoderlab finetune init_from=... or encoderlab pretrain init_from=... to build on it"
+        remedy = "Start a new one, or run encoderlab finetune init_from=... or encoderlab pretrain init_from=... to build on it"
         raise SettingError(f"The run in {folder.root} is finished", remedy=remedy)
 
 
@@ -136,7 +136,7 @@ def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
             found = _merged(config, None, candidate, LOGGING | HARDWARE), candidate
         except (SettingError, DataError):  # another run, or one that nothing can be made of
             continue
-        print(f"resume=auto goes on with {candidate.root}", file=sys.stderr)
+        print(f"resume=auto resumes {candidate.root}", file=sys.stderr)
         return found
     print("resume=auto finds no unfinished run of these settings: a new one is started", file=sys.stderr)
     return None

@@ -76,7 +76,7 @@ class SweepFolder:
         if sweep_dir is None:
             return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
         if not sweep_dir:
-            raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or that of a sweep to go on with")
+            raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or a sweep to resume")
         folder = cls(Path(sweep_dir))
         try:
             strange = folder.root.exists() and not folder.exists and any(folder.root.iterdir())
@@ -85,7 +85,7 @@ class SweepFolder:
         if strange:
             raise SettingError(
                 f"sweep_dir={sweep_dir} holds something that is no sweep",
-                allowed="a new or empty folder, or that of a sweep to go on with",
+                allowed="a new or empty folder, or a sweep to resume",
                 remedy="Choose another name",
             )
         return folder
@@ -177,7 +177,7 @@ class WorkerKilledError(TrainingError):
     def __init__(self) -> None:
         super().__init__(
             "A process of this sweep was killed, as where memory runs out, or has crashed, and the jobs beside it ended with it",
-            remedy="Type hydra.launcher.n_jobs=1 to run one at a time",
+            remedy="Set hydra.launcher.n_jobs=1 to run one at a time",
         )
 
 
@@ -185,8 +185,8 @@ class SweepError(SettingError):
     """Jobs of a sweep have failed; the exit code is that of the first."""
 
     def __init__(self, failed: list[JobRecord], of: int, root: Path | None) -> None:
-        again = f"What is finished is not done again: mend it and type the same line with sweep_dir={root}"
-        again = again if root else "Mend it and type the same line"
+        again = f"Finished jobs are not repeated: fix it and run the same line with sweep_dir={root}"
+        again = again if root else "Fix it and run the same line"
         jobs = "1 job" if of == 1 else f"{of} jobs"
         super().__init__(f"{len(failed)} of {jobs} failed", remedy=again)
         self.exit_code = failed[0].exit_code

@@ -20,7 +20,7 @@ def check_chosen(config: AttentionConfig | ExplainConfig) -> None:
     if config.text is not None and not config.text.strip():
         raise SettingError("text is empty", allowed="a text of a word or more")
     if config.text_pair is not None and config.text is None:
-        raise SettingError("text_pair is given without text", remedy="Type text=... text_pair=...")
+        raise SettingError("text_pair is given without text", remedy="Set text=... text_pair=...")
     if config.rows == []:
         raise SettingError("rows is empty", allowed="a list such as [0,7]", remedy="Leave it out for the first row")
 

@@ -212,7 +212,7 @@ def check_answers(assembly: Assembly) -> None:
     heads, name = assembly.task.heads, assembly.config.task.name
     if heads.vocabulary or (heads.sequence_classes is None and heads.token_classes is None):
         what = "is a pretrained encoder" if heads.vocabulary else "is an encoder without a head"
-        remedy = "Type encoderlab finetune init_from=... to teach it a task, or encoderlab attention to see where it looks"
+        remedy = "Run encoderlab finetune init_from=... to teach it a task, or encoderlab attention to see where it looks"
         raise DataError(f"{name} {what}: it has no classes to explain", allowed="a model that labels texts or words", remedy=remedy)
     if len(assembly.task.labels) < 2:
         raise DataError(f"{name} knows one class only, and there is nothing to explain", allowed="a model with two or more")

@@ -39,7 +39,7 @@ def check_sources(config: PredictConfig | EmbedConfig) -> None:
         raise SettingError(f"{' and '.join(given)} are given together", allowed=f"one of {one_of}, or none for standard input")
     for column in ("text_column", "text_pair_column"):
         if getattr(config, column) and config.input is None:
-            raise SettingError(f"{column} names a column of input, which is not given", remedy="Type input=FILE")
+            raise SettingError(f"{column} names a column of input, which is not given", remedy="Set input=FILE")
 
 
 def reads_words(assembly: Assembly) -> bool:

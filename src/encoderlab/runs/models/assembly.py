@@ -228,12 +228,8 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembl
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
-    task = saved.task()
-    model = build_model(saved.config, saved.tokenizer, task)
-    model.load_state_dict(saved.weights)
-    return Assembly(
-        saved.config, compute, saved.tokenizer, task, model.to(compute.device).eval(), saved.origin, processes=processes
-    )
+    model = saved.model().to(compute.device)
+    return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> Scores:
@@ -257,7 +253,7 @@ def own_dataset(assembly: Assembly) -> DatasetConfig:
     if assembly.config.dataset is None:
         raise DataError(
             f"{assembly.config.task.name} is a model alone, which names no dataset, so it has no splits",
-            remedy="Type text=... or input=FILE, or, with eval, dataset=...",
+            remedy="Set text=... or input=FILE, or, with eval, dataset=...",
         )
     return assembly.config.dataset
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from encoderlab.batch import Batch
 from encoderlab.exchange.compact_weights import compacted, expanded
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.models.assembly import build_model
 from encoderlab.runs.models.saved_model import SavedModel
 from encoderlab.tasks.sequences import join
 
@@ -43,7 +42,7 @@ def in_compact_storage(saved: SavedModel) -> tuple[SavedModel, Change]:
 
 @torch.inference_mode()
 def _change(before: SavedModel, after: SavedModel) -> Change:
-    models = [_built(saved) for saved in (before, after)]
+    models = [saved.model() for saved in (before, after)]
     vectors, probabilities = [], []
     for batch in _batches(before):
         one, other = (model.encoder(batch.input_ids, batch.token_type_ids, None)[0].mean(dim=0) for model in models)
@@ -51,13 +50,6 @@ def _change(before: SavedModel, after: SavedModel) -> Change:
         answers = (_probabilities(model, batch) for model in models)
         probabilities += [float((mine - its).abs().max()) for mine, its in zip(*answers, strict=True)]
     return Change(max(vectors), max(probabilities, default=None))
-
-
-def _built(saved: SavedModel) -> EncoderWithHeads:
-    task = saved.task()
-    model = build_model(saved.config, saved.tokenizer, task)
-    model.load_state_dict(saved.weights)
-    return model.eval()
 
 
 def _batches(saved: SavedModel) -> Iterator[Batch]:

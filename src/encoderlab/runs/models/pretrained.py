@@ -129,7 +129,7 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
             raise DataError(f"{setting}={name} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
         return fetch_model_folder(name)
     if given.parent.name == RunFolder(given).checkpoints.name:
-        raise DataError(f"{setting}={name} is a checkpoint", remedy=f"Type {setting}={given.parent.parent}, the run it belongs to")
+        raise DataError(f"{setting}={name} is a checkpoint", remedy=f"Set {setting}={given.parent.parent}, the run it belongs to")
     folder = next((path for path in (RunFolder(given).model, given) if (path / "config.json").is_file()), None)
     if folder is None:
         raise DataError(

@@ -24,7 +24,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pooling
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
@@ -78,6 +78,16 @@ class SavedModel:
     def task(self) -> Task:
         """What the model answers. Raises SettingError where its sequences hold no example."""
         return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.reach)
+
+    def model(self) -> EncoderWithHeads:
+        """The model with its weights, in evaluation mode; no others are drawn first. `check_shapes` says whether they fit."""
+        model = self.without_weights()
+        model.load_state_dict({name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True)
+        return model.eval()
+
+    def without_weights(self) -> EncoderWithHeads:
+        """The model that the config states, without memory for its weights."""
+        return without_weights(self.config.model, self.tokenizer.vocabulary_size, self.tokenizer.pad_id, self.task().heads)
 
 
 def save_model(saved: SavedModel, folder: Path, card: str) -> None:
@@ -181,9 +191,7 @@ def check_shapes(saved: SavedModel, named: str) -> None:
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
         raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
-    with torch.device("meta"):  # shapes without memory
-        model = EncoderWithHeads(saved.config.model, saved.tokenizer.vocabulary_size, saved.tokenizer.pad_id, saved.task().heads)
-    wanted = {name: list(weight.shape) for name, weight in model.state_dict().items()}
+    wanted = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
     found = {name: list(weight.shape) for name, weight in saved.weights.items()}
     differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     if differing:

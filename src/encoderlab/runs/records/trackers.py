@@ -1,4 +1,4 @@
-"""Trackers: TensorBoard, Weights & Biases, MLflow and Trackio are told what metrics.jsonl is told, where they are asked for.
+"""Trackers: TensorBoard and Weights & Biases get what metrics.jsonl gets, where they are asked for.
 
 Trackers hear of a run from the journal alone, each in a thread of its own: one that fails or hangs is left behind with one line.
 """
@@ -38,7 +38,7 @@ def check_trackers(names: Sequence[str]) -> None:
     if missing:
         raise SettingError(
             f"trackers=[{','.join(names)}] asks for what is not installed: {', '.join(missing)}",
-            remedy=f"Type pip install 'encoderlab[{','.join(missing)}]', or leave trackers out",
+            remedy=f"Run pip install 'encoderlab[{','.join(missing)}]', or leave trackers out",
         )
 
 
@@ -151,4 +151,4 @@ class _Guarded:
 
     def _give_up(self, why: str) -> None:
         self.failed = True
-        tqdm.write(f"encoderlab: {self.name} has failed ({one_line(why)[:300]}): the run goes on without it", file=sys.stderr)
+        tqdm.write(f"encoderlab: {self.name} has failed ({one_line(why)[:300]}): the run continues without it", file=sys.stderr)

@@ -46,7 +46,7 @@ class Masking:
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
         if tokenizer.mask_id is None:
-            raise DataError("The tokenizer has no mask token", remedy="Type tokenizer=wordpiece, or tokenizer=bert_base_uncased")
+            raise DataError("The tokenizer has no mask token", remedy="Set tokenizer=wordpiece, or tokenizer=bert_base_uncased")
         pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
         ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
         if not ordinary:
@@ -54,7 +54,7 @@ class Masking:
         continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
         if config.whole_words and not continues_word.any():
             raise SettingError(
-                "task.whole_words=true needs a tokenizer whose words have ## pieces", remedy="Type task.whole_words=false"
+                "task.whole_words=true needs a tokenizer whose words have ## pieces", remedy="Set task.whole_words=false"
             )
         self.config, self.mask_id = config, tokenizer.mask_id
         self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)

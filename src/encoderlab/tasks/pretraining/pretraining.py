@@ -66,7 +66,7 @@ class Pretraining(Task):
         if prediction.sequence_logits is None:
             raise DataError(
                 "This model was pretrained with task.second_sentence=none: it has no answer for a whole text",
-                remedy="Type encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
+                remedy="Run encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
             )
         probabilities = prediction.sequence_logits.float().softmax(-1)
         best = probabilities.argmax(-1).tolist()

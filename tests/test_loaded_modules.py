@@ -1,0 +1,51 @@
+"""What each command loads: nothing heavy that it does not use, so that it starts at once."""
+
+import subprocess
+import sys
+
+import pytest
+
+COMPILER = {"torch._dynamo", "torch._inductor", "sympy", "triton"}
+STATISTICS = {"sklearn", "scipy", "pandas"}
+DRAWING = {"matplotlib", "jinja2"}
+SOURCES = {"pyarrow", "datasets", "transformers", "huggingface_hub", "nltk"}
+HEAVY = COMPILER | STATISTICS | DRAWING | SOURCES
+LINE = """
+import sys
+from encoderlab.cli.main import run
+run({arguments!r})
+print("loaded", *sorted({heavy!r} & set(sys.modules)))
+"""
+
+
+def loaded_by(*arguments):
+    """The heavy modules that a command loads, and whatever that loads, in a process of its own."""
+    code = LINE.format(arguments=list(arguments), heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run, and what training it loaded."""
+    run = tmp_path_factory.mktemp("loaded") / "run"
+    rows = [f"dataset.{split}_rows=16" for split in ("train", "validation", "test")]
+    sizes = ["model.n_layers=1", "model.d_model=16", "training.steps=2", "training.precision=fp32", "training.threads=1"]
+    return run, loaded_by("train", "task=brackets", "training=smoke", *rows, *sizes, f"run_dir={run}")
+
+
+@pytest.mark.slow
+def test_predict_and_embed_load_pytorch_and_little_else(trained, tmp_path):
+    run, _ = trained
+    assert loaded_by("predict", f"run={run}", "text=()()") == set()
+    (tmp_path / "texts.txt").write_text("()()\n")
+    assert loaded_by("embed", f"run={run}", f"input={tmp_path / 'texts.txt'}", f"output={tmp_path / 'vectors.npy'}") == set()
+
+
+@pytest.mark.slow
+def test_training_loads_no_compiler_where_nothing_is_compiled(trained):
+    _, loaded = trained
+    assert loaded & COMPILER == set()
+    assert loaded & {"transformers", "nltk"} == set()
+    assert loaded >= STATISTICS | DRAWING, "the baselines and the report need them: the names are still right"
