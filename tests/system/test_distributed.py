@@ -107,8 +107,9 @@ def test_a_process_that_dies_is_named_once_whoever_waits_for_it(tmp_path):
                 with processes.watched("Go on."):
                     processes.all_reduce_sum([1])
             except (ProcessLostError, FailedElsewhereError) as error:
-                if processes.announce(error, 4):
-                    print(f"encoderlab: {error}", file=sys.stderr, flush=True)
+                told = error.line if isinstance(error, FailedElsewhereError) else str(error)
+                if processes.announce(error, 4) and told:
+                    print(f"encoderlab: {told}", file=sys.stderr, flush=True)
                 os._exit(4)
             """
         )

@@ -50,6 +50,7 @@ class Processes:
     local_rank: int = 0
     local_size: int = 1
     machine: int = 0
+    n_machines: int = 1
     store: Any = field(default=None, repr=False, compare=False)
     hosts: tuple[str, ...] = ()
     heartbeat: Heartbeat | None = field(default=None, repr=False, compare=False)
@@ -142,11 +143,7 @@ class Processes:
         if self.local_rank == 0:
             self.store.set(f"turn {turn} machine {self.machine}", "done")
         if self.is_main:  # else the others would be waited for in the next collective, which says nothing
-            self._wait_for([f"turn {turn} machine {machine}" for machine in range(1, self._n_machines)])
-
-    @property
-    def _n_machines(self) -> int:
-        return -(-self.size // self.local_size)
+            self._wait_for([f"turn {turn} machine {machine}" for machine in range(1, self.n_machines)])
 
     def _wait_for(self, keys: Sequence[str]) -> None:
         """Wait until all keys are in the store; one process of each machine says for whom it waits, and how long it has."""
@@ -160,8 +157,9 @@ class Processes:
             time.sleep(POLL_SECONDS)
 
     def _whose(self, turns: Sequence[str]) -> str:
-        numbers = [turn.rpartition(" ")[2] for turn in turns]
-        return ", ".join(self.hosts[0 if number == "main" else int(number) * self.local_size] for number in numbers)
+        """The machines whose turns these are, by name."""
+        numbers = [turn.rpartition(" ")[2].replace("main", "0") for turn in turns]
+        return ", ".join(self.store.get(f"machine {number}").decode() for number in numbers)
 
     def tell_user(self, line: str) -> None:
         """Print a line to the user's standard error, also where this process is silenced (see `speaking_for_all`)."""

@@ -31,6 +31,7 @@ def placed() -> Processes:
         local_rank=_whole_number("LOCAL_RANK", 0, below=size),
         local_size=_whole_number("LOCAL_WORLD_SIZE", 1, below=size + 1),
         machine=_whole_number("GROUP_RANK", 0, below=size, default=0),
+        n_machines=_whole_number("GROUP_WORLD_SIZE", 1, below=size + 1, default=1),
         errors=os.dup(2),
     )
 
@@ -76,6 +77,7 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
     own_store = prefixed("encoderlab", connection)
     heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why))
     place.store.set(f"host {place.rank}", socket.gethostname())
+    place.store.set(f"machine {place.machine}", socket.gethostname())
     place.all_reduce_sum([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
     hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
     found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat))
