@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from threading import Event, Thread
 from typing import Any
 
@@ -60,21 +62,24 @@ class Heartbeat:
 
     def _exchange(self) -> None:
         counts: dict[int, bytes] = {}
-        beats = 0
-        keys = [f"beat {rank}" for rank in self._watched]
-        try:
-            while not self._ended.wait(BEAT_SECONDS):
-                beats += 1
-                self._store.set(f"beat {self._rank}", str(beats))
-                for rank, count in zip(self._watched, self._store.multi_get(keys), strict=True):
-                    if counts.get(rank) != count:
-                        counts[rank], self._seen[rank] = count, time.monotonic()
-                if self._rank and self._given_up_at is None and self._store.check(["given up"]):
-                    self._given_up_at = time.monotonic()
-                if not self._rank and self._broken_at is None and self._store.check(["broken"]):
-                    self._broken_at = time.monotonic()
-        except RuntimeError:
-            return  # the store is gone, and with it the main process's machine: its beats will be missed
+        with suppress(RuntimeError):  # the store is gone, and with it the main process's machine: its beats will be missed
+            for beat in count(1):
+                if self._ended.wait(BEAT_SECONDS):
+                    return
+                self._store.set(f"beat {self._rank}", str(beat))
+                self._read(counts)
+
+    def _read(self, counts: dict[int, bytes]) -> None:
+        """Note whose count differs from that in `counts`, and what others have told."""
+        found = self._store.multi_get([f"beat {rank}" for rank in self._watched])
+        now = time.monotonic()
+        for rank, beats in zip(self._watched, found, strict=True):
+            if counts.get(rank) != beats:
+                counts[rank], self._seen[rank] = beats, now
+        if self._rank and self._given_up_at is None and self._store.check(["given up"]):
+            self._given_up_at = now
+        if not self._rank and self._broken_at is None and self._store.check(["broken"]):
+            self._broken_at = now
 
     def _watch(self) -> None:
         looked = time.monotonic()
