@@ -473,7 +473,7 @@ def test_the_source_opens_no_pickles_and_runs_no_code_of_others():
     assert [name for name, text in texts.items() if UNSAFE.search(text)] == []
     assert [name for name, text in texts.items() if "pickle.load" in text] == [
         "data/processes.py"
-    ]  # over pipes, from our own helpers
+    ]  # from this process, in its own workers
     loads = [call for text in texts.values() for call in re.findall(r"torch\.load\([^)]*\)", text)]
     assert loads and all("weights_only=True" in call for call in loads)
 

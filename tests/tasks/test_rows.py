@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 from encoderlab.batch import Encoded
 from encoderlab.tasks import rows
 from encoderlab.tasks.rows import hold_encoded
+from tests.stand_ins import encoded
 
 PAD = 0
-
-
-def encoded(lengths, seed=0):
-    draw = np.random.default_rng(seed)
-    return [
-        Encoded(draw.integers(1, 50, n).tolist(), [0] * (n - n // 3) + [1] * (n // 3), label=i % 3, truncated=n > 8)
-        for i, n in enumerate(lengths)
-    ]
 
 
 def held(examples, has_token_targets=False):

@@ -8,8 +8,8 @@ from typing import Any
 
 from encoderlab.config.preparation_settings import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
+from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.screens.data import show_documents, show_rows
-from encoderlab.reports.training.report import json_safe
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.data_facts import document_facts, example_facts

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from encoderlab.baselines.supervised import Baseline, baselines, planned
+from encoderlab.baselines.supervised import baselines, planned
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
-from encoderlab.metrics import Scores
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import BASELINE_NAMES, build_report
@@ -24,7 +24,7 @@ from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
-from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fitting.fit import fit
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import continued_run, read_record, run_folder
@@ -132,7 +132,7 @@ def _fit_and_report(
         return
     found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
-    report = _report(command, assembly, fitted, scores, found, notes) | {"init_from": init_from}
+    report = build_report(summary_of(command, assembly, replace(fitted, notes=notes), init_from), scores, found)
     report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])
     report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
@@ -141,22 +141,6 @@ def _fit_and_report(
     write_report(folder, report, corpus.split(scored[-1]), scores[scored[-1]], partial(token_importance, assembly))
     following = [report["stronger_command"], *_next_commands(folder, scored[-1], corpus.paired)]
     show_report(report, _paths(folder), [*filter(None, following)])
-
-
-def _report(
-    command: str, assembly: Assembly, fitted: Fitted, scores: dict[str, Scores], found: dict[str, Baseline], notes: list[str]
-) -> dict[str, Any]:
-    return build_report(
-        command=command,
-        task=assembly.config.task.name,
-        seed=assembly.config.seed,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits=scores,
-        baselines=found,
-        throughput=fitted.throughput,
-        checkpoint=fitted.checkpoint,
-        notes=notes,
-    )
 
 
 def _frozen_notes(assembly: Assembly) -> list[str]:

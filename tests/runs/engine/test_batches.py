@@ -21,17 +21,10 @@ from encoderlab.runs.engine.batches import (
 from encoderlab.system.distributed import Processes
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.training.config import Batching, TrainingConfig
+from tests.stand_ins import encoded
 
 PAD = 0
 CPU = torch.device("cpu")
-
-
-def encoded(lengths, seed=0):
-    draw = np.random.default_rng(seed)
-    return [
-        Encoded(draw.integers(1, 50, n).tolist(), [0] * (n - n // 3) + [1] * (n // 3), label=i % 3, truncated=n > 8)
-        for i, n in enumerate(lengths)
-    ]
 
 
 def held(examples, has_token_targets=False):

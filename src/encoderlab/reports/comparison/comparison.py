@@ -10,7 +10,7 @@ from typing import Any
 
 from encoderlab.errors import SettingError, closest
 from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
-from encoderlab.reports.training.report import json_safe
+from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
 
 LEVEL = 0.05

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoderlab.reports.parts.console import chosen, console_on, figure, line, listing, number, speed, table_of, with_interval
+from encoderlab.reports.parts.console import console_on, figure, line, listing, number, speed, table_of, with_interval
+from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 
 
@@ -31,10 +32,7 @@ def show_pretraining_report(
     line(console, "Speed", speed(report["throughput"]))
     if report["filled_masks"]:
         listing(console, "Masks filled in", _filled(report["filled_masks"]))
-    for note in report["notes"]:
-        line(console, "Note", note)
-    listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
-    listing(console, "Next", next_commands)
+    show_rest(console, report, paths, next_commands)
 
 
 def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
@@ -78,9 +76,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     if "nsp_accuracy" in scores:
         also += [f"{question} accuracy {with_interval(scores, 'nsp_accuracy')}", f"{question} loss {figure(scores['nsp_loss'])}"]
     line(console, "Also", ", ".join([*also, f"{scores['target_tokens']:,} masked tokens"]))
-    line(console, "Started from", report["init_from"] or "")
-    line(console, "Checkpoint", chosen(report["checkpoint"]))
-    line(console, "Parameters", f"{report['model']['parameters']:,}")
+    show_model(console, report)
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:

@@ -12,7 +12,8 @@ from encoderlab.errors import one_line
 from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion, kinds_of_sequences
 from encoderlab.metrics.scores import figures_by_class
 from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
-from encoderlab.reports.training.report import BASELINE_NAMES, json_safe
+from encoderlab.reports.parts.run_report import json_safe
+from encoderlab.reports.training.report import BASELINE_NAMES
 
 if TYPE_CHECKING:
     from encoderlab.baselines.supervised import Answers, Baseline

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
 from encoderlab.metrics.intervals import difference
+from encoderlab.reports.parts.run_report import RunSummary, run_report, scored_split
 
 if TYPE_CHECKING:
     from encoderlab.baselines.supervised import Baseline
-    from encoderlab.metrics import Scores, SplitScores
+    from encoderlab.metrics import Scores
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",
@@ -23,47 +22,20 @@ BASELINE_NAMES = {
 }
 
 
-def build_report(
-    *,
-    command: str,
-    task: str,
-    seed: int,
-    parameters: Mapping[str, int],
-    splits: Mapping[str, Scores],
-    baselines: Mapping[str, Baseline],
-    throughput: Mapping[str, float],
-    checkpoint: Mapping[str, Any],
-    notes: Sequence[str],
-) -> dict[str, Any]:
-    """What report.json holds: JSON-safe, with null for any figure that is not a finite number.
+def build_report(run: RunSummary, splits: Mapping[str, Scores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
+    """What report.json holds; `splits` are the labelled ones, and `baselines` were scored on the one the verdict is about.
 
-    `parameters` counts the model's, by part and as `total`. `splits` are the labelled ones, of which `scored_split` names the one
-    the verdict is about: test, else validation. `baselines` were scored on that split. `checkpoint` holds step, chosen_by and
-    chosen_on. The seed also draws the bootstrap.
+    The seed also draws the bootstrap.
     """
-    scored = next(name for name in ("test", "validation", *splits) if name in splits)
-    with_intervals = {name: scores.with_intervals(seed) for name, scores in splits.items()}
-    compared = {name: _baseline(baseline, splits[scored], seed) for name, baseline in baselines.items()}
-    report = {
-        "command": command,
-        "task": task,
-        "seed": seed,
-        "model": {
-            "parameters": parameters["total"],
-            "parameters_by_part": {part: n for part, n in parameters.items() if part != "total"},
-        },
-        "scored_split": scored,
-        "main_figure": splits[scored].main,
-        "splits": {
-            name: {**part.as_dict(), "calibration": _calibration(name, scored, splits)} for name, part in with_intervals.items()
-        },
-        "baselines": compared,
-        "verdict": _verdict(compared, splits[scored]),
-        "throughput": throughput,
-        "checkpoint": checkpoint,
-        "notes": [*notes, *caveats(splits[scored], scored, checkpoint), *_skipped(baselines)],
+    scored = scored_split(splits)
+    compared = {name: _baseline(baseline, splits[scored], run.seed) for name, baseline in baselines.items()}
+    figures = {
+        name: {**scores.with_intervals(run.seed).as_dict(), "calibration": _calibration(name, scored, splits)}
+        for name, scores in splits.items()
     }
-    return json_safe(report)
+    report = run_report(run, splits, figures, baselines=compared, verdict=_verdict(compared, splits[scored]))
+    report["notes"] += _skipped(baselines)
+    return report
 
 
 def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[str, Any]:
@@ -126,33 +98,5 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: Scores) -> dict
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
 
-def caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
-    """What a reader of the scores should know before believing them."""
-    found = []
-    if scored == "train":
-        found.append("These are the rows the model was trained on: the scores say what it remembers, not what it can do.")
-    if checkpoint.get("chosen_on") == scored:
-        found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are a little too good.")
-    if scores.figures[scores.main] == 1:
-        found.append(
-            f"Every answer is right, so the interval has no width; with {scores.n:,} rows, "
-            f"an error rate of up to {min(3 / scores.n, 1):.2g} may still hide behind that (the rule of three)."
-        )
-    return found
-
-
 def _skipped(baselines: Mapping[str, Baseline]) -> list[str]:
     return [f"Baseline {name} was skipped: {baseline.skipped}." for name, baseline in baselines.items() if baseline.skipped]
-
-
-def json_safe(value: Any) -> Any:
-    """`value` in types that JSON has; numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(key): json_safe(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_safe(inner) for inner in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return json_safe(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value) if isinstance(value, Path) else value

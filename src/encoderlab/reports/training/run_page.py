@@ -10,12 +10,12 @@ script: only the attention page and `serve` bring one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.reports.parts.console import chosen, figure, number, speed, with_interval, words_of
+from encoderlab.reports.parts.console import figure, number, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import lengths_of, shown
 from encoderlab.reports.training.by_length import scores_by_length
 from encoderlab.reports.training.distillation import distillation_table
@@ -53,7 +53,7 @@ def write_run_page(
     write_page(
         folder.page,
         "run.html",
-        **_headline(report, scored),
+        **_headline(report),
         **run_facts(folder, report["command"]),
         **_plots(folder, report, scored, lengths, by_length),
         length_unit=lengths[1],
@@ -79,26 +79,14 @@ def write_run_page(
     )
 
 
-def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
-    main = report["main_figure"]
-    low, high = scored[f"{main}_ci95"]
+def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
     outcome = (report["verdict"] or {}).get("outcome")
     return {
-        "title": shown(f"encoderlab {report['command']} {report['task']}, seed {report['seed']}"),
+        **headline(report, report["main_figure"]),
         "command": report["command"],
-        "main": main,
-        "value": scored[main],
-        "low": low,
-        "high": high,
-        "split": report["scored_split"],
-        "verdict": report["verdict"] and report["verdict"]["sentence"],
+        "main": report["main_figure"],
         "stronger": report.get("stronger_command"),
         "tone": {"above": "good", "below": "bad"}.get(str(outcome), ""),
-        "checkpoint": chosen(report["checkpoint"]),
-        "parameters": report["model"],
-        "speed": speed(report["throughput"]),
-        "notes": [shown(note) for note in report["notes"]],
-        "init_from": report.get("init_from") and shown(report["init_from"]),
     }
 
 
@@ -168,8 +156,7 @@ def _plots(
 
     main = words_of(report["main_figure"])
     drawn = None
-    if folder.metrics.exists():
-        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+    if lines := metric_lines(folder):
         said = f"Curves over the optimizer's steps: loss, {main} on validation, learning rate"
         drawn = picture(curves(thinned(lines), report["main_figure"], WIDTH), said)
     reliable = "Reliability diagram: share of right answers in each of 15 bins of confidence, and how many answers a bin holds"

@@ -10,11 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from encoderlab.reports.parts.console import (
-    chosen,
     console_on,
     figure,
     line,
-    listing,
     number,
     speed,
     table_of,
@@ -22,6 +20,7 @@ from encoderlab.reports.parts.console import (
     with_interval,
     words_of,
 )
+from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
 from encoderlab.reports.training.report import BASELINE_NAMES
 
@@ -49,10 +48,7 @@ def show_report(
         console.print("", _per_class(scores["per_class"]), sep="\n")
     console.print()
     line(console, "Speed", speed(report["throughput"]))
-    for note in report["notes"]:
-        line(console, "Note", note)
-    listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
-    listing(console, "Next", next_commands)
+    show_rest(console, report, paths, next_commands)
 
 
 def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = None) -> None:
@@ -99,8 +95,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     console.print(Text(title, style="bold"))
     others = [name for name in ("accuracy", "f1_macro", "f1", "roc_auc", "loss") if name in scores and name != main]
     line(console, "Also", ", ".join(f"{words_of(name)} {with_interval(scores, name)}" for name in others))
-    line(console, "Checkpoint", chosen(report["checkpoint"]))
-    line(console, "Parameters", f"{report['model']['parameters']:,}")
+    show_model(console, report)
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:

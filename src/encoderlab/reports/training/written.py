@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.metrics import Scores
 from encoderlab.reports.outputs.predictions import write_predictions
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves
+from encoderlab.reports.parts.run_report import metric_lines, write_last
 from encoderlab.reports.training.run_page import write_run_page
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.reports.training.mistakes import Importance
@@ -26,8 +25,7 @@ def write_report(
     """
     folder.plots.mkdir(exist_ok=True)
     title = f"{report['command']} {report['task']}, seed {report['seed']}"
-    if folder.metrics.exists():
-        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+    if lines := metric_lines(folder):
         plot_curves(lines, folder.plots / "curves.png", title=title, figure=report["main_figure"])
     scored = f"{title}: {report['scored_split']}"
     plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=scored)
@@ -35,7 +33,7 @@ def write_report(
     chosen = [texts[row] for row in scores.rows]
     write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, scores.probabilities, scores.label_names)
     write_run_page(folder, report, examples, scores, importance)
-    atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
+    write_last(folder, report)
 
 
 def _texts(examples: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
