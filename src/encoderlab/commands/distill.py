@@ -70,6 +70,12 @@ def distill(
 
 def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
+    if config.task.target != "label":
+        raise SettingError(
+            f"task={config.task.name} has no class probabilities to learn from a teacher",
+            allowed="tasks with one label for a text or a word",
+            remedy="Use encoderlab finetune",
+        )
     if processes.size > 1:
         raise SettingError(
             f"Distillation on a task works in one process, and there are {processes.size}",
