@@ -16,6 +16,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import Answers
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord, SweepFolder
+from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
 # Where a run writes, how often it says something, what it computes on and what else it scores: none of it is what was tried.
@@ -124,7 +125,7 @@ def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[st
 def read_run(folder: RunFolder) -> FinishedRun:
     """The run in `folder`. Raises DataError where one of its records cannot be read."""
     report = _read(folder.report, json.loads)
-    settings = dict(flat(_read(folder.config, load_yaml)))
+    settings = dict(flat_settings(_read(folder.config, load_yaml)))
     environment = _read(folder.environment, json.loads)
     try:
         command = environment["command"]
@@ -149,16 +150,7 @@ def _of_what_was_evaluated(settings: dict[str, Any]) -> dict[str, Any]:
     if not evaluated.config.is_file():
         return settings | {"model": settings.get("run")}
     of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
-    return dict(flat(_read(evaluated.config, load_yaml))) | of_data
-
-
-def flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings in `plain` by their names with dots."""
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+    return dict(flat_settings(_read(evaluated.config, load_yaml))) | of_data
 
 
 def _read(path: Path, parse: Any) -> dict[str, Any]:
