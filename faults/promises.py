@@ -74,10 +74,10 @@ ALL = (
         quick=2,
     ),
     Promise(
-        "nothing_skipped",
+        "nothing_left_out",
         "Every piece of a checkpoint's state is needed for that: put back to its first value, some run of the grid "
         "above ends otherwise.",
-        resuming.nothing_skipped,
+        resuming.nothing_left_out,
         quick=1,
     ),
     Promise(

@@ -78,6 +78,24 @@ def denormal_numbers():
         sys.modules["torch"].set_flush_denormal(False)
 
 
+@pytest.fixture(scope="module")
+def same_threads():
+    """The number of threads belongs to the whole process: put it back behind a test file."""
+    import torch
+
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def one_thread(same_threads):
+    """Models as small as those of the tests lose more by waiting for a second thread than it gives them."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def start_hub():
     """Starts a stand-in hub from its script, which serves the folders beside it, and returns its endpoint."""

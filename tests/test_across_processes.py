@@ -1,6 +1,5 @@
 """Training and scoring across processes, started as a user starts them: what comes out is what one process would give."""
 
-import json
 import os
 import shutil
 import signal
@@ -14,15 +13,16 @@ from safetensors.torch import load_file
 
 from encoderlab.cli import main as cli
 from encoderlab.training.checkpoint import checkpoints, read_state, verified
+from tests.run_files import journal_of, report_of
 
 from .torchrun import command_of, environment, ours, torchrun
 
+PADDED = ("padded_tokens",)  # several processes pad otherwise than one
 pytestmark = pytest.mark.slow
 
 TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
 BRACKETS = (*SHORT, "task=brackets", "dataset.limit=61", "training.steps=15", "training.batch_size=6", "training.batching=random")
-TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second", "padded_tokens")
 
 
 @pytest.fixture(scope="module")
@@ -58,24 +58,15 @@ def one(cache, tmp_path_factory):
     return folder
 
 
-def journal(folder):
-    lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-
-
-def report(folder):
-    return json.loads(Path(folder, "report.json").read_text())
-
-
 def assert_alike(folder, other):
     """The same steps of the same rows, and losses, gradients and scores that differ by rounding alone."""
-    lines, others = journal(folder), journal(other)
+    lines, others = journal_of(folder, without=PADDED), journal_of(other, without=PADDED)
     assert [(line["kind"], line["step"]) for line in lines] == [(line["kind"], line["step"]) for line in others]
     for line, like in zip(lines, others, strict=True):
         assert line == {key: pytest.approx(value, abs=1e-5) if key != "split" else value for key, value in like.items()}
-    for name, scores in report(folder)["splits"].items():
-        assert scores["n"] == report(other)["splits"][name]["n"]
-        assert scores["loss"] == pytest.approx(report(other)["splits"][name]["loss"], abs=1e-5)
+    for name, scores in report_of(folder)["splits"].items():
+        assert scores["n"] == report_of(other)["splits"][name]["n"]
+        assert scores["loss"] == pytest.approx(report_of(other)["splits"][name]["loss"], abs=1e-5)
     weights = load_file(Path(other, "model", "model.safetensors"))
     for name, weight in load_file(Path(folder, "model", "model.safetensors")).items():
         assert torch.allclose(weight, weights[name], atol=1e-3), name
@@ -120,7 +111,7 @@ def test_two_processes_go_on_bit_for_bit_with_the_dropout_of_each(processes, tmp
             cut_back(tmp_path / "again", 10)  # behind two evaluations
         code, _, errors = processes(2, "train", *arguments)
         assert code == 0, "\n".join(errors)
-    assert journal(tmp_path / "again") == journal(tmp_path / "whole")
+    assert journal_of(tmp_path / "again", without=PADDED) == journal_of(tmp_path / "whole", without=PADDED)
     weights = [load_file(tmp_path / run / "model" / "model.safetensors") for run in ("again", "whole")]
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 
@@ -167,7 +158,7 @@ def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(on
         assert code == 0, "\n".join(errors)
         assert sum(f"{name}-together/report.json" in line for line in errors) == 1
         alone(*arguments, f"run_dir={name}-alone")
-        assert report(f"{name}-together")["splits"] == report(f"{name}-alone")["splits"]
+        assert report_of(f"{name}-together")["splits"] == report_of(f"{name}-alone")["splits"]
         assert Path(f"{name}-together/predictions.csv").read_bytes() == Path(f"{name}-alone/predictions.csv").read_bytes()
 
 
@@ -228,7 +219,7 @@ def test_a_run_that_loses_a_process_ends_with_one_line_and_goes_on(alone, cache,
     assert "resume=auto" in lost[0]
     done = int(checkpoints(tmp_path / "run" / "checkpoints")[-1].name.removeprefix("step-"))
     alone("train", "resume=run", f"training.steps={done + 2}")
-    assert journal("run")[-1]["step"] == done + 2
+    assert journal_of("run", without=PADDED)[-1]["step"] == done + 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in Linux's /proc")
@@ -240,4 +231,4 @@ def test_a_signal_to_any_process_stops_all_after_the_same_step(cache, tmp_path):
     assert sum("Resume with: encoderlab train resume=run" in line for line in said) == 1, said
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     assert verified(newest)
-    assert f"step-{journal(tmp_path / 'run')[-1]['step']}" == newest.name  # no step was lost
+    assert f"step-{journal_of(tmp_path / 'run', without=PADDED)[-1]['step']}" == newest.name  # no step was lost

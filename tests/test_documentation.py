@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.typed_lines import arguments_of, typed_lines
+from tests.typed_lines import SHOWN_FILE, arguments_of, typed_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,16 +66,27 @@ def test_every_line_begins_with_a_command_that_is_known(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page):
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if not target.startswith(("https://", "#")):
-            assert (page.parent / target.partition("#")[0]).exists(), f"{page.name}: {target}"
+    assert [target for target in links_of(page) if not target.exists()] == []
 
 
 def test_every_page_is_reached_from_the_readme():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for page in [*PAGES[1:], ROOT / "docs" / "from_attention_to_training.ipynb"]:
         assert f"docs/{page.name}" in text, page.name
+
+
+def links_of(page):
+    """The files of the project that a page links to."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = {
+        target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith(("https://", "#"))
+    }
+    return {(page.parent / target).resolve() for target in targets}
+
+
+@pytest.mark.parametrize("code", ["model/attention.py", "model/encoder.py", "training/loop.py"])
+def test_the_readme_leads_to_the_code_one_wants_to_read(code):
+    assert ROOT / "src" / "encoderlab" / code in links_of(ROOT / "README.md")
 
 
 def test_the_page_of_settings_is_as_the_settings_are():
@@ -104,7 +115,7 @@ def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cac
     for folder in ("src", "configs"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     text = ADDING.read_text(encoding="utf-8")
-    for name, content in re.findall(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+    for name, content in SHOWN_FILE.findall(text):
         (copy / name).write_text(content, encoding="utf-8")
     for change in re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         apply(change, copy)

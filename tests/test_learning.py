@@ -21,16 +21,11 @@ from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import optimize
 from encoderlab.training.optimizer import build_optimizer
 
+pytestmark = pytest.mark.usefixtures("same_threads")
+
 REVERSE = ReverseDataset(train_rows=10_000, validation_rows=1, test_rows=1000)
 BRACKETS = BracketsDataset(train_rows=2000, validation_rows=2, test_rows=200, pairs=8)
 DIGITS_TASK = TaggingConfig(name="reverse", special_tokens=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def process_settings():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

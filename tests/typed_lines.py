@@ -3,7 +3,7 @@
     python tests/typed_lines.py docs/own_data.md docs/first_run.md
 
 Each line is run as it stands, but for fewer rows, fewer steps and a smaller model, which are added behind it. The files that pages speak
-of (reviews.csv, ...) are made first. A line that fails ends its page. Standard output gets a line for each page, as JSON: null or what
+of (reviews.csv, ...) are made first, and so are those that a page shows under their names. A line that fails ends its page. Standard output gets a line for each page, as JSON: null or what
 went wrong. One process serves many pages: loading PyTorch takes longer than most of them.
 """
 
@@ -37,6 +37,7 @@ NOT_OURS = (
 ANSWERING = ("serve",)  # go on until they are stopped: their settings are looked at, and tests of their own start them
 SHORT = {"training.steps": "2", "training.batch_size": "8", "dataset.limit": "120"}
 NARROW = {"model.n_layers": "1", "model.d_model": "16", "model.n_heads": "2"}
+SHOWN_FILE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -84,6 +85,16 @@ def make_files() -> None:
     sentence = "The {} sentence of document {} says nothing that matters."
     documents = ["\n".join(" ".join(sentence.format(w, n) for w in ("first", "second", "third")) for _ in "ab") for n in range(40)]
     Path("articles.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    topics = [("sun and rain all day", "weather"), ("a goal in the rain", "sport|weather"), ("nothing to report", "")]
+    pairs = [
+        ("a man plays a guitar", "a man plays music", 4.2),
+        ("a dog runs", "a car stops", 1.1),
+        ("they sing", "people sing", 4.6),
+    ]
+    tables = {"topics.csv": (("text", "topics"), topics), "pairs.csv": (("first", "second", "score"), pairs)}
+    for name, (head, some) in tables.items():
+        with Path(name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([head, *((f"{row[0]}, day {n}", *row[1:]) for n in range(40) for row in some)])
     words = "".join(f"Anna\tNAME\nsaw\tO\nBerlin\tPLACE\n{n}\tO\n\n" for n in range(60))
     Path("names.conll").write_text(words, encoding="utf-8")
 
@@ -93,6 +104,9 @@ def outcome(page: Path) -> str | None:
     from encoderlab.cli import main as cli
 
     make_files()
+    for name, content in SHOWN_FILE.findall(page.read_text(encoding="utf-8")):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
     for line in typed_lines(page):
         arguments, source = arguments_of(line)
         arguments = shortened(arguments)

@@ -134,13 +134,15 @@ class Run:
     def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
         """An answer for each text, or pair of texts, in their order.
 
-        `predicted` is a label, with the `probabilities` of all; of a task on words, a list with a label for each word that the
-        model reads. Raises SettingError for what is no list of texts, DataError for what the model cannot read.
+        `predicted` is a label, with the `probabilities` of all; a list of labels, with those probabilities; or a number. Of a task
+        on words, a list with a label for each word that the model reads. Raises SettingError for what is no list of texts,
+        DataError for what the model cannot read.
         """
         answers = answers_of(self.assembly, self._examples(texts))
         if reads_words(self.assembly):
             return [{"predicted": list(answer.labels)} for answer in answers]
-        return [{"predicted": answer.labels[0], "probabilities": answer.by_label(self.labels)} for answer in answers]
+        target = self.assembly.task.heads.sequence_target
+        return [answer.as_dict(self.labels, target) for answer in answers]
 
     def embed(self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False) -> np.ndarray:
         """A vector for each text, [texts, d_model]: the `mean` of its tokens' or that of `cls`, of length 1 where `normalize`.

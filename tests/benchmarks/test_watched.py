@@ -9,6 +9,7 @@ from torch import nn
 
 from benchmarks.peers.watched import Goal, Meter
 from benchmarks.processes import finished, python
+from tests.stand_ins import Clock
 
 COMMON = "class Meter:\n    def __init__(self, warmup=10): raise AssertionError('the script got its own meter')\n"
 SCRIPT = """
@@ -65,13 +66,6 @@ def test_a_script_stops_at_the_first_evaluation_that_reaches_the_accuracy(script
     assert (found["steps"], found["accuracy"]) == (9, 1.0)
     assert found["seconds_to_target"] > 0
     assert watched("--evaluate-every", "3", "--until", "0.75", script, "7")["seconds_to_target"] is None
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

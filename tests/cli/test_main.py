@@ -230,6 +230,18 @@ def test_list_shows_one_group_alone(command, capsys):
     assert "sst2" not in printed
 
 
+def test_list_shows_the_configs_of_ones_own_folder_and_which_of_them_are_hidden(command, capsys, tmp_path):
+    (tmp_path / "mine" / "model").mkdir(parents=True)
+    for name in ("wide", "tiny"):
+        (tmp_path / "mine" / "model" / f"{name}.yaml").write_text("# A model of my own.\n", encoding="utf-8")
+    command("list model --config-dir mine")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["wide", "A", "model", "of", "my", "own."]
+    assert [line.split()[0] for line in lines if "hides yours of this name" in line] == ["tiny"]
+    with pytest.raises(SettingError, match="There is no folder nowhere"):
+        command("list --config-dir nowhere")
+
+
 def test_the_version_is_printed(command, capsys):
     command("--version")
     assert capsys.readouterr().out.count(".") == 2

@@ -1,6 +1,5 @@
 """encoderlab distill: a student learns its teacher's vectors on documents, or its probabilities on a task; and what it refuses."""
 
-import json
 import shutil
 
 import numpy as np
@@ -11,16 +10,13 @@ from safetensors.torch import load_file, save_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
+from tests.run_files import report_of
 
 SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
 TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
 QUICK = ("training.batch_size=16", "training.learning_rate=0.003", "training.log_every=5")
 TASK = ("task=brackets", "dataset.limit=300", "training.threads=1", "baselines=false")
 BRACKETS = (*BRACKETS_MODEL, *TASK)
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,9 @@ from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import read_weights
 from encoderlab.training.config import TrainingConfig
 from tests.experiment_models import BRACKETS_MODEL
+from tests.run_files import report_of
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def weights_of(folder):
@@ -208,7 +205,7 @@ REFUSED = [
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
-    (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Use encoderlab pretrain\.$"),
+    (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
 ]
 

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
+from tests.run_files import report_of
 
 SMALL = (
     "model.n_layers=1",
@@ -61,10 +62,6 @@ def pretrained(tmp_path_factory, corpus, cache, run_in):
         f"run_dir={folder}",
     )
     return folder
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
 def test_a_pretraining_run_leaves_what_the_contract_says(pretrained):

@@ -13,29 +13,23 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
+from tests.run_files import journal_of, report_of
 
 SMALL = ("task=reverse", *REVERSE_MODEL, "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
 SHORT = (*SMALL, "training.steps=9", "training.batch_size=16", "training.evaluate_every=4", "training.log_every=2")
-TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
 
 
 def weights(folder):
     return safetensors.torch.load_file(f"{folder}/model/model.safetensors")
 
 
-def journal(folder):
-    lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-
-
 def report(folder):
-    found = json.loads(Path(folder, "report.json").read_text())
-    return {key: value for key, value in found.items() if key not in ("throughput", "run")}
+    return {key: value for key, value in report_of(folder).items() if key not in ("throughput", "run")}
 
 
 def assert_same_run(folder, other):
     assert all(torch.equal(weight, weights(other)[name]) for name, weight in weights(folder).items())
-    assert journal(folder) == journal(other)
+    assert journal_of(folder) == journal_of(other)
     assert report(folder) == report(other)
 
 
@@ -94,7 +88,7 @@ def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command
     command("train", *SHORT, "training.log_every=1", "training.checkpoint_every=1", "resume=run")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 1
     assert len(json.loads(Path("run/environment.json").read_text())["continued"]) == 1
-    assert [line["step"] for line in journal("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
+    assert [line["step"] for line in journal_of("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
 
 
 @pytest.mark.slow
@@ -111,7 +105,7 @@ def test_a_longer_run_can_be_made_of_one_that_is_not_finished(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", "resume=run", "training.steps=12")
     assert report("run")["checkpoint"]["step"] <= 12
-    assert journal("run")[-1]["step"] == 12
+    assert journal_of("run")[-1]["step"] == 12
 
 
 def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, tmp_path):
@@ -254,7 +248,7 @@ def test_steps_can_take_the_place_of_a_budget(command, stopped):
     arguments = [argument for argument in SHORT if not argument.startswith("training.steps")]
     stopped(*arguments, "training.steps=null", "training.budget=1h", "run_dir=run", step=2)
     command("train", "resume=run", "training.budget=null", "training.steps=4")
-    assert journal("run")[-1]["step"] == 4
+    assert journal_of("run")[-1]["step"] == 4
 
 
 def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):

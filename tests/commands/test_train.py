@@ -9,10 +9,7 @@ import yaml
 from encoderlab.errors import DataError, SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+from tests.run_files import report_of
 
 
 def test_a_run_folder_holds_what_the_contract_says(brackets_run):

@@ -1,4 +1,4 @@
-"""The heads: pooling, asked tokens, and that every kind of model can learn."""
+"""The heads: asked tokens, and that every kind of model can learn."""
 
 from dataclasses import replace
 
@@ -8,7 +8,6 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
-from encoderlab.model.pooling import ClsPool, MaxPool, MeanPool
 
 EVERY_OPTION = [
     *({name: choice} for name, choices in {
@@ -110,16 +109,6 @@ def test_only_the_asked_tokens_are_answered_for(make_model, make_batch):
 
 def test_a_question_that_is_not_asked_has_no_answer(make_model, make_batch):
     assert make_model(token_classes=None)(make_batch([3])).token_logits is None
-
-
-def test_poolings_take_the_first_the_mean_and_the_largest_of_the_real_tokens():
-    hidden = torch.tensor([[[1.0, 5.0], [3.0, 1.0], [-8.0, 9.0]]])
-    mask = torch.tensor([[True, True, False]])
-    assert ClsPool()(hidden, mask).tolist() == [[1, 5]]
-    assert MeanPool()(hidden, mask).tolist() == [[2, 3]]
-    assert MaxPool()(hidden, mask).tolist() == [[3, 5]]
-    assert MeanPool()(hidden[:, :2], None).tolist() == [[2, 3]]
-    assert MaxPool()(hidden[:, :2], None).tolist() == [[3, 5]]
 
 
 def test_dropout_reaches_the_vector_that_the_heads_see(make_model, make_batch):

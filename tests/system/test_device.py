@@ -12,13 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.system.device import choose_compute, processor_vendor
 from encoderlab.system.distributed import Processes
 
-
-@pytest.fixture(autouse=True)
-def process_settings():
-    """Threads belong to the whole process: put them back."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("same_threads")
 
 
 @pytest.fixture

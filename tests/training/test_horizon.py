@@ -8,22 +8,14 @@ from hypothesis import strategies as st
 
 from encoderlab.errors import SettingError
 from encoderlab.training.config import Schedule, TrainingConfig, seconds_of
-from encoderlab.training.horizon import TimeBudget, fixed_by_rows, length_in_words, total_steps
+from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, length_in_words, total_steps
 from encoderlab.training.schedule import learning_rate_at
-
-
-class Clock:
-    """A clock that each step moves on."""
-
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
+from tests.stand_ins import Clock
 
 
 def run(seconds, durations, *, compiled=False):
     """The steps a budget allows where they take these `durations`: when each ends, and its learning rate."""
-    clock = Clock()
+    clock = Clock(1000.0)
     budget = TimeBudget(seconds, clock=clock, compiled=compiled)
     config = TrainingConfig(schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
     ends, rates = [], []
@@ -85,7 +77,7 @@ def test_what_is_no_time_is_refused_with_an_example(budget):
 
 
 def test_a_budget_goes_on_with_what_was_left_of_it():
-    clock = Clock()
+    clock = Clock(1000.0)
     budget = TimeBudget(100.0, spent=40.0, clock=clock)
     assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
@@ -200,8 +192,28 @@ def test_compiling_may_use_up_the_whole_budget():
 
 
 def test_a_run_that_is_resumed_compiles_anew_at_its_old_pace():
-    clock = Clock()
+    clock = Clock(1000.0)
     budget = TimeBudget(100.0, spent=20.0, clock=clock, compiled=True)
     assert budget.steps(200) == 200 + 800
     clock.now += 30.0
     assert budget.steps(201) == pytest.approx(201 + 500, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({"epochs": 2.0}, 8),
+        ({"epochs": 0.5}, 2),
+        ({"epochs": 0.001}, 1),
+        ({"epochs": 9.0, "steps": 3}, 3),
+        ({"epochs": 1.0, "accumulate": 4}, 4),
+    ],
+)
+def test_steps_follow_from_epochs_unless_they_are_given(settings, steps):
+    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
+    assert (horizon.steps(0), per_epoch) == (steps, 4)
+
+
+def test_a_budget_decides_instead_of_steps_and_epochs():
+    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, budget="1.5h"), rows=100)
+    assert (type(horizon).__name__, horizon.seconds, per_epoch) == ("TimeBudget", 5400, 4)

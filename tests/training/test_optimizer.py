@@ -17,16 +17,10 @@ from encoderlab.training.loop import optimize
 from encoderlab.training.loss import losses
 from encoderlab.training.optimizer import build_optimizer, freeze
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 LAYERS = 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def small(heads=None, **settings):

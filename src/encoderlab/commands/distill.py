@@ -13,6 +13,7 @@ from encoderlab.config.command_settings import DistillConfig
 from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.pretraining.teacher_vectors import (
     build_teacher_vectors_report,
     show_teacher_vectors_report,
@@ -28,7 +29,7 @@ from encoderlab.runs.distillation.task_distillation import TaskDistillation
 from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fitting.fit import fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
 from encoderlab.runs.inspection.pair_facts import pair_facts
@@ -69,6 +70,12 @@ def distill(
 
 def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
+    if config.task.target != "label":
+        raise SettingError(
+            f"task={config.task.name} has no class probabilities to learn from a teacher",
+            allowed="tasks with one label for a text or a word",
+            remedy="Use encoderlab finetune",
+        )
     if processes.size > 1:
         raise SettingError(
             f"Distillation on a task works in one process, and there are {processes.size}",
@@ -153,7 +160,8 @@ def _fit_and_report(
     assert isinstance(teacher, VectorTeacher)
     assert config.teacher is not None
     models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
-    report = _report(config, assembly, fitted, scores, facts, models)
+    summary = summary_of("distill", assembly, fitted, config.init_from)
+    report = build_teacher_vectors_report(summary, scores, teacher=config.teacher, texts=facts, models=models)
     origin = Origin(fitted.checkpoint, False, corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
     trackers.report(report)
@@ -165,27 +173,3 @@ def _fit_and_report(
     ]
     paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
     show_teacher_vectors_report(report, paths, following)
-
-
-def _report(
-    config: DistillConfig,
-    assembly: Assembly,
-    fitted: Fitted,
-    scores: dict[str, Any],
-    facts: dict[str, Any],
-    models: dict[str, Any],
-) -> dict[str, Any]:
-    assert config.teacher is not None
-    return build_teacher_vectors_report(
-        task=config.task.name,
-        seed=config.seed,
-        teacher=config.teacher,
-        init_from=config.init_from,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits=scores,
-        throughput=fitted.throughput,
-        checkpoint=fitted.checkpoint,
-        notes=fitted.notes,
-        texts=facts,
-        models=models,
-    )

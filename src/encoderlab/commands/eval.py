@@ -13,14 +13,17 @@ from encoderlab.commands.pretrain import score_pretrained
 from encoderlab.config.command_settings import EvalConfig
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
+from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.screen import show_report
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
+from encoderlab.runs.fitting.scoring import scores_of
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
-from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen, scores_of
+from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
@@ -55,9 +58,9 @@ def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     """The rows, and the name of their split. One file of one's own is scored whole, its labels read as the model names them."""
     cache = cache_folder(config.cache_dir)
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels)
-        return Corpus.load_unsplit(unsplit, cache), "all"
-    corpus = Corpus.load(config.dataset or own_dataset(assembly), cache)
+        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels or None)
+        return Corpus.load_unsplit(unsplit, cache, assembly.config.task.target), "all"
+    corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
     return corpus, config.split or corpus.scored_splits()[-1]
 
 
@@ -76,17 +79,9 @@ def _score_and_report(
         notes.append(
             f"The model's labels {assembly.task.labels} were taken for the dataset's {corpus.splits.labels}, in this order"
         )
-    report = build_report(
-        command="eval",
-        task=assembly.config.task.name,
-        seed=assembly.config.seed,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits={split: scores},
-        baselines={},
-        throughput=evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds),
-        checkpoint=_checkpoint(assembly, config),
-        notes=notes,
-    )
+    throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
+    scored = Fitted(_checkpoint(assembly, config), throughput, notes)
+    report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
     write_report(folder, report, corpus.split(split), scores, partial(token_importance, assembly))
     files = {"page": folder.page, "report": folder.report, "predictions": folder.predictions, "plots": folder.plots}
     paths = {name: str(path) for name, path in files.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from encoderlab.encoders.catalogue import describe, shipped_names
@@ -17,19 +18,45 @@ OTHER_ENCODERS = {
 }
 
 
-def list_configs(folder: Path, groups: list[str]) -> None:
-    """Print the options of `groups` (all of them if empty) that `folder` holds. Raises SettingError for an unknown group."""
+def list_configs(folder: Path, arguments: list[str]) -> None:
+    """Print the options of the groups that `arguments` name (all if none), from `folder` and from the folder of `--config-dir`.
+
+    Raises SettingError for an unknown group, and for a folder that does not exist.
+    """
+    groups, own = _groups_and_folder(arguments)
     for group in groups:
         if group not in LISTED:
             near = closest(group, LISTED)
             hint = f"Did you mean encoderlab list {near}?" if near else ""
             raise SettingError(f"There is nothing called {group} to list", allowed=", ".join(LISTED), remedy=hint)
     for group in groups or LISTED:
-        options = encoders() if group == ENCODERS else options_of(folder, group)
+        options = encoders() if group == ENCODERS else _all_options(folder, own, group)
         width = max(map(len, options), default=0)
         print("init_from=" if group == ENCODERS else f"{group}=")
         for name, line in options.items():
             print(f"  {name:<{width}}  {line}")
+
+
+def _groups_and_folder(arguments: list[str]) -> tuple[list[str], Path | None]:
+    """The groups among the arguments, and the folder of `--config-dir`."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    try:
+        flags, groups = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise SettingError(str(error), remedy="Set it to a folder: encoderlab list --config-dir FOLDER") from None
+    if flags.config_dir is not None and not flags.config_dir.is_dir():
+        raise SettingError(f"There is no folder {flags.config_dir}", remedy="Set --config-dir to a folder of configs")
+    return groups, flags.config_dir
+
+
+def _all_options(shipped: Path, own: Path | None, group: str) -> dict[str, str]:
+    """The options of a group in both folders. Hydra takes the shipped one where both have a name."""
+    found = options_of(shipped, group)
+    if own is None:
+        return found
+    hidden = {name: f"{found[name]} (shipped; it hides yours of this name)" for name in options_of(own, group) if name in found}
+    return options_of(own, group) | found | hidden
 
 
 def encoders() -> dict[str, str]:

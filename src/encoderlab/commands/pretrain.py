@@ -14,6 +14,7 @@ from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.pretraining.filled_masks import readable
 from encoderlab.reports.pretraining.report import (
     BASELINE_NAMES,
@@ -224,17 +225,10 @@ def _report(
     scored = list(scores)[-1]
     counted = guessed_tokens(rows["train"], scores[scored].token_labels) if assembly.config.baselines else {}
     return build_pretraining_report(
-        command=facts.command,
-        task=assembly.config.task.name,
-        seed=assembly.config.seed,
-        parameters={"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()},
-        splits=scores,
-        baselines=counted | facts.guessed,
-        throughput=fitted.throughput,
-        checkpoint=fitted.checkpoint,
-        notes=fitted.notes,
+        summary_of(facts.command, assembly, fitted, facts.init_from),
+        scores,
+        counted | facts.guessed,
         pairs=facts.pairs,
         filled_masks=[readable(filled) for filled in fill_masks(assembly, rows[scored])],
         second_sentence=_task_of(assembly).config.second_sentence.value,
-        init_from=facts.init_from,
     )

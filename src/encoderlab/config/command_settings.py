@@ -27,7 +27,7 @@ class PredictionFormat(Enum):
     glue = "glue"
 
 
-TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+TRACKERS = ("tensorboard", "wandb")
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 
 
@@ -61,9 +61,7 @@ class RunConfig(CommandConfig):
     dry_run: bool = setting(
         False, "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written."
     )
-    trackers: list[str] = setting(
-        [], "Trackers to tell of the run's figures too: [tensorboard,wandb,mlflow,trackio] or some of them."
-    )
+    trackers: list[str] = setting([], "Trackers to tell of the run's figures too: [tensorboard,wandb] or one of them.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

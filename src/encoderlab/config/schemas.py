@@ -43,11 +43,20 @@ from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelConfig
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    MultilabelConfig,
+    PretrainingConfig,
+    RegressionConfig,
+    TaggingConfig,
+    TeacherVectorsConfig,
+)
 from encoderlab.training.config import TrainingConfig
 
 SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "classification"): ClassificationConfig,
+    ("task", "multilabel"): MultilabelConfig,
+    ("task", "regression"): RegressionConfig,
     ("task", "tagging"): TaggingConfig,
     ("task", "pretraining"): PretrainingConfig,
     ("task", "teacher_vectors"): TeacherVectorsConfig,

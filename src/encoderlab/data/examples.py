@@ -14,14 +14,19 @@ import numpy as np
 if TYPE_CHECKING:
     import datasets
 
+    from encoderlab.batch import TargetKind
+
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text, or a pair of them, and the id of its label (None where it is not known)."""
+    """One text, or a pair of them, and what is right about it: the id of its label, the ids of its labels, or a number.
+
+    `label` is None where that is not known.
+    """
 
     text: str
     text_pair: str | None = None
-    label: int | None = None
+    label: int | float | tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,9 @@ def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
 class Split:
     """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
 
-    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids; a row with an unknown
-    answer has label None. `where` says where a row, given by its index, was read from; where a source does not know, it is counted.
+    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them, or
+    numbers; a row with an unknown answer has label None. `where` says where a row, given by its index, was read from; where a
+    source does not know, it is counted.
     """
 
     def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None) -> None:
@@ -93,6 +99,17 @@ class Split:
                     yield example.text_pair
 
     @property
+    def target(self) -> TargetKind:
+        """What the right answer about a whole row is."""
+        import pyarrow as pa
+
+        schema = self.table.data.schema
+        kind = schema.field("label").type if "label" in schema.names else pa.int64()
+        if pa.types.is_floating(kind):
+            return "number"
+        return "label_set" if pa.types.is_list(kind) or pa.types.is_large_list(kind) else "label"
+
+    @property
     def labelled(self) -> bool:
         """Whether any row has a known answer."""
         column = "labels" if "words" in self.table.column_names else "label"
@@ -119,4 +136,5 @@ def _example(row: dict[str, Any]) -> Example:
     if "words" in row:
         labels = row.get("labels")
         return WordsExample(tuple(row["words"]), None if labels is None else tuple(labels))
-    return TextExample(row["text"], row.get("text_pair"), row.get("label"))
+    label = row.get("label")
+    return TextExample(row["text"], row.get("text_pair"), tuple(label) if isinstance(label, list) else label)

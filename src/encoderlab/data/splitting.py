@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from encoderlab.data.examples import Split
-from encoderlab.data.survey import hashed
+from encoderlab.data.survey import Hashes, hashed
 from encoderlab.errors import DataError
 
 _UNLABELLED = -1
+_FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
 def hold_out(split: Split, fractions: dict[str, float], seed: int) -> dict[str, Split]:
@@ -16,11 +17,12 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int) -> dict[str, 
 
     Rows keep their order. Rows with equal text (and pair, or words) stay on one side. Of each label every part gets its fraction,
     to the nearest group of equal texts, at least one group where there are enough, and training is never left without a label
-    that another part has; sentences of words are drawn without regard to labels. Raises DataError where a part would be empty.
+    that another part has; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest,
+    and numbers are drawn from each fifth of their range alike. Raises DataError where a part would be empty.
     """
     hashes = hashed(split)
     _, groups = np.unique(hashes.texts, return_inverse=True)
-    labels = np.full(len(split), _UNLABELLED) if hashes.of_words else hashes.labels
+    labels = _strata(split, hashes)
     part = np.zeros(len(split), np.int8)  # 0: training
     generator = np.random.default_rng(seed)
     for number, (name, fraction) in enumerate(fractions.items(), start=1):
@@ -35,6 +37,20 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int) -> dict[str, 
         part[taken] = number
     names = ["train", *fractions]
     return {name: split.take(np.flatnonzero(part == number).tolist()) for number, name in enumerate(names)} if fractions else {}
+
+
+def _strata(split: Split, hashes: Hashes) -> np.ndarray:
+    """What each row is drawn for, int64 [rows]: its label, the rarest of its labels, the fifth that its number lies in."""
+    if hashes.of_words:
+        return np.full(len(split), _UNLABELLED)
+    if hashes.target == "number":
+        edges = np.nanquantile(hashes.numbers, _FIFTHS) if (hashes.labels != _UNLABELLED).any() else _FIFTHS
+        return np.searchsorted(edges, hashes.numbers)
+    if hashes.target == "label_set":
+        counts = hashes.places.tolist()
+        sets = (example.label for example in split.of_texts())
+        return np.array([min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else _UNLABELLED for ids in sets])
+    return hashes.labels
 
 
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:

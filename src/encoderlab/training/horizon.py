@@ -26,29 +26,30 @@ def total_steps(config: TrainingConfig, rows: int) -> int:
     return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
 
 
-def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0) -> TrainingConfig:
+def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> TrainingConfig:
     """The same settings, `epochs` and `evaluate_every` being given a number where they were left open.
 
     The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between the run has
     about `min_steps` steps. Long rows, which have `tokens` tokens together, are read fewer times, FEW_EPOCHS at least: about
-    `max_tokens` tokens in all. Where `steps` or `budget` decide, `epochs` stays open, as nobody reads it.
+    `max_tokens` tokens in all. A task that takes more learning asks for `passes` times as many steps and tokens. Where `steps` or
+    `budget` decide, `epochs` stays open, as nobody reads it.
 
     >>> fixed = fixed_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
     >>> fixed.epochs, fixed.evaluate_every
     (11.0, 104)
     """
     if config.steps is None and config.budget is None:
-        config = replace(config, epochs=_epochs(config, rows, tokens))
+        config = replace(config, epochs=_epochs(config, rows, tokens, passes))
     if config.evaluate_every is not None or config.evaluations is None or config.budget is not None:
         return config
     return replace(config, evaluate_every=math.ceil(total_steps(config, rows) / config.evaluations))
 
 
-def _epochs(config: TrainingConfig, rows: int, tokens: int = 0) -> float:
+def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> float:
     if config.epochs is not None:
         return config.epochs
-    by_steps = max(round(config.min_steps / steps_per_epoch(config, rows)), 1)
-    by_tokens = max(config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
+    by_steps = max(round(passes * config.min_steps / steps_per_epoch(config, rows)), 1)
+    by_tokens = max(passes * config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 

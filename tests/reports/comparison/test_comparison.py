@@ -1,11 +1,11 @@
-"""Comparisons: as few settings as tell all apart, names that mean one thing, plots of whatever was swept."""
+"""Comparisons: as few settings as tell all apart, names that mean one thing."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.reports.comparison.comparison import distinguishing, is_lower_better, short_names, shown
-from encoderlab.reports.comparison.plots import pictures_of
+from encoderlab.metrics.scores import is_lower_better
+from encoderlab.reports.comparison.comparison import distinguishing, short_names, shown
 
 NAMES = ["model.name", "model.n_layers", "training.learning_rate", "init_from"]
 many = st.lists(st.fixed_dictionaries({name: st.integers(0, 2) for name in NAMES}), min_size=1, max_size=8)
@@ -47,40 +47,3 @@ def test_values_are_shown_as_they_are_typed(value, typed):
 
 def test_of_losses_and_perplexities_the_least_is_the_best():
     assert [is_lower_better(name) for name in ("loss", "mlm_perplexity", "nsp_loss", "accuracy")] == [True, True, True, False]
-
-
-def compared(values, told_apart_by, parameters=10):
-    rows = [
-        {
-            "label": str(number),
-            "values": value,
-            "value": 0.5 + number / 100,
-            "interval": [0.4, 0.6] if number else None,
-            "parameters": parameters * (number + 1),
-            "runs": [{"folder": f"run{number}", "seed": 0, "score": 0.5}],
-        }
-        for number, value in enumerate(values)
-    ]
-    differing = {name: [str(value[name]) for value in values] for name in values[0]}
-    return {"figure": "f1_macro", "settings": rows, "differing": differing, "told_apart_by": told_apart_by, "reference": "0"}
-
-
-def test_a_swept_number_has_a_plot_and_a_wide_range_a_logarithmic_axis():
-    values = [{"training.learning_rate": rate, "model.norm": norm} for norm in ("a", "b") for rate in (1e-5, 1e-4, 1e-2)]
-    drawn = pictures_of(compared(values, ["training.learning_rate", "model.norm"]), {})
-    assert list(drawn) == ["scores", "f1_macro_against_learning_rate"]
-    (axes,) = drawn["f1_macro_against_learning_rate"][0].axes
-    assert axes.get_xscale() == "log"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["norm=a", "norm=b"]
-
-
-def test_models_that_go_by_their_name_are_drawn_by_their_number_of_parameters():
-    values = [{"model.name": name, "model.n_layers": number} for number, name in enumerate(["tiny", "mini", "small"])]
-    assert list(pictures_of(compared(values, ["model.name"]), {})) == ["scores", "f1_macro_against_parameters"]
-
-
-def test_curves_are_laid_over_one_another_where_runs_have_logged_any():
-    lines = [{"kind": "step", "step": step, "loss": loss} for step, loss in ((1, 2.0), (2, None), (3, 1.0))]
-    comparison = compared([{"model.norm": "a"}, {"model.norm": "b"}], ["model.norm"])
-    assert list(pictures_of(comparison, {"run0": lines, "run1": lines})) == ["scores", "curves"]
-    assert list(pictures_of(comparison, {"run0": [], "run1": []})) == ["scores"]

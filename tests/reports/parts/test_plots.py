@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from encoderlab.reports.parts.page_plots import thinned
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves, plot_pretraining_curves, smoothed
 
 
@@ -123,16 +122,3 @@ def test_many_classes_are_shaded_and_no_longer_numbered(tmp_path, drawn):
 def test_long_names_are_shortened(tmp_path, drawn):
     plot_confusion(np.eye(6, dtype=int), ["a very long name of a class indeed"] * 6, tmp_path / "confusion.png", title="six")
     assert drawn[0].axes[0].get_xticklabels()[0].get_text() == "a very long name of a c…"
-
-
-def test_a_page_draws_at_most_five_hundred_points_of_each_line_and_loses_no_loss():
-    lines = [{"kind": "step", "step": step, "loss": float(step), "learning_rate": 0.1} for step in range(1, 2001)]
-    lines += [{"kind": "evaluation", "step": step, "split": "validation", "accuracy": 0.5} for step in range(1, 1201)]
-    lines += [{"kind": "skipped", "step": 3}]
-    drawn = thinned(lines)
-    steps = [line for line in drawn if line["kind"] == "step"]
-    assert (len(steps), steps[0]["step"], steps[0]["loss"], steps[-1]["step"]) == (500, 4, 2.5, 2000)
-    assert sum(line["kind"] == "evaluation" for line in drawn) <= 500
-    assert all(line["kind"] != "skipped" for line in drawn)
-    assert thinned([]) == []
-    assert thinned([{"kind": "step", "step": 1, "loss": None}]) == [{"kind": "step", "step": 1, "loss": None}]

@@ -2,12 +2,14 @@
 
 import html
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
 from encoderlab.metrics import PretrainingScores
+from encoderlab.reports.parts.run_report import RunSummary
 from encoderlab.reports.pretraining.report import (
     best_baseline,
     build_pretraining_report,
@@ -44,22 +46,20 @@ def scores(tokens_right=3, pairs_right=160, *, n=200):
     return PretrainingScores(n, figures, np.arange(n), asked, hits, np.zeros(10 * n, dtype=np.int64), right)
 
 
-def report_of(**changes):
-    given = {
-        "task": "wikipedia",
-        "seed": 1,
-        "parameters": {"total": 30, "encoder": 20, "head": 10},
-        "splits": {"validation": scores()},
-        "baselines": GUESSERS,
-        "throughput": {"tokens_per_second": 1.0, "examples_per_second": 2.0, "padding_fraction": 0.0, "train_seconds": 3.0},
-        "checkpoint": {"step": 1700, "chosen_by": "last step", "chosen_on": None},
-        "notes": ["a note"],
-        "pairs": FACTS,
-        "filled_masks": FILLED,
-        "second_sentence": "next",
-        "init_from": None,
-    }
-    return build_pretraining_report(**({"command": "pretrain"} | given | changes))
+RUN = RunSummary(
+    command="pretrain",
+    task="wikipedia",
+    seed=1,
+    parameters={"total": 30, "encoder": 20, "head": 10},
+    throughput={"tokens_per_second": 1.0, "examples_per_second": 2.0, "padding_fraction": 0.0, "train_seconds": 3.0},
+    checkpoint={"step": 1700, "chosen_by": "last step", "chosen_on": None},
+    notes=["a note"],
+)
+
+
+def report_of(*, splits=None, baselines=GUESSERS, pairs=FACTS, filled_masks=FILLED, second_sentence="next", **changes):
+    own = {"pairs": pairs, "filled_masks": filled_masks, "second_sentence": second_sentence}
+    return build_pretraining_report(replace(RUN, **changes), splits or {"validation": scores()}, baselines, **own)
 
 
 def test_the_keys_are_the_contracts():

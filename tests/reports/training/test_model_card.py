@@ -1,5 +1,7 @@
 """The model card: what the model is, how good it is, on how many rows, how to use it; and metadata that the hub reads."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from huggingface_hub import ModelCard
@@ -8,6 +10,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.reports.cards.metadata import for_library
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import RunSummary
 from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import build_report
 
@@ -17,25 +20,22 @@ def facts(folder):
     return run_facts(folder, "train")
 
 
-def report_of(**changes):
+def report_of(baselines=None, **changes):
     """A report of 200 rows, 150 of them answered rightly."""
     labels = torch.arange(200) % 2
     answers = torch.where(torch.arange(200) < 150, labels, 1 - labels)
     ids, empty = torch.zeros(200, 1, dtype=torch.long), torch.empty(0, dtype=torch.long)
     metrics = ClassificationMetrics(["no", "yes"])
     metrics.add(Prediction(torch.eye(2)[answers]), Batch(ids, ids, None, torch.arange(200), empty, labels, None, 200))
-    given = {
-        "command": "train",
-        "task": "sst2",
-        "seed": 3,
-        "parameters": {"total": 1_234_567, "encoder": 1_234_000, "head": 567},
-        "splits": {"test": metrics.scores()},
-        "baselines": {},
-        "throughput": {},
-        "checkpoint": {"step": 1_700, "chosen_by": "accuracy", "chosen_on": "validation"},
-        "notes": [],
-    }
-    return build_report(**(given | changes))
+    run = RunSummary(
+        command="train",
+        task="sst2",
+        seed=3,
+        parameters={"total": 1_234_567, "encoder": 1_234_000, "head": 567},
+        throughput={},
+        checkpoint={"step": 1_700, "chosen_by": "accuracy", "chosen_on": "validation"},
+    )
+    return build_report(replace(run, **changes), {"test": metrics.scores()}, baselines or {})
 
 
 def test_the_card_says_what_the_model_is_and_how_it_was_made(facts):

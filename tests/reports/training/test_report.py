@@ -1,14 +1,16 @@
 """report.json: the contract's keys, JSON that any reader takes, and an honest verdict."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from encoderlab.baselines.supervised import Baseline
+from encoderlab.baselines.linear import Baseline
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import ClassificationMetrics, TaggingMetrics
+from encoderlab.reports.parts.run_report import RunSummary
 from encoderlab.reports.training.report import build_report
 
 
@@ -29,19 +31,21 @@ def baseline(right, *, n=200):
     return Baseline({"accuracy": right / n, "f1_macro": 0.5, "seconds": 0.1}, predicted)
 
 
-def report_of(**changes):
-    given = {
-        "command": "train",
-        "task": "sst2",
-        "seed": 1,
-        "parameters": {"total": 30, "encoder": 20, "head": 10},
-        "splits": {"validation": classification(160)},
-        "baselines": {"majority": baseline(100), "tfidf_logreg": baseline(120)},
-        "throughput": {"tokens_per_second": 1.0, "examples_per_second": 2.0, "padding_fraction": 0.0, "train_seconds": 3.0},
-        "checkpoint": {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"},
-        "notes": ["a note"],
-    }
-    return build_report(**(given | changes))
+RUN = RunSummary(
+    command="train",
+    task="sst2",
+    seed=1,
+    parameters={"total": 30, "encoder": 20, "head": 10},
+    throughput={"tokens_per_second": 1.0, "examples_per_second": 2.0, "padding_fraction": 0.0, "train_seconds": 3.0},
+    checkpoint={"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"},
+    notes=["a note"],
+)
+
+
+def report_of(splits=None, baselines=None, **changes):
+    splits = {"validation": classification(160)} if splits is None else splits
+    baselines = {"majority": baseline(100), "tfidf_logreg": baseline(120)} if baselines is None else baselines
+    return build_report(replace(RUN, **changes), splits, baselines)
 
 
 def test_the_keys_are_the_contracts():

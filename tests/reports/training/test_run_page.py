@@ -1,16 +1,18 @@
 """report.html: what a reader has to find on it, whatever the texts, the classes and the answers are."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from encoderlab.baselines.supervised import Baseline
+from encoderlab.baselines.linear import Baseline
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.metrics import Scores
 from encoderlab.metrics.scores import figures_by_class
+from encoderlab.reports.parts.run_report import RunSummary
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.run_page import write_run_page
 
@@ -47,20 +49,20 @@ class Read(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def page_of(folder, scores, examples, *, importance=None, others=None, **changes):
-    given = {
-        "command": "train",
-        "task": "sst2",
-        "seed": 3,
-        "parameters": {"total": 30, "encoder": 20, "head": 10},
-        "splits": {**(others or {}), "test": scores},
-        "baselines": {},
-        "throughput": {"train_seconds": 3.0},
-        "checkpoint": {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"},
-        "notes": ["a note"],
-    }
-    more = {name: changes.pop(name) for name in ("stronger_command",) if name in changes}
-    report = build_report(**(given | changes)) | more
+RUN = RunSummary(
+    command="train",
+    task="sst2",
+    seed=3,
+    parameters={"total": 30, "encoder": 20, "head": 10},
+    throughput={"train_seconds": 3.0},
+    checkpoint={"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"},
+    notes=["a note"],
+)
+
+
+def page_of(folder, scores, examples, *, importance=None, splits=None, baselines=None, stronger_command=None, **changes):
+    report = build_report(replace(RUN, **changes), splits or {"test": scores}, baselines or {})
+    report["stronger_command"] = stronger_command
     write_run_page(folder, report, examples, scores, importance)
     text = folder.page.read_text(encoding="utf-8")
     read = Read(text)
@@ -153,7 +155,7 @@ def test_a_page_does_not_grow_with_the_run(folder, scores_of):
 def test_calibration_is_mended_on_validation_and_never_on_the_rows_that_are_scored(folder, scores_of):
     sure = np.full(200, 0.95)
     test, validation = scores_of(*alternating(200, 140), sure), scores_of(*alternating(200, 150), sure)
-    found = page_of(folder, test, texts(200), others={"validation": validation})
+    found = page_of(folder, test, texts(200), splits={"validation": validation, "test": test})
     after = found.report["splits"]["test"]["calibration"]["after_temperature"]
     assert after["fitted_on"] == "validation"
     assert after["ece"] == pytest.approx(0.05, abs=0.001)  # validation is right in 75 of 100, test in 70

@@ -11,6 +11,7 @@ FIGURES = {"precision": 0.8, "recall": 0.7, "f1": 0.75, "support": 436}
 REPORT = {
     "command": "train",
     "task": "sst2",
+    "init_from": None,
     "seed": 1,
     "model": {"parameters": 1_234_567, "parameters_by_part": {}},
     "scored_split": "validation",

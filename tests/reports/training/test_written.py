@@ -9,6 +9,7 @@ import torch
 from encoderlab.batch import Batch, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.metrics import ClassificationMetrics, TaggingMetrics
+from encoderlab.reports.parts.run_report import RunSummary
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.written import write_report
 
@@ -19,10 +20,10 @@ EVALUATIONS = [{"kind": "evaluation", "step": 3, "split": "validation", "loss": 
 
 def report_of(scores):
     """The report of a run that was scored on its test split."""
+    checkpoint = {"step": 3, "chosen_by": "last step", "chosen_on": None}
     return build_report(
-        command="train", task="täsk", seed=1, parameters={"total": 3, "encoder": 3}, splits={"test": scores}, baselines={},
-        throughput={}, checkpoint={"step": 3, "chosen_by": "last step", "chosen_on": None}, notes=["a note"],
-    )  # fmt: skip
+        RunSummary("train", "täsk", 1, {"total": 3, "encoder": 3}, {}, checkpoint, ["a note"]), {"test": scores}, {}
+    )
 
 
 def text_scores(labels, answers, rows):

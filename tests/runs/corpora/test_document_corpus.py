@@ -66,11 +66,11 @@ def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_documen
     assert len(rows) == 4 * 3
 
 
-@pytest.mark.parametrize("helpers", [0, 1])
-def test_the_store_is_that_of_one_sentence_after_the_other_whoever_makes_it(corpus_of, monkeypatch, helpers):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_store_is_that_of_one_sentence_after_the_other_whoever_makes_it(corpus_of, monkeypatch, workers):
     """Against the plainest way to make it, which reads as the store's description."""
     monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
-    monkeypatch.setattr(document_corpus, "helpers_at_hand", lambda: helpers)
+    monkeypatch.setattr(document_corpus, "workers_at_hand", lambda: workers)
     splitter = SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(PunktParameters()))), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
     corpus = replace(corpus_of(documents=documents), splitter=splitter)
@@ -101,11 +101,11 @@ class Deadly:
 """
 
 
-def test_a_killed_helper_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path):
+def test_a_killed_worker_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path):
     (tmp_path / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 100)
-    monkeypatch.setattr(document_corpus, "helpers_at_hand", lambda: 1)
+    monkeypatch.setattr(document_corpus, "workers_at_hand", lambda: 2)
     corpus = corpus_of(documents=DOCUMENTS * 20)
     task = task_of(corpus)
     deadly = SentenceSplitter(__import__("deadly").Deadly(os.getpid()), "deadly", "deadly 1")

@@ -78,13 +78,6 @@ processes.end(0)
 """
 
 
-@pytest.mark.slow
-def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
-    (tmp_path / "script.py").write_text(BEGIN + SCRIPT)
-    code, _, errors = torchrun(2, "script.py", folder=tmp_path)
-    assert code == 0, "\n".join(errors)
-
-
 MODES = """
 ids = torch.arange(1, 7)[None] + processes.rank
 batch = Batch(ids, ids * 0, None, torch.tensor([processes.rank]), ids[0, :0], torch.tensor([processes.rank]), None, 6)
@@ -105,8 +98,13 @@ processes.end(0)
 
 
 @pytest.mark.slow
-def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed(tmp_path):
-    (tmp_path / "script.py").write_text(BEGIN + MODES)
+@pytest.mark.parametrize(
+    "script",
+    [SCRIPT, MODES],
+    ids=["scored before a step, put back together and cut again", "dropping again behind an evaluation"],
+)
+def test_a_model_in_pieces_is_the_whole_one(tmp_path, script):
+    (tmp_path / "script.py").write_text(BEGIN + script)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
 

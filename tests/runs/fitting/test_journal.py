@@ -13,20 +13,12 @@ from encoderlab.runs.fitting.journal import Journal, seconds_since_start
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.training.loop import Step
 from encoderlab.training.nonfinite_guard import SkippedStep
-
-
-class Clock:
-    """A clock that only goes when it is told to."""
-
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.stand_ins import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
+    clock = Clock(100.0)
     monkeypatch.setattr(time, "perf_counter", clock)
     return clock
 

@@ -25,6 +25,8 @@ from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TOKENIZER = SymbolsConfig(symbols="0123456789ab").build(list, None)
 SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 12}
 SHAPES = [
@@ -35,14 +37,6 @@ SHAPES = [
 ]
 LABELS = ["up", "down", "level"]
 digits = st.text("0123456789ab", min_size=1, max_size=14)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def assembly_of(task=None, labels=LABELS, seed=0, **shape):
@@ -61,7 +55,7 @@ def assembly_of(task=None, labels=LABELS, seed=0, **shape):
 
 def odds_of(assembly, encoded, label):
     """The log-odds of a label for one sequence of ids."""
-    rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, has_token_targets=assembly.task.heads.asks_tokens)
+    rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, assembly.task.heads)
     assembly.model.eval()
     with torch.inference_mode():
         prediction = assembly.model(rows.gather(np.array([0]), TOKENIZER.pad_id))

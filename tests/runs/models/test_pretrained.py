@@ -24,18 +24,12 @@ from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 TOKENIZER = SymbolsConfig(symbols="0123456789").build(list, None)
 SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 16, "dropout": 0.0}
 PRETRAINING = HeadSizes(sequence_classes=2, vocabulary=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def drawn(heads, seed=0, rows=TOKENIZER.vocabulary_size, **settings):

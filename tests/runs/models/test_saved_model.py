@@ -19,6 +19,8 @@ from encoderlab.system.device import Compute
 from encoderlab.tasks.config import TaggingConfig, TaggingScore
 from encoderlab.training.config import Precision, TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("same_threads")
+
 LABELS = [f"lábel {number}" for number in range(12)]  # more than ten: 10 comes after 9, and not after 1
 ORIGIN = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, False, {"train": "abc", "test": "def"})
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -47,13 +49,6 @@ def assembly(tmp_path):
 def folder(assembly, tmp_path):
     save_model(assembly.saved(ORIGIN), tmp_path / "model", "# a cärd\n")
     return tmp_path / "model"
-
-
-@pytest.fixture(autouse=True)
-def process_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def opened(folder, tmp_path):

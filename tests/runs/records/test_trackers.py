@@ -1,11 +1,10 @@
 """Trackers: told what the journal is told, found again by a run that goes on, and never in the way of one."""
 
-import importlib.machinery
 import json
 import sys
 import threading
-import types
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -140,13 +139,13 @@ def test_a_tracker_that_fails_is_heard_of_once_and_stops_nothing(folder, monkeyp
         def close(self, finished):
             self._fail("close")
 
-    monkeypatch.setitem(tracking.LIBRARIES, "mlflow", Broken)
-    with tracked(config("mlflow"), "train", folder, SINGLE_PROCESS) as trackers:
+    monkeypatch.setitem(tracking.LIBRARIES, "wandb", Broken)
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
         for _ in range(5):
             trackers.log(STEP)
         trackers.report(REPORT)
     said = capsys.readouterr().err
-    assert said == "encoderlab: mlflow has failed (ConnectionError: the server is gone): the run continues without it\n"
+    assert said == "encoderlab: wandb has failed (ConnectionError: the server is gone): the run continues without it\n"
 
 
 def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkeypatch, capsys):
@@ -159,10 +158,10 @@ def test_a_tracker_that_wants_to_end_the_program_ends_only_itself(folder, monkey
 def test_a_tracker_that_hangs_is_not_waited_for(folder, monkeypatch, capsys):
     for_ever = threading.Event()
     monkeypatch.setattr(tracking, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setitem(tracking.LIBRARIES, "trackio", lambda subject, known: for_ever.wait(60))
-    with tracked(config("trackio"), "train", folder, SINGLE_PROCESS) as trackers:
+    monkeypatch.setitem(tracking.LIBRARIES, "wandb", lambda subject, known: for_ever.wait(60))
+    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
-    assert "trackio has failed (it does not answer)" in capsys.readouterr().err
+    assert "wandb has failed (it does not answer)" in capsys.readouterr().err
     for_ever.set()
 
 
@@ -175,13 +174,13 @@ def test_without_trackers_nothing_is_written(folder):
 
 
 def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypatch):
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name in ("wandb", "mlflow") else object())
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "wandb" else object())
     check_trackers(["tensorboard"])
     with pytest.raises(SettingError) as refused:
-        check_trackers(["wandb", "tensorboard", "mlflow"])
+        check_trackers(["wandb", "tensorboard"])
     assert str(refused.value) == (
-        "trackers=[wandb,tensorboard,mlflow] asks for what is not installed: wandb, mlflow. "
-        "Run pip install 'encoderlab[wandb,mlflow]', or leave trackers out."
+        "trackers=[wandb,tensorboard] asks for what is not installed: wandb. "
+        "Run pip install 'encoderlab[wandb]', or leave trackers out."
     )
 
 
@@ -190,31 +189,6 @@ def test_a_tracker_of_another_name_is_refused():
         SettingError, match=r"There is no tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
     ):
         config("tensorbord")
-
-
-def module(monkeypatch, name, **attributes):
-    """A stand-in for a library, found and imported as it would be."""
-    made = types.ModuleType(name)
-    made.__spec__ = importlib.machinery.ModuleSpec(name, None)
-    vars(made).update(attributes)
-    monkeypatch.setitem(sys.modules, name, made)
-
-
-class Calls:
-    """Notes every call to it by name, and answers what it was made with."""
-
-    def __init__(self, calls, **answers):
-        self._calls, self._answers = calls, answers
-
-    def __getattr__(self, name):
-        if name in self._answers and not callable(self._answers[name]):
-            return self._answers[name]
-
-        def call(*arguments, **named):
-            self._calls.append((name, *arguments, named))
-            return self._answers[name](*arguments, **named) if name in self._answers else None
-
-        return call
 
 
 @pytest.mark.parametrize(
@@ -228,14 +202,10 @@ class Calls:
     ],
 )
 def test_wandb_is_offline_unless_there_is_a_key_and_never_asks_for_one(folder, monkeypatch, variables, netrc, mode):
-    calls = []
-    run = Calls(calls, id="w1", summary=Calls(calls))
-
-    def init(**named):
-        calls.append(("init", named))
-        return run
-
-    module(monkeypatch, "wandb", init=init, Settings=dict)
+    wandb = MagicMock(Settings=dict)
+    run = wandb.init.return_value
+    run.id = "w1"
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -248,72 +218,12 @@ def test_wandb_is_offline_unless_there_is_a_key_and_never_asks_for_one(folder, m
     with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
         trackers.log(STEP)
         trackers.report(REPORT)
-    begun = calls[0][1]
-    assert (begun["mode"], begun["project"], begun["id"], begun["resume"]) == (mode, "encoderlab", "w1", "allow")
-    assert begun["dir"] == str(folder.root) and begun["settings"]["console"] == "off"
-    assert [call[0] for call in calls[1:]] == ["define_metric", "log", "update", "finish"]
-    assert calls[2][1] == {"step": 3, "train/loss": 0.25, "train/tokens": 12}
-    assert calls[-1][1] == {"exit_code": 0}
-
-
-@pytest.mark.parametrize("known", [None, "r9"])
-@pytest.mark.parametrize("server", [None, "http://tracking:5000"])
-def test_mlflow_keeps_a_run_in_a_local_store_or_where_its_variable_says(folder, monkeypatch, known, server):
-    calls, opened = [], []
-    created = types.SimpleNamespace(info=types.SimpleNamespace(run_id="r1"))
-    experiment = types.SimpleNamespace(experiment_id="7") if server else None
-    answers = {
-        "create_run": lambda *_, **__: created,
-        "get_experiment_by_name": lambda _: experiment,
-        "create_experiment": lambda _: "8",
-    }
-
-    def client(uri):
-        opened.append(uri)
-        return Calls(calls, **answers)
-
-    module(monkeypatch, "mlflow", MlflowClient=client)
-    monkeypatch.chdir(folder.root)
-    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
-        monkeypatch.setenv(name, "")  # put back afterwards, whatever the library's class sets
-        monkeypatch.delenv(name)
-    if server:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
-    if known:
-        folder.trackers.write_text(json.dumps({"mlflow": known}))
-    with tracked(config("mlflow"), "train", folder, SINGLE_PROCESS) as trackers:
-        trackers.log(STEP)
-    assert opened == [server or f"sqlite:///{folder.root / 'outputs' / 'mlflow.db'}"]
-    assert [call for call in calls if call[0] == "log_metric"] == [
-        ("log_metric", known or "r1", "train/loss", 0.25, {"step": 3}),
-        ("log_metric", known or "r1", "train/tokens", 12, {"step": 3}),
-    ]
-    assert calls[-1] == ("set_terminated", known or "r1", "FINISHED", {})
-    runs = [call for call in calls if call[0] == "create_run"]
-    assert [call[1] for call in runs] == ([] if known else ["7" if server else "8"])
-    params = {call[2]: call[3] for call in calls if call[0] == "log_param"}
-    assert params == {} if known else params["training.epochs"] == "3.0"
-
-
-def test_trackio_goes_on_under_the_name_it_began_with(folder, monkeypatch):
-    calls = []
-
-    def init(**named):
-        calls.append(named)
-        return Calls(calls)
-
-    module(monkeypatch, "trackio", init=init)
-    for _ in range(2):
-        with tracked(config("trackio"), "train", folder, SINGLE_PROCESS) as trackers:
-            trackers.log(STEP)
-            trackers.report(REPORT)
-    first, *rest = calls
-    assert first["name"] == f"train-brackets-{folder.root.name}" and first["resume"] == "allow"
-    assert [call[0] if isinstance(call, tuple) else call["name"] for call in rest] == [
-        *("log", "log", "finish"),
-        first["name"],
-        *("log", "log", "finish"),
-    ]
+    opened = wandb.init.call_args.kwargs
+    assert (opened["mode"], opened["project"], opened["id"], opened["resume"]) == (mode, "encoderlab", "w1", "allow")
+    assert opened["dir"] == str(folder.root) and opened["settings"]["console"] == "off"
+    assert [name for name, *_ in run.method_calls] == ["define_metric", "log", "summary.update", "finish"]
+    run.log.assert_called_once_with({"step": 3, "train/loss": 0.25, "train/tokens": 12})
+    run.finish.assert_called_once_with(exit_code=0)
 
 
 def scalars(folder):

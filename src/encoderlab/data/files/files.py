@@ -15,6 +15,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
     from encoderlab.data.sources.columns import Rows, Wanted
 
 
@@ -36,12 +37,13 @@ class FilesDataset(ColumnDataset):
             if (path := getattr(self, name)) is not None:  # absolute, for a run is opened again from any folder
                 setattr(self, name, str(Path(path).expanduser().absolute()))
 
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing is kept in `cache_dir`, for reading a copy would take as long."""
         from encoderlab.data.files.folders import split_folders
 
         files = self._files(split_folders)
-        return self.splits({name: self._rows(path) for name, path in files.items()}, self._origin(files))
+        rows = {name: self._rows(path, target) for name, path in files.items()}
+        return self.splits(rows, self._origin(files), target=target)
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """See `ColumnDataset.read_document_rows`; .txt files, alone or in folders, hold documents and not a text per line."""
@@ -74,11 +76,11 @@ class FilesDataset(ColumnDataset):
     def _origin(self, files: dict[str, Path]) -> dict[str, Any]:
         return {"source": "files", "files": {name: str(path.absolute()) for name, path in files.items()}}
 
-    def _rows(self, path: Path) -> Rows:
+    def _rows(self, path: Path, target: TargetKind = "label") -> Rows:
         from encoderlab.data.sources.labels import refuse_missing_labels
 
-        rows = _read(path, format_of(path, self.format), self.wanted(), self.quoting)
-        if self.label is not None:
+        rows = _read(path, format_of(path, self.format), self.wanted(target), self.quoting)
+        if self.label is not None and target != "label_set":
             refuse_missing_labels(rows, self.label)
         return rows
 

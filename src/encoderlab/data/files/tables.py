@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from encoderlab.data.files.formats import Quoting
 from encoderlab.data.files.separated import SeparatedFile
 from encoderlab.data.files.text_files import most_unpacked, numbered_lines, place, plain_lines
-from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_label, is_words, no_such_column
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
@@ -83,7 +83,7 @@ def read_separated(path: Path, wanted: Wanted, separator: str, quoting: Quoting)
             raise no_such_column(f"The first line of {path}", wanted, setting, file.header)
     rows = RowsOfFile(path, list(wanted.settings()))
     places = [file.header.index(name) for name in wanted.settings().values()]
-    for record in file.records([name for setting, name in wanted.settings().items() if setting != "label"], wanted.label):
+    for record in file.records(wanted.texts(), wanted.label):
         rows.add(record.line, [record.cells[place] for place in places])
     return rows.finish()
 
@@ -97,10 +97,11 @@ def read_jsonl(path: Path, wanted: Wanted) -> Rows:
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing:
             raise no_such_column(place(path, line), wanted, missing, list(record))
-        readers = [_label if setting == "label" else _text for setting in names]
+        readers = [_label if is_label(setting) else _text for setting in names]
         values = [read(record[name], name, place(path, line)) for read, name in zip(readers, names.values(), strict=True)]
         shape = shape or type(values[0])
-        if any(value is not None and type(value) is not shape for value in values):
+        alike = values if wanted.target == "label" else values[: len(wanted.texts())]  # labels come last
+        if any(value is not None and type(value) is not shape for value in alike):
             raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
         rows.add(line, values)
     return rows.finish()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.errors import DataError, closest
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
 
 Where = Callable[[int], str]  # how messages name a row, from its index
 
@@ -18,6 +22,7 @@ Where = Callable[[int], str]  # how messages name a row, from its index
 class Wanted:
     """The columns to read, by the names the user gives them; None where a column is not asked for.
 
+    `target` says what the label column is read for. Instead of it there may be `label_columns` of 0 and 1, one for each label.
     `typed` is what the user types to name one, {} standing for text, text_pair or label.
     """
 
@@ -25,6 +30,8 @@ class Wanted:
     text_pair: str | None
     label: str | None
     typed: str = "dataset.{}"
+    target: TargetKind = "label"
+    label_columns: tuple[str, ...] = ()
 
     @property
     def quoting(self) -> str:
@@ -34,7 +41,17 @@ class Wanted:
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
         named = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        named |= {f"label_columns[{place}]": name for place, name in enumerate(self.label_columns)}
         return {setting: name for setting, name in named.items() if name is not None}
+
+    def texts(self) -> list[str]:
+        """The names of the columns that hold texts."""
+        return [name for setting, name in self.settings().items() if not is_label(setting)]
+
+
+def is_label(setting: str) -> bool:
+    """Whether a column of `Wanted.settings` holds labels."""
+    return setting.startswith("label")
 
 
 @dataclass(frozen=True)
@@ -128,11 +145,13 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
         _refuse_broken(columns[setting], name, rows.where)
-        if setting == "label":
+        if is_label(setting):
             columns[setting] = label_values(columns[setting], name, rows.where)
         else:
             columns[setting] = texts(columns[setting], name, rows.where, wanted.typed.format(setting))
-    shapes = {is_words(column) for column in columns.values()}
+    _refuse_labelled_words(columns, wanted, rows.where)
+    own_shape = wanted.target != "label"  # a text may have a list of labels
+    shapes = {is_words(column) for setting, column in columns.items() if not (own_shape and is_label(setting))}
     if len(shapes) > 1 or ("text_pair" in columns and shapes == {True}):
         held = ", ".join(f"{wanted.settings()[setting]!r} holds {column.type}" for setting, column in columns.items())
         raise DataError(
@@ -142,6 +161,12 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     if shapes == {True} and "label" in columns:
         _refuse_uneven(columns["text"], columns["label"], rows.where)
     return Rows(columns, rows.where)
+
+
+def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:
+    """Raise DataError where a target of whole texts is asked of sequences of words."""
+    if wanted.target != "label" and is_words(columns["text"]) and any(map(is_label, columns)):
+        raise DataError(f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging")
 
 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:

@@ -113,6 +113,13 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
             allowed=listed(numbers),
             remedy="Mend the row, or name all labels",
         )
+    unknown = [value for value in values if value not in label_names]
+    if not class_names and len(unknown) < len(values) != len(label_names):  # else they are other names for the labels there are
+        raise DataError(
+            f"{_first_with(unknown[0], train)} has the label {unknown[0]!r}, which is none of the known labels",
+            allowed=listed(label_names),
+            remedy="Correct the row, or name every label in dataset.label_names",
+        )
     raise SettingError(
         f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels there are",
         allowed=f"all of {listed(known)}, in any order",
@@ -121,13 +128,14 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
 
 
 def as_split(rows: Rows, labels: Labels | None) -> Split:
-    """The rows as a split; without `labels` every answer is unknown."""
+    """The rows as a split; without `labels` every answer is a number, where the rows have some, or else unknown."""
     import datasets
 
     columns = dict(rows.columns)
     words = is_words(columns["text"])
     unknown = pa.nulls(len(columns["text"]), pa.list_(pa.int64()) if words else pa.int64())
-    ids = unknown if labels is None else labels.ids(columns["label"], rows.where)
+    numbers = columns["label"] if "label" in columns and pa.types.is_floating(columns["label"].type) else unknown
+    ids = numbers if labels is None else labels.ids(columns["label"], rows.where)
     if words:
         table = pa.table({"words": columns["text"], "labels": ids})
     else:

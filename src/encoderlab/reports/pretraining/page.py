@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from encoderlab.reports.parts.console import chosen, figure, number, speed, with_interval, words_of
+from encoderlab.reports.parts.console import figure, number, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 from encoderlab.runs.folders.folder import RunFolder
@@ -25,15 +25,15 @@ def write_pretraining_page(
 
     scored = report["splits"][report["scored_split"]]
     drawn = None
-    if folder.metrics.exists():
-        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+    if lines := metric_lines(folder):
         said = "Curves over the optimizer's steps: losses, shares of right answers on validation, learning rate"
         drawn = picture(pretraining_curves(thinned(lines), token_guess, pair_guess, PANEL), said)
     write_page(
         folder.page,
         "pretraining.html",
         **run_facts(folder, report["command"]),
-        **_headline(report, scored),
+        **headline(report, "mlm_accuracy"),
+        target_tokens=scored["target_tokens"],
         curves=drawn,
         figures=_figures(report),
         comparison=_comparison(report, scored),
@@ -43,25 +43,6 @@ def write_pretraining_page(
         number=number,
         score=figure,
     )
-
-
-def _headline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
-    low, high = scored["mlm_accuracy_ci95"]
-    return {
-        "title": shown(f"encoderlab {report['command']} {report['task']}, seed {report['seed']}"),
-        "value": scored["mlm_accuracy"],
-        "low": low,
-        "high": high,
-        "n": scored["n"],
-        "target_tokens": scored["target_tokens"],
-        "split": report["scored_split"],
-        "verdict": report["verdict"] and report["verdict"]["sentence"],
-        "checkpoint": chosen(report["checkpoint"]),
-        "parameters": report["model"],
-        "speed": speed(report["throughput"]),
-        "notes": [shown(note) for note in report["notes"]],
-        "init_from": report["init_from"] and shown(report["init_from"]),
-    }
 
 
 def _called(name: str, report: Mapping[str, Any]) -> str:

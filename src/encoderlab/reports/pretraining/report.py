@@ -2,70 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
 from encoderlab.reports.parts.plots import plot_pretraining_curves
+from encoderlab.reports.parts.run_report import RunSummary, metric_lines, run_report, scored_split, write_last
 from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 from encoderlab.reports.pretraining.page import write_pretraining_page
-from encoderlab.reports.training.report import caveats, json_safe
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.metrics import PretrainingScores
 
 
 def build_pretraining_report(
-    *,
-    command: str,
-    task: str,
-    seed: int,
-    parameters: Mapping[str, int],
+    run: RunSummary,
     splits: Mapping[str, PretrainingScores],
     baselines: Mapping[str, Mapping[str, Any]],
-    throughput: Mapping[str, float],
-    checkpoint: Mapping[str, Any],
-    notes: Sequence[str],
+    *,
     pairs: Mapping[str, Any],
     filled_masks: Sequence[Mapping[str, Any]],
     second_sentence: str,
-    init_from: str | None,
 ) -> dict[str, Any]:
-    """What report.json holds: JSON-safe, with null for any figure that is not a finite number.
+    """What report.json holds. `baselines` are the baselines' figures on the scored split, by the names of BASELINE_NAMES.
 
-    `parameters` counts the model's, by part and as `total`. Of `splits`, `scored_split` names the one the verdict is about:
-    test, else validation. `baselines` are the baselines' figures on that split, by the names of BASELINE_NAMES. `pairs` are the
-    facts that `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is the question
-    that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
+    `pairs` are the facts that `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is
+    the question that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
     """
-    scored = next(name for name in ("test", "validation", *splits) if name in splits)
-    scores = {name: part.with_intervals(seed).as_dict() for name, part in splits.items()}
-    report = {
-        "command": command,
-        "task": task,
-        "seed": seed,
-        "init_from": init_from,
-        "second_sentence": second_sentence,
-        "model": {
-            "parameters": parameters["total"],
-            "parameters_by_part": {part: n for part, n in parameters.items() if part != "total"},
-        },
-        "scored_split": scored,
-        "main_figure": splits[scored].main,
-        "splits": scores,
-        "baselines": baselines,
-        "verdict": _verdict(scores[scored], baselines, second_sentence),
-        "throughput": throughput,
-        "checkpoint": checkpoint,
-        "pairs": pairs,
-        "filled_masks": filled_masks,
-        "notes": [*notes, *caveats(splits[scored], scored, checkpoint)],
-    }
-    return json_safe(report)
+    figures = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
+    verdict = _verdict(figures[scored_split(splits)], baselines, second_sentence)
+    own = {"second_sentence": second_sentence, "pairs": pairs, "filled_masks": filled_masks}
+    return run_report(run, splits, figures, baselines=baselines, verdict=verdict, **own)
 
 
 def best_baseline(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tuple[str, float] | None:
@@ -112,13 +81,12 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
     """Write report.html, report.json, and plots/curves.png where the run has a metrics.jsonl."""
     guesses = [best_baseline(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
     token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
-    if folder.metrics.exists():
+    if lines := metric_lines(folder):
         folder.plots.mkdir(exist_ok=True)
-        lines = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
         title = f"pretrain {report['task']}, seed {report['seed']}"
         plot_pretraining_curves(lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess)
     write_pretraining_page(folder, report, token_guess, pair_guess)
-    atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")  # last: then the run is finished
+    write_last(folder, report)
 
 
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

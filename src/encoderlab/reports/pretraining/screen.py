@@ -9,19 +9,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoderlab.reports.parts.console import chosen, console_on, figure, line, listing, number, speed, table_of, with_interval
+from encoderlab.reports.parts.console import console_on, figure, line, listing, number, speed, table_of, with_interval
+from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 
 
 def show_pretraining_report(
     report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
-    """Print a report as `build_pretraining_report` makes it, on standard error unless `file` is given.
-
-    `paths` are the run's files by what they are, printed whole so that they can be copied.
-    """
-    console = console_on(file)
-    scores = report["splits"][report["scored_split"]]
+    """Print a report as `build_pretraining_report` makes it; `paths` and `file` are as for `training.screen.show_report`."""
+    console, scores = console_on(file), report["splits"][report["scored_split"]]
     _headline(console, report, scores)
     console.print("", _comparison(report, scores), sep="\n")
     if report["verdict"]:
@@ -31,10 +28,7 @@ def show_pretraining_report(
     line(console, "Speed", speed(report["throughput"]))
     if report["filled_masks"]:
         listing(console, "Masks filled in", _filled(report["filled_masks"]))
-    for note in report["notes"]:
-        line(console, "Note", note)
-    listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
-    listing(console, "Next", next_commands)
+    show_rest(console, report, paths, next_commands)
 
 
 def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
@@ -78,9 +72,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     if "nsp_accuracy" in scores:
         also += [f"{question} accuracy {with_interval(scores, 'nsp_accuracy')}", f"{question} loss {figure(scores['nsp_loss'])}"]
     line(console, "Also", ", ".join([*also, f"{scores['target_tokens']:,} masked tokens"]))
-    line(console, "Started from", report["init_from"] or "")
-    line(console, "Checkpoint", chosen(report["checkpoint"]))
-    line(console, "Parameters", f"{report['model']['parameters']:,}")
+    show_model(console, report)
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -10,11 +9,9 @@ from rich.text import Text
 
 from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
 from encoderlab.reports.parts.console import (
-    chosen,
     console_on,
     figure,
     line,
-    listing,
     number,
     speed,
     table_of_rows,
@@ -22,11 +19,18 @@ from encoderlab.reports.parts.console import (
     words_of,
 )
 from encoderlab.reports.parts.run_facts import run_facts
+from encoderlab.reports.parts.run_report import (
+    RunSummary,
+    headline,
+    metric_lines,
+    run_report,
+    show_model,
+    show_rest,
+    write_last,
+)
 from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.training.distillation import distillation_markdown, distillation_table
-from encoderlab.reports.training.report import caveats, json_safe
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
@@ -35,46 +39,19 @@ PANEL = 6.5  # inches
 
 
 def build_teacher_vectors_report(
-    *,
-    task: str,
-    seed: int,
-    teacher: str,
-    init_from: str | None,
-    parameters: Mapping[str, int],
+    run: RunSummary,
     splits: Mapping[str, TeacherVectorsScores],
-    throughput: Mapping[str, float],
-    checkpoint: Mapping[str, Any],
-    notes: Sequence[str],
+    *,
+    teacher: str,
     texts: Mapping[str, Any],
     models: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What report.json holds: JSON-safe. `texts` are the facts that `runs.inspection.pair_facts.pair_facts` counts.
+    """What report.json holds. `texts` are the facts that `runs.inspection.pair_facts.pair_facts` counts.
 
     `models` are those of student and teacher, as `runs.distillation.side_by_side` measures them.
     """
-    scored = next(name for name in ("test", "validation", *splits) if name in splits)
-    report = {
-        "command": "distill",
-        "task": task,
-        "seed": seed,
-        "teacher": teacher,
-        "init_from": init_from,
-        "model": {
-            "parameters": parameters["total"],
-            "parameters_by_part": {part: n for part, n in parameters.items() if part != "total"},
-        },
-        "scored_split": scored,
-        "main_figure": splits[scored].main,
-        "splits": {name: part.with_intervals().as_dict() for name, part in splits.items()},
-        "baselines": {},
-        "verdict": None,
-        "throughput": throughput,
-        "checkpoint": checkpoint,
-        "pairs": texts,
-        "distillation": models,
-        "notes": [*notes, *caveats(splits[scored], scored, checkpoint)],
-    }
-    return json_safe(report)
+    figures = {name: part.with_intervals().as_dict() for name, part in splits.items()}
+    return run_report(run, splits, figures, teacher=teacher, pairs=texts, distillation=models)
 
 
 def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -> None:
@@ -83,7 +60,7 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
     from encoderlab.reports.parts.page_plots import thinned
     from encoderlab.reports.parts.plots import curves, plot_curves
 
-    lines = [json.loads(one) for one in folder.metrics.read_text(encoding="utf-8").splitlines()]
+    lines = metric_lines(folder)
     folder.plots.mkdir(exist_ok=True)
     title = f"distill {report['task']}, seed {report['seed']}"
     plot_curves(lines, folder.plots / "curves.png", title=title, figure=report["main_figure"])
@@ -92,7 +69,8 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
         folder.page,
         "teacher_vectors.html",
         **run_facts(folder, report["command"]),
-        **_headline(report),
+        **headline(report, "sequence_cosine"),
+        teacher=shown(report["teacher"]),
         curves=drawn,
         figures=_figures(report),
         pairs=report["pairs"],
@@ -101,26 +79,7 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
         number=number,
         score=figure,
     )
-    atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-
-
-def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
-    scored = report["splits"][report["scored_split"]]
-    low, high = scored["sequence_cosine_ci95"]
-    return {
-        "title": shown(f"encoderlab distill {report['task']}, seed {report['seed']}"),
-        "value": scored["sequence_cosine"],
-        "low": low,
-        "high": high,
-        "n": scored["n"],
-        "split": report["scored_split"],
-        "teacher": shown(report["teacher"]),
-        "checkpoint": chosen(report["checkpoint"]),
-        "parameters": report["model"],
-        "speed": speed(report["throughput"]),
-        "notes": [shown(note) for note in report["notes"]],
-        "init_from": report["init_from"] and shown(report["init_from"]),
-    }
+    write_last(folder, report)
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -147,15 +106,10 @@ def show_teacher_vectors_report(
     console.print(Text(title, style="bold"), soft_wrap=True)
     line(console, "Tokens", f"cosine {with_interval(scores, 'token_cosine')}")
     line(console, "Teacher", report["teacher"])
-    line(console, "Started from", report["init_from"] or "")
-    line(console, "Checkpoint", chosen(report["checkpoint"]))
-    line(console, "Parameters", f"{report['model']['parameters']:,}")
+    show_model(console, report)
     line(console, "Speed", speed(report["throughput"]))
     console.print("", table_of_rows(distillation_table(report)), "", sep="\n")
-    for note in report["notes"]:
-        line(console, "Note", note)
-    listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
-    listing(console, "Next", next_commands)
+    show_rest(console, report, paths, next_commands)
 
 
 def teacher_vectors_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoderlab.data.documents import Documents, DocumentSplit
-from encoderlab.data.processes import helpers_at_hand, shared_out
+from encoderlab.data.processes import shared_out, workers_at_hand
 from encoderlab.data.sentences.blocks import Preparation, SentenceBlock, by_size
 from encoderlab.data.sentences.splitter import SentenceSplitter, splitter_for
 from encoderlab.data.sources.dataset import DatasetConfig, Pack
@@ -128,7 +128,7 @@ def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBl
     """The blocks of a split, made by several processes where there are many."""
     runs = by_size(split.documents())
     first = list(islice(runs, _FEW_RUNS))
-    yield from shared_out(prepare, chain(first, runs), helpers_at_hand() if len(first) == _FEW_RUNS else 0)
+    yield from shared_out(prepare, chain(first, runs), workers_at_hand() if len(first) == _FEW_RUNS else 1)
 
 
 def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:

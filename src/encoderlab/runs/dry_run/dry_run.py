@@ -16,7 +16,7 @@ from torch import nn
 
 from encoderlab.batch import Batch
 from encoderlab.metrics import SplitScores
-from encoderlab.runs.dry_run.time_estimate import StepTime, run_time, step_time
+from encoderlab.runs.dry_run.time_estimate import run_time
 from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
 from encoderlab.runs.engine.micro_batches import MicroBatches, free_memory
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
@@ -61,8 +61,8 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     stepping = replace(assembly, model=distributed.model)
     measured = _steps(stepping, distributed.stepped, rows["train"])
     epoch = _epoch(assembly, rows["train"], measured.micro_batches.number)
-    step = step_time(measured.seconds, measured.tokens, epoch.padded_tokens / epoch.steps)
-    per_token = step.seconds * epoch.steps / epoch.padded_tokens
+    per_token = sum(measured.seconds) / sum(measured.tokens)
+    step = per_token * epoch.padded_tokens / epoch.steps
     scored = {name: _evaluation(stepping, part, per_token) for name, part in rows.items() if name != "train"}
     estimate = _time(assembly, rows["train"], step, {name: seconds for name, (seconds, _) in scored.items()})
     return {
@@ -79,7 +79,7 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
             "peak": peak_memory(device),
             "device": device.type,
         },
-        "time": estimate | {"step": step.seconds, "warm_up_steps": measured.warm_up, "measured_steps": len(measured.seconds)},
+        "time": estimate | {"step": step, "warm_up_steps": measured.warm_up, "measured_steps": len(measured.seconds)},
         "figures": {name: list(scores.as_dict()) for name, (_, scores) in scored.items()},
     }
 
@@ -144,7 +144,7 @@ def _model(assembly: Assembly) -> dict[str, Any]:
     return {"parameters": model.n_parameters, "parameters_by_part": model.parameters_by_part(), "learning": learning}
 
 
-def _time(assembly: Assembly, train: Rows, step: StepTime, evaluations: Mapping[str, float]) -> dict[str, Any]:
+def _time(assembly: Assembly, train: Rows, step: float, evaluations: Mapping[str, float]) -> dict[str, Any]:
     training = assembly.config.training
     budget = None if training.budget is None else seconds_of(training.budget)
     steps = None if budget else total_steps(training, len(train))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import DataError
+from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.engine.compilation import is_compiled
 from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
@@ -188,8 +189,10 @@ class _Fitting:
         self.journal.pause()
         if evaluate and self.validation is not None:
             scores = self.assembly.evaluate(self.validation)
-            self.progress.best.offer(self.progress.step, scores.figures[self.assembly.task.score], scores.figures["loss"])
-            self.journal.evaluation("validation", scores, self.assembly.task.score)
+            figure = self.assembly.task.score
+            sign = -1.0 if is_lower_better(figure) else 1.0
+            self.progress.best.offer(self.progress.step, sign * scores.figures[figure], scores.figures["loss"])
+            self.journal.evaluation("validation", scores, figure)
         if evaluate:
             self.progress.judged = self.progress.step
         self.save()

@@ -60,7 +60,7 @@ def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Itera
     """
     dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
     if not isinstance(assembly.config.task, DocumentTaskConfig):
-        split = Corpus.load(replace(dataset, limit=None), cache).split(name)
+        split = Corpus.load(replace(dataset, limit=None), cache, assembly.config.task.target).split(name)
         return split, len(split)
     documents = dataset.documents(cache).by_name
     if name not in documents:
@@ -137,7 +137,7 @@ def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows
     task = assembly.task
     parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
     encoded = chain.from_iterable(map(task.encode, parts))
-    return hold_encoded(encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
 
 
 def _characters(example: Example) -> int:

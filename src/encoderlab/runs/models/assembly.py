@@ -22,7 +22,7 @@ from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import Scores, SplitScores
+from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -35,7 +35,7 @@ from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choos
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.models.task import build_task, start_from_frequencies, with_scale
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
@@ -118,7 +118,8 @@ class Assembly:
         """
         micro_batches = self._micro_batches(train)
         tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
-        training = replace(fixed_by_rows(self.config.training, len(train), tokens), accumulate=micro_batches.number)
+        training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
+        training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))
@@ -173,12 +174,14 @@ def assemble(
     """
     config = run_settings(config, pretrained)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
+    config = replace(config, task=with_scale(config.task, corpus))
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
     if pretrained is not None:
         _start_from(pretrained, model, task)
+    start_from_frequencies(model, task.heads, corpus)
     freeze(model, config.training)
     model.to(compute.device)
     sharded = processes.size > 1 and config.training.sharding is Sharding.full
@@ -230,13 +233,6 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembl
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
     model = saved.model().to(compute.device)
     return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
-
-
-def scores_of(assembly: Assembly, rows: Rows) -> Scores:
-    """The scores of a model that answers with labels, on all of `rows`."""
-    scores = assembly.evaluate(rows)
-    assert isinstance(scores, Scores)
-    return scores
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:

@@ -1,4 +1,4 @@
-"""Trackers: TensorBoard, Weights & Biases, MLflow and Trackio are told what metrics.jsonl is told, where they are asked for.
+"""Trackers: TensorBoard and Weights & Biases get what metrics.jsonl gets, where they are asked for.
 
 Trackers hear of a run from the journal alone, each in a thread of its own: one that fails or hangs is left behind with one line.
 """

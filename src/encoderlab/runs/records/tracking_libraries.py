@@ -5,7 +5,6 @@ None of them may ask a question: what they need is in their own environment vari
 
 from __future__ import annotations
 
-import logging
 import netrc
 import os
 from collections.abc import Callable, Mapping
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from encoderlab.settings import flat_settings
+
 PROJECT = "encoderlab"
-MLFLOW_STORE = Path("outputs") / "mlflow.db"
-MLFLOW_LONGEST_VALUE = 500  # characters of a setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class TensorBoard:
 
     def report(self, step: int, figures: Mapping[str, float]) -> None:
         """See `Tracker.report`; the settings are there as text."""
-        lines = [f"    {name}: {value}" for name, value in flat(self._subject.settings).items()]
+        lines = [f"    {name}: {value}" for name, value in flat_settings(self._subject.settings)]
         self._open(step).add_text("settings", "\n".join(lines), step)
         self.log(step, figures)
 
@@ -128,93 +127,7 @@ def _logged_in_to_wandb() -> bool:
         return False
 
 
-class MLflow:
-    """A run of the experiment `encoderlab` (MLFLOW_EXPERIMENT_NAME), where MLFLOW_TRACKING_URI says, else in outputs/mlflow.db.
-
-    `mlflow ui --backend-store-uri sqlite:///outputs/mlflow.db` shows the latter.
-    """
-
-    def __init__(self, subject: Subject, known: str | None) -> None:
-        from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]  an extra of its own
-
-        logging.getLogger("alembic").setLevel(logging.WARNING)  # a new store tells of each table it makes
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")  # seconds; a server that is gone is asked for minutes otherwise
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or _local_store())
-        if known is None:
-            run = self._client.create_run(self._experiment(), run_name=subject.name)
-            for name, value in flat(subject.settings).items():
-                self._client.log_param(run.info.run_id, name, str(value)[:MLFLOW_LONGEST_VALUE])
-        else:
-            self._client.update_run(known, status="RUNNING")
-        self.id = run.info.run_id if known is None else known
-
-    def _experiment(self) -> str:
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        found = self._client.get_experiment_by_name(name)
-        return self._client.create_experiment(name) if found is None else found.experiment_id
-
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.log`."""
-        for name, value in figures.items():
-            self._client.log_metric(self.id, name, value, step=step)
-
-    def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.report`."""
-        self.log(step, figures)
-
-    def close(self, finished: bool) -> None:
-        """See `Tracker.close`."""
-        self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
-
-
-def _local_store() -> str:
-    store = MLFLOW_STORE.absolute()
-    store.parent.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{store}"
-
-
-class Trackio:
-    """A run of the project `encoderlab`, kept where Trackio keeps its runs (TRACKIO_DIR): `trackio show` shows it."""
-
-    def __init__(self, subject: Subject, known: str | None) -> None:
-        import trackio  # pyright: ignore[reportMissingImports]  an extra of its own
-
-        self.id = known or subject.name
-        self._run = trackio.init(
-            project=PROJECT,
-            name=self.id,
-            config=dict(subject.settings),
-            resume="allow",
-            embed=False,
-            auto_log_gpu=False,
-            auto_log_cpu=False,
-        )
-
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.log`."""
-        self._run.log(dict(figures), step=step)
-
-    def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.report`."""
-        self.log(step, figures)
-
-    def close(self, finished: bool) -> None:
-        """See `Tracker.close`."""
-        self._run.finish()
-
-
 LIBRARIES: dict[str, Callable[[Subject, str | None], Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-    "trackio": Trackio,
 }
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by the names they are typed with, such as training.epochs."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found

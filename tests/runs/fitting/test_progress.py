@@ -1,12 +1,11 @@
-"""Which evaluation is the best, and how many steps a run has."""
+"""How far a run has come: which evaluation is the best, and that a checkpoint holds all of it."""
 
-import pytest
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.runs.fitting.progress import Best
-from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import horizon_of
+from encoderlab.runs.fitting.progress import Best, Counted, Progress
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30))
@@ -32,21 +31,6 @@ def test_a_best_that_was_recorded_without_its_loss_gives_way_to_an_equal_score()
     assert (best.step, best.since) == (4, 0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "steps"),
-    [
-        ({"epochs": 2.0}, 8),
-        ({"epochs": 0.5}, 2),
-        ({"epochs": 0.001}, 1),
-        ({"epochs": 9.0, "steps": 3}, 3),
-        ({"epochs": 1.0, "accumulate": 4}, 4),
-    ],
-)
-def test_steps_follow_from_epochs_unless_they_are_given(settings, steps):
-    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
-    assert (horizon.steps(0), per_epoch) == (steps, 4)
-
-
-def test_a_budget_decides_instead_of_steps_and_epochs():
-    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, budget="1.5h"), rows=100)
-    assert (type(horizon).__name__, horizon.seconds, per_epoch) == ("TimeBudget", 5400, 4)
+def test_what_a_checkpoint_holds_comes_back_as_it_was():
+    progress = Progress(step=7, of=9, judged=5, best=Best(0.5, 5, 1, 0.25), counted=Counted(1.5, 70, 800, 900))
+    assert Progress.from_dict(json.loads(json.dumps(progress.as_dict()))) == progress

@@ -1,0 +1,52 @@
+"""encoderlab attention shows where a run looks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from encoderlab.errors import DataError, SettingError
+
+
+def test_attention_draws_every_layer_and_keeps_the_weights(command, reverse_run, tmp_path):
+    command("attention", f"run={reverse_run}", "text=1 2 3 4", "run_dir=maps")
+    assert {"config.yaml", "environment.json"} <= {path.name for path in (tmp_path / "maps").iterdir()}
+    folder = tmp_path / "maps" / "attention" / "text"
+    assert sorted(path.name for path in folder.iterdir()) == ["attention.html", "layer-1.png", "weights.npz"]
+    arrays = np.load(folder / "weights.npz")
+    assert arrays["tokens"].tolist() == ["1", "2", "3", "4"]
+    assert arrays["weights"].shape == (1, 1, 4, 4)
+    assert arrays["weights"].sum(-1) == pytest.approx(1, abs=1e-5)
+
+
+def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
+    command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
+    assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == ["heads.json", "test-0", "test-2"]
+
+
+def test_attention_says_what_each_head_does_on_all_texts_together(command, brackets_run, tmp_path, capsys):
+    command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
+    folder = tmp_path / "maps" / "attention"
+    found = json.loads((folder / "heads.json").read_text())
+    weights = [np.load(folder / name / "weights.npz")["weights"] for name in ("test-0", "test-2")]
+    assert found["texts"] == ["test-0", "test-2"]
+    assert found["tokens"] == sum(map(len, (text[0, 0] for text in weights)))
+    own = sum(np.trace(text, axis1=2, axis2=3) for text in weights) / found["tokens"]
+    assert [head["itself"] for head in found["heads"]] == pytest.approx(own.flatten(), abs=1e-4)
+    printed = capsys.readouterr().err
+    assert f"What each head does, on {found['tokens']} tokens" in printed
+    assert f"{found['heads'][0]['entropy']:.2f}" in printed
+    assert "maps/attention/test-2/attention.html" in printed
+
+
+def test_attention_refuses_rows_that_are_not_there(command, brackets_run, tmp_path):
+    with pytest.raises(DataError, match="no row 300.*0 to 299"):
+        command("attention", f"run={brackets_run}", "rows=[300]")
+    for extra in ("split=test", "rows=[1]"):
+        with pytest.raises(SettingError, match="text is given together with rows of a split"):
+            command("attention", f"run={brackets_run}", "text=a", extra)
+    with pytest.raises(SettingError, match="rows is empty"):
+        command("attention", f"run={brackets_run}", "rows=[]")
+    with pytest.raises(SettingError, match="text_pair is given without text"):
+        command("attention", f"run={brackets_run}", "text_pair=a")
+    assert list(tmp_path.iterdir()) == []
