@@ -226,8 +226,11 @@ def with_length(
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
-    saved = read_model(model_folder(run.run))
+    """Open a finished run, or a Hugging Face folder. Only the main process reads it and hands on what it has read.
+
+    Raises DataError where it is damaged or not there.
+    """
+    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
