@@ -65,6 +65,7 @@ def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: any job of a sweep may ask for deterministic products
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = placed()
