@@ -3,8 +3,8 @@
 Most of NLTK's time goes into breaks that cannot be in doubt, such as a full stop behind a word that is no abbreviation.
 
 The model and the regular expressions are those of the installed NLTK, and so are the decisions; texts with unusual white space go
-to NLTK itself. Tests hold the two equal, text for text. A library would be our first choice; here it took most of the time before
-the first step.
+to NLTK itself. Tests hold the two equal, text for text. A library would be our first choice; with it alone, a first start on
+13,354 articles takes 1.3 times as long on two cores.
 """
 
 from __future__ import annotations
