@@ -35,6 +35,7 @@ from encoderlab.runs.folders.resume import continued_run, run_folder, with_recor
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
@@ -97,6 +98,7 @@ def _on_documents(config: DistillConfig, processes: Processes) -> RunFolder | No
     check_trackers(config.trackers)
     with processes.main_process_first():
         assembly, corpus, rows, facts = _assembled(config, processes)
+    check_same_parts(assembly, corpus.fingerprints())
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return show_dry_run(dry_run(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)

@@ -32,6 +32,7 @@ from encoderlab.runs.folders.resume import continued_run, read_record, run_folde
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
@@ -68,8 +69,8 @@ def train_and_report(
     _refuse_pretraining(config)
     check_trackers(config.trackers)
     init_from = getattr(config, "init_from", None)
+    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
     with processes.main_process_first():
-        pretrained = None if init_from is None else load_pretrained(init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
@@ -80,6 +81,7 @@ def train_and_report(
         assembly = assemble(config, compute, corpus, pretrained, processes, teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
+    check_same_parts(assembly, corpus.fingerprints())
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, corpus, rows, command, teaching)
@@ -109,7 +111,7 @@ def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command:
 def _refuse_pretraining(config: RunConfig) -> None:
     if isinstance(config.task, DocumentTaskConfig):
         command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
 
 
 def _fit_and_report(
