@@ -67,7 +67,7 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
         bed.clear()
 
 
-def nothing_skipped(conditions: Conditions) -> Iterator[Trial]:
+def nothing_left_out(conditions: Conditions) -> Iterator[Trial]:
     """Put a piece of a checkpoint back to what it was before the first step: some case of the grid has to notice."""
     bed = Bed(GRID["dropout"])
     if _notices(bed, STOPS[-1], ()):

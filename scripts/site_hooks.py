@@ -39,9 +39,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
     for path in pages:
         files.append(File.generated(config, _uri(path), abs_src_path=str(path)))
-    for path in sorted((ROOT / "docs").glob("*.ipynb")):
+    notebooks = sorted((ROOT / "docs").glob("*.ipynb"))
+    for path in notebooks:
         files.append(File.generated(config, f"{_uri(path)}.md", content=notebook_as_markdown(path)))
-    for path in sorted({target for page in pages for target in _linked(page)}):
+    for path in sorted({target for page in [*pages, *notebooks] for target in _linked(page)}):
         if path.suffix in (".png", ".svg"):
             files.append(File.generated(config, _uri(path), abs_src_path=str(path)))
         elif path.is_file() and path.suffix not in (".md", ".ipynb"):

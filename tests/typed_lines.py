@@ -85,6 +85,16 @@ def make_files() -> None:
     sentence = "The {} sentence of document {} says nothing that matters."
     documents = ["\n".join(" ".join(sentence.format(w, n) for w in ("first", "second", "third")) for _ in "ab") for n in range(40)]
     Path("articles.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    topics = [("sun and rain all day", "weather"), ("a goal in the rain", "sport|weather"), ("nothing to report", "")]
+    pairs = [
+        ("a man plays a guitar", "a man plays music", 4.2),
+        ("a dog runs", "a car stops", 1.1),
+        ("they sing", "people sing", 4.6),
+    ]
+    tables = {"topics.csv": (("text", "topics"), topics), "pairs.csv": (("first", "second", "score"), pairs)}
+    for name, (head, some) in tables.items():
+        with Path(name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([head, *((f"{row[0]}, day {n}", *row[1:]) for n in range(40) for row in some)])
     words = "".join(f"Anna\tNAME\nsaw\tO\nBerlin\tPLACE\n{n}\tO\n\n" for n in range(60))
     Path("names.conll").write_text(words, encoding="utf-8")
 

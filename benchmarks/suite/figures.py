@@ -13,7 +13,7 @@ import numpy as np
 
 from encoderlab.errors import UserError
 from encoderlab.metrics.comparison import mean_over_runs, paired_difference
-from encoderlab.reports.training.report import json_safe
+from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folders.folder import RunFolder
 

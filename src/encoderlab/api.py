@@ -16,17 +16,10 @@ from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
-from encoderlab.config.command_settings import (
-    CACHE,
-    DistillConfig,
-    FinetuneConfig,
-    OpenRunConfig,
-    PretrainConfig,
-    RunConfig,
-    VectorPooling,
-)
+from encoderlab.config.command_settings import CACHE, DistillConfig, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig
 from encoderlab.config.composing import checked_configs
 from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
+from encoderlab.config.inference_settings import VectorPooling
 from encoderlab.config.overrides import quoted_arguments
 from encoderlab.config.schemas import COMMAND_CONFIGS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.data.examples import Example
@@ -134,13 +127,15 @@ class Run:
     def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
         """An answer for each text, or pair of texts, in their order.
 
-        `predicted` is a label, with the `probabilities` of all; of a task on words, a list with a label for each word that the
-        model reads. Raises SettingError for what is no list of texts, DataError for what the model cannot read.
+        `predicted` is a label, with the `probabilities` of all; a list of labels, with those probabilities; or a number. Of a task
+        on words, a list with a label for each word that the model reads. Raises SettingError for what is no list of texts,
+        DataError for what the model cannot read.
         """
         answers = answers_of(self.assembly, self._examples(texts))
         if reads_words(self.assembly):
             return [{"predicted": list(answer.labels)} for answer in answers]
-        return [{"predicted": answer.labels[0], "probabilities": answer.by_label(self.labels)} for answer in answers]
+        target = self.assembly.task.heads.sequence_target
+        return [answer.as_dict(self.labels, target) for answer in answers]
 
     def embed(self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False) -> np.ndarray:
         """A vector for each text, [texts, d_model]: the `mean` of its tokens' or that of `cls`, of length 1 where `normalize`.

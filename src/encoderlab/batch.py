@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+# What the right answer about a whole sequence is: the id of one class, a 0 or 1 for each label, or a number. Tensors of targets
+# differ accordingly: int64 [batch], float32 [batch, labels] and float32 [batch].
+TargetKind = Literal["label", "label_set", "number"]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """One example as ids, with its right answers.
 
-    `label` answers for the whole sequence (None: not asked, or not known). `token_labels` maps each asked place in `input_ids` to
-    its answer, None where it is not known; it is None itself where no place is asked. `truncated` tells that the example was longer
-    than the model reads.
+    `label` answers for the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: not asked, or not
+    known). `token_labels` maps each asked place in `input_ids` to its answer, None where it is not known; it is None itself where
+    no place is asked. `truncated` tells that the example was longer than the model reads.
     """
 
     input_ids: list[int]
     token_type_ids: list[int]
-    label: int | None = None
+    label: int | float | tuple[int, ...] | None = None
     token_labels: dict[int, int | None] | None = None
     truncated: bool = False
 
@@ -73,7 +78,7 @@ class Batch:
     attention_mask: Bool[Tensor, "batch length"] | None
     rows: Int[Tensor, " batch"]
     target_positions: Int[Tensor, " targets"]
-    labels: Int[Tensor, " batch"] | None
+    labels: Int[Tensor, " batch"] | Float[Tensor, "batch labels"] | Float[Tensor, " batch"] | None
     token_labels: Int[Tensor, " targets"] | None
     n_tokens: int
     n_targets: int | None = None
@@ -136,6 +141,8 @@ def _on(device: torch.device, tensor: Tensor) -> Tensor:
 class HeadSizes:
     """What is asked of the encoder: how many answers a whole sequence has to choose from, and how many a token (None: not asked).
 
+    `sequence_target` says what those of a sequence are: one number is one answer.
+
     `vocabulary` says that tokens are answered with the pieces of the vocabulary, as in masked language modelling. `teacher_width`
     is the width of the teacher's vectors that sequences and tokens are to be mapped to, in distillation.
     """
@@ -144,6 +151,7 @@ class HeadSizes:
     token_classes: int | None = None
     vocabulary: bool = False
     teacher_width: int | None = None
+    sequence_target: TargetKind = "label"
 
     @property
     def asks_tokens(self) -> bool:

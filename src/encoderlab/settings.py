@@ -6,6 +6,7 @@
 
 import copy
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any
 
@@ -81,3 +82,12 @@ def _example(name: str, declared: Any) -> str:
     if isinstance(declared.default, int | float):
         return f"The default is {name}={declared.default:g}"
     return f"Leave {name} out to use its default" if declared.default is None else ""
+
+
+def flat_settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings in `plain` by the names they are typed with, such as training.epochs."""
+    for name, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from flat_settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -6,11 +6,15 @@ import datasets
 import numpy as np
 import pytest
 
-from encoderlab.baselines import supervised as module
-from encoderlab.baselines.supervised import baselines
-from encoderlab.data.examples import Split
+from encoderlab.baselines import linear as module
+from encoderlab.baselines import supervised
+from encoderlab.data.examples import Split, Splits
 
 SST2 = Path(__file__).parents[3] / "shared" / "hub" / "datasets" / "nyu-mll" / "glue" / "sst2"
+
+
+def baselines(train, scored, labels=("a", "b")):
+    return supervised.baselines(Splits({"train": train, "test": scored}, list(labels)), "test")
 
 
 def texts(rows, pairs=None):

@@ -73,7 +73,7 @@ def test_people_read_the_same_and_programs_a_file(command, reviews, tmp_path, ca
 
 
 def test_a_method_that_cannot_be_fitted_is_said_to_be_skipped(command, reviews, capsys, monkeypatch):
-    monkeypatch.setattr("encoderlab.baselines.supervised.MOST_ROWS", 10)
+    monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
     command("baseline", *reviews)
     assert "TF-IDF + logistic regression was skipped: the linear baseline is fitted on at most 10 rows" in capsys.readouterr().out
 

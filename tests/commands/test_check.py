@@ -1,6 +1,5 @@
 """encoderlab check: a line for each command that works, and one line that names the first that does not."""
 
-import socket
 import tempfile
 from pathlib import Path
 
@@ -13,15 +12,8 @@ from encoderlab.runs.records import installation
 
 
 @pytest.fixture
-def check(tmp_path, monkeypatch, capsys):
+def check(tmp_path, monkeypatch, capsys, no_network):
     """Run the command with no network; its lines, every folder it may write to being empty afterwards."""
-
-    def refuse(*_, **__):
-        raise OSError(101, "Network is unreachable")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # put back afterwards
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     (tmp_path / "work").mkdir()
@@ -87,6 +79,6 @@ def test_optional_libraries_are_told_by_the_packages_own_extras(monkeypatch):
         'numpy>=1; python_version < "4" and extra == "arrays"',
     ]
     monkeypatch.setattr(installation, "requires", lambda name: said)
-    monkeypatch.setattr(installation, "_version", {"numpy": "2.0"}.get)
+    monkeypatch.setattr(installation, "installed_version", {"numpy": "2.0"}.get)
     assert installation.optional_libraries() == {"wandb": {"wandb": None}, "arrays": {"numpy": "2.0"}}
     assert checking._optional() == "optional: found arrays, not found wandb (pip install 'encoderlab[wandb]')"

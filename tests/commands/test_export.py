@@ -79,9 +79,7 @@ def opened(folder):
 def our_logits(folder, examples):
     """What the run says of each example: of a text [classes], of words [words, classes]."""
     assembly = opened(folder)
-    rows = hold_encoded(
-        assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, has_token_targets=assembly.task.heads.asks_tokens
-    )
+    rows = hold_encoded(assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, assembly.task.heads)
     said = {}
     with torch.inference_mode():
         for batch in assembly.scoring_batches(rows):
@@ -157,7 +155,7 @@ def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tie
     again = opened("there")
     assert again.task.labels == ["follows", "random"] == assembly.task.labels
     encoded = assembly.task.encode([TextExample(*PAIRS[0])])
-    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, has_token_targets=True)
+    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, assembly.task.heads)
     for one in (assembly, again):
         batch = next(one.scoring_batches(rows))
         with torch.inference_mode():

@@ -205,7 +205,7 @@ REFUSED = [
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
-    (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Use encoderlab pretrain\.$"),
+    (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
 ]
 

@@ -9,7 +9,6 @@ import re
 import resource
 import shutil
 import struct
-import sys
 import zipfile
 import zlib
 from contextlib import contextmanager
@@ -35,17 +34,10 @@ from encoderlab.training.checkpoint import (
     save_checkpoint,
     verified,
 )
+from tests.commands.conftest import run
 
 SOURCE = Path(cli.__file__).parents[1]
 SHAPE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=32")
-
-
-def run(*arguments):
-    before = sys.argv
-    try:
-        cli.run([str(argument) for argument in arguments])
-    finally:
-        sys.argv = before
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,9 @@ from sklearn.metrics import f1_score
 from encoderlab.metrics.comparison import (
     BOOTSTRAP,
     MCNEMAR,
-    PAIRED,
+    OF_CLASSES,
+    OF_NUMBERS,
+    OF_SETS,
     ROWS_AND_SEEDS,
     Answers,
     difference_over_seeds,
@@ -18,6 +20,8 @@ from encoderlab.metrics.comparison import (
     mean_over_runs,
     paired_difference,
 )
+from encoderlab.metrics.label_sets import label_set_figures
+from encoderlab.metrics.regression import number_figures
 
 
 def answers(labels, predicted, n_classes=2):
@@ -75,7 +79,7 @@ def test_of_two_single_runs_accuracy_is_tested_by_a_sign_test_on_the_rows_that_o
     assert found.interval[0] <= found.value <= found.interval[1]
 
 
-@pytest.mark.parametrize("figure", PAIRED)
+@pytest.mark.parametrize("figure", OF_CLASSES)
 def test_a_difference_is_that_of_the_mean_scores_and_turns_its_sign_with_the_sides(figure):
     first, second = [guessed(0.8, seed) for seed in (1, 2)], [guessed(0.6, seed) for seed in (3, 4, 5)]
     found, turned = (paired_difference(*sides, figure, 0) for sides in ((first, second), (second, first)))
@@ -103,7 +107,7 @@ def test_the_bootstrap_judges_f1_as_the_exact_test_judges_accuracy():
 
 def test_settings_that_answer_alike_differ_by_nothing():
     runs = [guessed(0.7, 1)]
-    for figure in PAIRED:
+    for figure in OF_CLASSES:
         for first in (runs, runs * 2):
             found = paired_difference(first, first, figure, 0)
             assert (found.value, found.p_value) == (0, 1)
@@ -149,3 +153,27 @@ def test_a_row_of_words_counts_with_all_its_words_and_one_without_counts_for_not
     assert paired_difference([first], [second], "token_accuracy", 0).value == pytest.approx(1 / 5)
     assert paired_difference([first], [second], "accuracy", 0).value == pytest.approx(1 / 2)
     assert paired_difference([first], [second], "accuracy", 0).test == BOOTSTRAP
+
+
+@pytest.mark.parametrize("figure", OF_SETS)
+def test_sets_of_labels_are_compared_by_their_own_figures(figure):
+    random = np.random.default_rng(2)
+    labels = random.random((300, 4)) < 0.3
+    better, worse = (labels ^ (random.random(labels.shape) < noise) for noise in (0.05, 0.2))
+    sides = [Answers(labels, side, np.arange(300), 300, 4, False) for side in (better, worse)]
+    found = paired_difference([sides[0]], [sides[1]], figure, 0)
+    wanted = [label_set_figures(labels, side)[figure] for side in (better, worse)]
+    assert found.value == pytest.approx(wanted[0] - wanted[1])
+    assert found.interval[0] > 0 and found.p_value < 0.01
+
+
+@pytest.mark.parametrize("figure", OF_NUMBERS)
+def test_numbers_are_compared_by_their_own_figures(figure):
+    random = np.random.default_rng(3)
+    labels = random.normal(size=300)
+    sides = [labels + random.normal(size=300) * noise for noise in (0.3, 0.9)]
+    first, second = (Answers(labels, side, np.arange(300), 300, 0, False) for side in sides)
+    found = paired_difference([first], [second], figure, 0)
+    wanted = [number_figures(labels, side)[figure] for side in sides]
+    assert found.value == pytest.approx(wanted[0] - wanted[1])
+    assert (found.value < 0) == (figure in ("mae", "rmse")) and found.p_value < 0.01

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.batch import Encoded
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.tasks import rows
 from encoderlab.tasks.rows import hold_encoded
 from tests.stand_ins import encoded
@@ -14,7 +14,7 @@ PAD = 0
 
 
 def held(examples, has_token_targets=False):
-    return hold_encoded(examples, 50, has_token_targets=has_token_targets)
+    return hold_encoded(examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2))
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.batch import Encoded
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.runs.distillation.task_teacher import TeacherLogits
 from encoderlab.tasks.rows import hold_encoded, joined
 from encoderlab.tasks.taught_rows import TaughtRows
@@ -12,7 +12,7 @@ from encoderlab.tasks.taught_rows import TaughtRows
 
 def texts(n, first=0):
     encoded = [Encoded([1] * (2 + (first + i) % 3), [0] * (2 + (first + i) % 3), label=i % 2) for i in range(n)]
-    return hold_encoded(encoded, 10, has_token_targets=False)
+    return hold_encoded(encoded, 10, HeadSizes(sequence_classes=2))
 
 
 def logits(n, classes=2):
@@ -30,7 +30,7 @@ def test_each_row_has_its_own_logits(chosen):
 def test_words_have_as_many_answers_as_the_student_is_asked():
     encoded = [Encoded([1, 2, 3], [0] * 3, token_labels={1: 0, 2: 1}), Encoded([1, 2], [0] * 2, token_labels={1: 1})]
     teacher = TeacherLogits(np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 3, 5]))  # it reads a word more of each
-    rows = TaughtRows(hold_encoded(encoded, 10, has_token_targets=True), teacher, 1.0, 1.0)
+    rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher, 1.0, 1.0)
     batch = rows.prepare(rows.gather(np.array([1, 0]), 0))
     assert batch.targets.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from encoderlab.data.examples import Split, TextExample, WordsExample
+from encoderlab.baselines.label_sets import cannot_fit, for_label_sets
+from encoderlab.baselines.linear import N_TOP, Answers, Baseline, cannot_read, joined, tfidf
+from encoderlab.baselines.numbers import for_numbers
+from encoderlab.data.examples import Split, Splits, WordsExample
 from encoderlab.metrics.scores import WITHOUT_WARNING
 
 if TYPE_CHECKING:
@@ -18,42 +21,32 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
 
-MOST_ROWS = 200_000  # beyond this the linear model would take longer than many a training
-_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
-_TELLING = 100  # words of each class
 
-Answers = np.ndarray | list[np.ndarray]
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """One simple method's scores, or why it has none.
-
-    `figures` holds `accuracy`, `f1_macro`, `seconds`, and for tagging `token_accuracy`. `predicted` holds class ids for every row
-    of the scored split, labelled or not: [n] for texts, one array per sequence for words. `top_features` holds what speaks for each
-    class of a linear model, words and pairs of neighbours, the strongest first.
-    """
-
-    figures: dict[str, float] = field(default_factory=dict)
-    predicted: Answers | None = None
-    skipped: str = ""
-    top_features: dict[int, list[str]] = field(default_factory=dict)
-
-
-def baselines(train: Split, scored: Split) -> dict[str, Baseline]:
-    """Fit on the labelled rows of `train`, score on those of `scored`.
+def baselines(splits: Splits, name: str) -> dict[str, Baseline]:
+    """Fit on the labelled rows of `train`, score on those of the split called `name`.
 
     Texts: `majority` (always the most frequent label) and `tfidf_logreg`. Words: `majority` and `word_majority` (each word's most
-    frequent label, the most frequent overall where a word is new). Both splits must hold labelled rows.
+    frequent label, the most frequent overall where a word is new). Numbers: `mean` and `tfidf_ridge`. Both splits must hold
+    labelled rows. Sets of labels: `majority` and `tfidf_logreg` for each label.
     """
+    train, scored = splits.by_name["train"], splits.by_name[name]
     assert train.labelled and scored.labelled, "baselines are fitted and scored on labelled rows"
+    if train.target == "number":
+        return for_numbers(train, scored)
+    if train.target == "label_set":
+        return for_label_sets(train, scored, splits.by_name.get("validation"), len(splits.labels))
     return _for_words(train, scored) if isinstance(scored[0], WordsExample) else _for_texts(train, scored)
 
 
-def planned(train: Split) -> dict[str, str]:
+def planned(splits: Splits) -> dict[str, str]:
     """The baselines that `baselines` would fit, each with why it would be skipped, "" where it would not."""
+    train = splits.by_name["train"]
+    if train.target == "label_set":
+        return {"majority": "", "tfidf_logreg": cannot_fit(train, len(splits.labels))}
     if isinstance(train[0], WordsExample):
         return {"majority": "", "word_majority": ""}
+    if train.target == "number":
+        return {"mean": "", "tfidf_ridge": cannot_read(train)}
     return {"majority": "", "tfidf_logreg": _cannot_fit(train, _answers(train))}
 
 
@@ -74,9 +67,9 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
     model = _linear_model()
 
     def linear() -> np.ndarray:
-        texts = [_joined(example) for example in train.of_texts() if example.label is not None]
+        texts = [joined(example) for example in train.of_texts() if example.label is not None]
         with threadpool_limits(1):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
-            return model.fit(texts, answers).predict([_joined(example) for example in scored.of_texts()])
+            return model.fit(texts, answers).predict([joined(example) for example in scored.of_texts()])
 
     reason = _cannot_fit(train, answers)
     return {
@@ -90,7 +83,7 @@ def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
     features, linear = cast("TfidfVectorizer", fitted["tfidf"]), cast("LogisticRegression", fitted["logreg"])
     names, weights = np.asarray(features.get_feature_names_out()), np.asarray(linear.coef_)
     by_class = weights if len(weights) > 1 else np.stack([-weights[0], weights[0]])
-    best = [np.argsort(-row, kind="stable")[:_TELLING] for row in by_class]
+    best = [np.argsort(-row, kind="stable")[:N_TOP] for row in by_class]
     return {
         int(class_): [str(names[place]) for place in places if row[place] > 0]
         for class_, row, places in zip(linear.classes_, by_class, best, strict=True)
@@ -104,27 +97,17 @@ def _linear_model() -> Pipeline:
     settings were chosen among some forty on such rows, most of which lay within a standard error. Brackets and punctuation are
     tokens of their own, so that texts made of nothing else can be told apart.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
 
-    features = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=_FEATURES)
-    return Pipeline([("tfidf", features), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])
+    return Pipeline([("tfidf", tfidf()), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])
 
 
 def _cannot_fit(train: Split, answers: np.ndarray) -> str:
     """Why the linear model cannot or should not be fitted; "" where it can."""
-    if len(answers) > MOST_ROWS:
-        return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, and training has {len(answers):,}"
     if len(np.unique(answers)) < 2:
         return "the linear baseline needs two labels to tell apart, and training has one"
-    if not any(_joined(example).strip() for example in train.of_texts() if example.label is not None):
-        return "the linear baseline needs words, and every training text is empty"
-    return ""
-
-
-def _joined(example: TextExample) -> str:
-    return example.text if example.text_pair is None else f"{example.text} {example.text_pair}"
+    return cannot_read(train)
 
 
 def _for_words(train: Split, scored: Split) -> dict[str, Baseline]:

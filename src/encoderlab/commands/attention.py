@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import torch
 
-from encoderlab.config.command_settings import AttentionConfig
+from encoderlab.config.inference_settings import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.interpretation.attention_maps import plot_attention
@@ -45,7 +45,7 @@ def attention(config: AttentionConfig) -> RunFolder:
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
     """The weights of all layers, [layer, head, query, key], and the ids of the tokens."""
     task = assembly.task
-    rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
+    rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, task.heads)
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)

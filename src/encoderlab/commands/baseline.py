@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.baselines.supervised import Answers, baselines
+from encoderlab.baselines.label_sets import marks_of
+from encoderlab.baselines.linear import Answers
+from encoderlab.baselines.supervised import baselines
 from encoderlab.config.preparation_settings import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
@@ -17,7 +19,7 @@ from encoderlab.reports.screens.baseline import build_baseline_report, show_base
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.system.atomic_files import atomic_write_text
-from encoderlab.tasks.config import DocumentTaskConfig, TaggingConfig
+from encoderlab.tasks.config import DocumentTaskConfig, MultilabelConfig, RegressionConfig, TaggingConfig, TaskConfig
 
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"
         raise SettingError(wrong, allowed="a new file", remedy="Choose another name")
-    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     corpus.check_training_labels()
     split = _split(config, corpus)
     rows = corpus.split(split)
@@ -38,10 +40,11 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         task=config.task.name,
         seed=config.seed,
         split=split,
-        labels=_labels(rows),
+        labels=_labels(rows, len(corpus.labels)),
         names=corpus.labels,
-        found=baselines(corpus.split("train"), rows),
+        found=baselines(corpus.splits, split),
         words=config.words,
+        main=_main(config.task),
     )
     report["origin"] = corpus.splits.origin
     _hand_over(config, report)
@@ -60,7 +63,16 @@ def _split(config: BaselineConfig, corpus: Corpus) -> str:
     return split
 
 
-def _labels(split: Split) -> Answers:
+def _main(task: TaskConfig) -> str:
+    """The figure to be put first."""
+    if isinstance(task, MultilabelConfig | RegressionConfig):
+        return task.score.value
+    return "token_accuracy" if isinstance(task, TaggingConfig) else "accuracy"
+
+
+def _labels(split: Split, n_labels: int) -> Answers:
+    if split.target == "label_set":
+        return marks_of(split, n_labels)
     if isinstance(split[0], WordsExample):
         return [np.array(example.labels, dtype=np.int64) for example in split.of_words()]
     return np.array([example.label for example in split.of_texts()])

@@ -35,6 +35,7 @@ from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
@@ -70,6 +71,12 @@ def distill(
 
 def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
+    if config.task.target != "label":
+        raise SettingError(
+            f"task={config.task.name} has no class probabilities to learn from a teacher",
+            allowed="tasks with one label for a text or a word",
+            remedy="Use encoderlab finetune",
+        )
     if processes.size > 1:
         raise SettingError(
             f"Distillation on a task works in one process, and there are {processes.size}",
@@ -96,6 +103,7 @@ def _on_documents(config: DistillConfig, explicit: Collection[str] | None, proce
     check_trackers(config.trackers)
     with processes.main_process_first():
         assembly, corpus, rows, facts = _assembled(config, processes)
+    check_same_parts(assembly, corpus.fingerprints())
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return show_dry_run(dry_run(assembly, rows), "distill", {}, RunFolder.contents(), sys.stdout)

@@ -20,9 +20,11 @@ from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
+from encoderlab.runs.fitting.scoring import scores_of
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
-from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen, scores_of
+from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
@@ -45,6 +47,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
         corpus, split = _what_to_score(config, assembly)
         _check_rows(assembly, corpus, split, own=config.dataset is None)
         rows = corpus.rows(split, assembly.task)
+    check_same_parts(assembly, corpus.fingerprints())
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
@@ -57,9 +60,9 @@ def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     """The rows, and the name of their split. One file of one's own is scored whole, its labels read as the model names them."""
     cache = cache_folder(config.cache_dir)
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels)
-        return Corpus.load_unsplit(unsplit, cache), "all"
-    corpus = Corpus.load(config.dataset or own_dataset(assembly), cache)
+        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels or None)
+        return Corpus.load_unsplit(unsplit, cache, assembly.config.task.target), "all"
+    corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
     return corpus, config.split or corpus.scored_splits()[-1]
 
 

@@ -25,6 +25,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.compact_weights import COMPACT
 from encoderlab.exchange.huggingface import to_huggingface
+from encoderlab.exchange.huggingface_config import PROBLEM_TYPES
 from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
 from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
 from encoderlab.reports.cards.metadata import for_library
@@ -32,9 +33,18 @@ from encoderlab.reports.cards.onnx_card import onnx_card
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.compact_model import in_compact_storage
-from encoderlab.runs.models.saved_model import HASHED, SavedModel, check_shapes, encoder_alone, read_model, write_model
+from encoderlab.runs.models.saved_model import (
+    HASHED,
+    SavedModel,
+    check_shapes,
+    encoder_alone,
+    in_user_units,
+    read_model,
+    write_model,
+)
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import sha256_of
+from encoderlab.tasks.config import MultilabelConfig, TaskConfig
 from encoderlab.training.config import Precision
 
 CLASSES = {  # what opens an architecture, by the end of its name
@@ -43,6 +53,16 @@ CLASSES = {  # what opens an architecture, by the end of its name
     "ForMaskedLM": "AutoModelForMaskedLM",
     "ForPreTraining": "BertForPreTraining",
     "Model": "AutoModel",
+}
+
+
+READ_SEQUENCE = {
+    "single_label_classification": "print(model.config.id2label[int(answer.logits.argmax())])",
+    "multi_label_classification": (
+        "chances = zip(model.config.id2label.values(), answer.logits[0].sigmoid().tolist())\n"
+        "print([label for label, chance in chances if chance >= model.config.thresholds[label]])"
+    ),
+    "regression": "print(float(answer.logits))",
 }
 
 
@@ -56,8 +76,9 @@ def export(config: ExportConfig) -> Path:
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
-    saved = _read(config, path)
+    saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
+    fields |= _thresholds(saved.config.task)
     card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(fields)}", "transformers")
     _write(path, fields, weights, saved.tokenizer, card)
     print(f"{path}\n{_line_that_opens(fields, config.path)}")
@@ -71,6 +92,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         if find_spec(name) is None:
             raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Run pip install "encoderlab[onnx]"')
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
+    assembly.model.load_state_dict(in_user_units(assembly.saved(assembly.opened)).weights)
     with _new_folder(path) as temporary:
         fields = _write_graph(temporary / "model.onnx", assembly)
         _write_json(temporary / "config.json", fields)
@@ -92,6 +114,7 @@ def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
     return {
         "task": assembly.config.task.name,
         "answers_for": of_texts if task.heads.token_classes is None else "words",
+        "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],
         "id2label": dict(enumerate(task.labels)),
         "label2id": {label: index for index, label in enumerate(task.labels)},
         "inputs": whole.inputs,
@@ -103,7 +126,12 @@ def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
         "tolerance": TOLERANCE,
         "largest_difference": off,
         "onnxruntime": version("onnxruntime"),
-    }
+    } | _thresholds(assembly.config.task)
+
+
+def _thresholds(task: TaskConfig) -> dict[str, Any]:
+    """What config.json says of the probabilities from which each label of a set is given; nothing for other tasks."""
+    return {"thresholds": task.thresholds} if isinstance(task, MultilabelConfig) and task.thresholds else {}
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:
@@ -216,7 +244,7 @@ def _usage(fields: dict[str, Any]) -> str:
     """The part of the model card that shows how transformers uses the model."""
     name = _opened_by(fields)
     read = {
-        "AutoModelForSequenceClassification": "print(model.config.id2label[int(answer.logits.argmax())])",
+        "AutoModelForSequenceClassification": READ_SEQUENCE[fields.get("problem_type", "single_label_classification")],
         "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",
         "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(answer.logits[0].argmax(-1)))",
         "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(answer.prediction_logits[0].argmax(-1)))",

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from encoderlab.config.command_settings import PredictConfig, PredictionFormat
+from encoderlab.batch import TargetKind
+from encoderlab.config.inference_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
@@ -79,6 +80,8 @@ def _form(config: PredictConfig) -> PredictionFormat:
 def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -> Wanted:
     """What is to be written of each answer. Raises SettingError where the model has no such answers."""
     labels, of_words = assembly.task.labels, assembly.task.heads.sequence_classes is None
+    target = assembly.task.heads.sequence_target
+    _refuse_options(config, form, target)
     if form is PredictionFormat.glue and of_words:
         raise SettingError(
             "format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl, parquet"
@@ -92,7 +95,18 @@ def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -
         raise SettingError(
             f"unsure={stands_for_open} is one of the model's labels", remedy="Set unsure=... with a word that is none of them"
         )
-    return Wanted(labels, config.top_k, config.min_probability, config.unsure)
+    return Wanted(labels, config.top_k, config.min_probability, config.unsure, target)
+
+
+def _refuse_options(config: PredictConfig, form: PredictionFormat, target: TargetKind) -> None:
+    """Raise SettingError for what only a model with one label a row can do."""
+    if config.min_probability is not None and target != "label":
+        gives = "a number" if target == "number" else "any number of labels, each from a threshold of its own"
+        raise SettingError(f"min_probability is for one label a row, and this model gives {gives}", remedy="Remove min_probability")
+    if config.top_k is not None and target == "number":
+        raise SettingError("top_k is for labels, and this model gives a number", remedy="Remove top_k")
+    if form is PredictionFormat.glue and target == "label_set":
+        raise SettingError("format=glue takes one answer a row, and this model gives several", allowed="csv, jsonl, parquet")
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
@@ -107,7 +121,7 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
     pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        return file_examples(assembly, Path(config.input), column, pair_column, config.quoting)
+        return file_examples(assembly, Path(config.input), column, pair_column, config.dialect)
     return standard_input_examples(assembly, paired=pair_column is not None), None
 
 
@@ -119,7 +133,7 @@ def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None
 def _joined(example: Example, answer: Answer) -> Answered:
     if isinstance(example, WordsExample):
         return Answered(" ".join(example.words), None, answer.labels, None, len(example.words), answer.word_confidences)
-    return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1)
+    return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1, number=answer.number)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
@@ -63,8 +64,9 @@ def pretrain(
         config, _ = run
     task = _pretraining_task(config)
     check_trackers(config.trackers)
+    init_from = config.init_from
+    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
     with processes.main_process_first():
-        pretrained = None if config.init_from is None else load_pretrained(config.init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
         corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir), documents)
@@ -72,6 +74,7 @@ def pretrain(
         assembly = assemble(config, compute, corpus, pretrained, processes)
         rows = {name: corpus.rows(name, _task_of(assembly)) for name in ("train", *scored)}
         facts = _said_before(config, corpus, rows) if processes.is_main else None
+    check_same_parts(assembly, corpus.fingerprints())
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, rows, facts)
@@ -131,6 +134,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     processes = assembly.processes
     with processes.main_process_first():
         corpus, rows = _documents_to_score(config, assembly)
+    check_same_parts(assembly, corpus.fingerprints())
     split = list(rows)[-1]
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:

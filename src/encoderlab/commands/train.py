@@ -25,12 +25,14 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
 from encoderlab.runs.fitting.fit import fit
+from encoderlab.runs.fitting.scoring import score_splits
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import continued_run, read_record, run_folder
 from encoderlab.runs.inference.importance import token_importance
-from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings, scores_of
+from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
@@ -69,11 +71,11 @@ def train_and_report(
     _refuse_pretraining(config)
     check_trackers(config.trackers)
     init_from = getattr(config, "init_from", None)
+    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
     with processes.main_process_first():
-        pretrained = None if init_from is None else load_pretrained(init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
-        corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir))
+        corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
         corpus.check_training_labels()
         scored = corpus.scored_splits()
         show_survey(corpus.survey.as_dict())
@@ -81,10 +83,11 @@ def train_and_report(
         assembly = assemble(config, compute, corpus, pretrained, processes, teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         rows["train"] = teaching.prepare(assembly, corpus, rows["train"])
+    check_same_parts(assembly, corpus.fingerprints())
     assembly = assembly.settled(rows["train"])
     if config.dry_run:
         return _try_out(assembly, corpus, rows, command, teaching)
-    config = replace(config, model=assembly.config.model, training=assembly.config.training)
+    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
     length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows)
     beside = teaching.fingerprints()
     with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
@@ -102,7 +105,7 @@ def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command:
     """Print, on standard output, what the run would be like."""
     facts = dry_run(assembly, rows)
     facts["time"] = with_time_before(facts["time"], teaching.seconds_before(facts["time"]["total"]))
-    beside = planned(corpus.split("train")) if assembly.config.baselines else {}
+    beside = planned(corpus.splits) if assembly.config.baselines else {}
     titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
     show_dry_run(facts, command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
 
@@ -126,11 +129,11 @@ def _fit_and_report(
     config = assembly.config
     scored = [name for name in rows if name != "train"]
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: scores_of(assembly, rows[name]) for name in scored}
+    assembly, scores = score_splits(assembly, rows)
     assembly.processes.leave()
     if not assembly.processes.is_main:
         return
-    found = baselines(corpus.split("train"), corpus.split(scored[-1])) if config.baselines else {}
+    found = baselines(corpus.splits, scored[-1]) if config.baselines else {}
     notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
     report = build_report(summary_of(command, assembly, replace(fitted, notes=notes), init_from), scores, found)
     report |= teaching.compared(assembly, corpus, folder, scored[-1], scores[scored[-1]])

@@ -13,19 +13,15 @@ from omegaconf.errors import MissingMandatoryValue
 
 from encoderlab.config.as_pretrained import AsPretrained
 from encoderlab.config.command_settings import (
-    AttentionConfig,
     CommandConfig,
     DistillConfig,
-    EmbedConfig,
     EvalConfig,
-    ExplainConfig,
     ExportConfig,
     FinetuneConfig,
-    PredictConfig,
     PretrainConfig,
     RunConfig,
-    ServeConfig,
 )
+from encoderlab.config.inference_settings import AttentionConfig, EmbedConfig, ExplainConfig, PredictConfig, ServeConfig
 from encoderlab.config.overrides import uninterpolated
 from encoderlab.config.preparation_settings import (
     BaselineConfig,
@@ -43,11 +39,20 @@ from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelConfig
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    MultilabelConfig,
+    PretrainingConfig,
+    RegressionConfig,
+    TaggingConfig,
+    TeacherVectorsConfig,
+)
 from encoderlab.training.config import TrainingConfig
 
 SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "classification"): ClassificationConfig,
+    ("task", "multilabel"): MultilabelConfig,
+    ("task", "regression"): RegressionConfig,
     ("task", "tagging"): TaggingConfig,
     ("task", "pretraining"): PretrainingConfig,
     ("task", "teacher_vectors"): TeacherVectorsConfig,

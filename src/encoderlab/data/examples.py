@@ -13,15 +13,21 @@ import numpy as np
 
 if TYPE_CHECKING:
     import datasets
+    import pyarrow as pa
+
+    from encoderlab.batch import TargetKind
 
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text, or a pair of them, and the id of its label (None where it is not known)."""
+    """One text, or a pair of them, and what is right about it: the id of its label, the ids of its labels, or a number.
+
+    `label` is None where that is not known.
+    """
 
     text: str
     text_pair: str | None = None
-    label: int | None = None
+    label: int | float | tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +54,14 @@ def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
 class Split:
     """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
 
-    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids; a row with an unknown
-    answer has label None. `where` says where a row, given by its index, was read from; where a source does not know, it is counted.
+    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them, or
+    numbers; a row with an unknown answer has label None. `where` says where a row, given by its index, was read from; where a
+    source does not know, it is counted. `carried` are further columns of the same rows, such as an id: they are kept for the user
+    and mean nothing to a task.
     """
 
-    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None) -> None:
-        self.table = table
+    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None, carried: pa.Table | None = None) -> None:
+        self.table, self.carried = table, carried
         self.where = where or _counted
 
     def __len__(self) -> int:
@@ -80,7 +88,8 @@ class Split:
     def take(self, rows: Sequence[int]) -> Split:
         """The split with only `rows`, in that order."""
         places, where = np.asarray(rows, np.int64), self.where
-        return Split(self.table.select(rows), lambda row: where(int(places[row])))
+        carried = None if self.carried is None else self.carried.take(places)
+        return Split(self.table.select(rows), lambda row: where(int(places[row])), carried)
 
     def texts(self) -> Iterator[str]:
         """All texts in their order, pairs one after the other, words with a blank between them."""
@@ -91,6 +100,17 @@ class Split:
                 yield example.text
                 if example.text_pair is not None:
                     yield example.text_pair
+
+    @property
+    def target(self) -> TargetKind:
+        """What the right answer about a whole row is."""
+        import pyarrow as pa
+
+        schema = self.table.data.schema
+        kind = schema.field("label").type if "label" in schema.names else pa.int64()
+        if pa.types.is_floating(kind):
+            return "number"
+        return "label_set" if pa.types.is_list(kind) or pa.types.is_large_list(kind) else "label"
 
     @property
     def labelled(self) -> bool:
@@ -119,4 +139,5 @@ def _example(row: dict[str, Any]) -> Example:
     if "words" in row:
         labels = row.get("labels")
         return WordsExample(tuple(row["words"]), None if labels is None else tuple(labels))
-    return TextExample(row["text"], row.get("text_pair"), row.get("label"))
+    label = row.get("label")
+    return TextExample(row["text"], row.get("text_pair"), tuple(label) if isinstance(label, list) else label)

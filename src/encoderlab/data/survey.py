@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from encoderlab.data.examples import Split, Splits
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
 
 _BATCH = 10_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing
@@ -20,8 +23,8 @@ _UNLABELLED = -1
 class Hashes:
     """A split by row: a hash of its text (with its pair, or its words), its label, its length in words.
 
-    `labels` are ids, -1 where unknown; for sentences of words, a hash of all their labels. `places` counts each label over all
-    places that bear one (rows, or words), by id.
+    `labels` are ids, -1 where unknown; for sentences of words and for rows with several labels a hash of them all, for numbers
+    their bits (see `numbers`). `places` counts each label over all places that bear one (rows, or words), by id.
     """
 
     texts: np.ndarray  # uint64
@@ -29,6 +32,13 @@ class Hashes:
     lengths: np.ndarray  # int64
     places: np.ndarray  # int64
     of_words: bool
+    target: TargetKind = "label"
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers that are the rows' right answers, NaN where unknown: float64 [rows]."""
+        assert self.target == "number", "only such rows have them"
+        return self.labels.view(np.float64)
 
     def with_labels(self) -> np.ndarray:
         """A hash of each row's text and label together: uint64."""
@@ -37,7 +47,10 @@ class Hashes:
 
 @dataclass(frozen=True)
 class SplitSurvey:
-    """One split. `labels` counts rows, or words where each word has a label; lengths are in words."""
+    """One split. `labels` counts rows, or words where each word has a label; lengths are in words.
+
+    `numbers` holds `min`, `mean`, `deviation` and `max` of the right answers, where those are numbers.
+    """
 
     rows: int
     labels: dict[str, int]
@@ -51,6 +64,7 @@ class SplitSurvey:
     shared_with_train: int
     shared_with_other_label: int
     fingerprint: str
+    numbers: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ def hashed(split: Split) -> Hashes:
     read = _words_batch if of_words else _texts_batch
     batches = [read(batch) for batch in _batches(split)]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
-    return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), of_words)
+    return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), of_words, split.target)
 
 
 def _batches(split: Split) -> Iterator[dict[str, list[Any]]]:
@@ -95,20 +109,37 @@ def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     rows = zip(texts, pairs, strict=True)
     hashes = _joined(_hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows)
     lengths = [len(text.split()) + len((pair or "").split()) for text, pair in zip(texts, pairs, strict=True)]
-    labels = np.array([_UNLABELLED if label is None else label for label in columns.get("label", [None] * len(texts))], np.int64)
-    return hashes, labels, np.array(lengths, np.int64), labels
+    labels, ids = _texts_labels(columns.get("label", [None] * len(texts)))
+    return hashes, labels, np.array(lengths, np.int64), ids
+
+
+def _texts_labels(labels: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """What stands for each row's right answer, int64 [rows], and the ids of all labels, int64 [labels]."""
+    first = next((label for label in labels if label is not None), None)
+    if isinstance(first, list):
+        return _hashed_ids(labels), np.array([id_ for ids in labels for id_ in ids or ()], np.int64)
+    if isinstance(first, float):
+        bits = np.array([np.nan if label is None else label for label in labels], np.float64).view(np.int64)
+        return np.where([label is None for label in labels], _UNLABELLED, bits), np.empty(0, np.int64)
+    ids = np.array([_UNLABELLED if label is None else label for label in labels], np.int64)
+    return ids, ids
 
 
 def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     sentences = columns["words"]
     labels = columns.get("labels", [None] * len(sentences))
     hashes = _joined(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in sentences)
+    flat = np.array([label for ids in labels if ids is not None for label in ids], np.int64)
+    lengths = np.array([len(words) for words in sentences], np.int64)
+    return hashes, _hashed_ids(labels), lengths, flat
+
+
+def _hashed_ids(labels: list[Any]) -> np.ndarray:
+    """A hash of each row's ids, -1 where they are not known."""
     # Shifted to stay at or above 0, so that no hash of labels looks like an unknown one.
     answers = _joined(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
     known = np.array([ids is not None for ids in labels], bool)
-    flat = np.array([label for ids in labels if ids is not None for label in ids], np.int64)
-    lengths = np.array([len(words) for words in sentences], np.int64)
-    return hashes, np.where(known, answers.astype(np.int64), _UNLABELLED), lengths, flat
+    return np.where(known, answers.astype(np.int64), _UNLABELLED)
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
@@ -138,7 +169,16 @@ def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSur
         shared_with_train=shared,
         shared_with_other_label=differing,
         fingerprint=hashlib.sha256(split.texts.tobytes() + split.labels.tobytes()).hexdigest()[:16],
+        numbers=_described(split.numbers) if split.target == "number" else None,
     )
+
+
+def _described(numbers: np.ndarray) -> dict[str, float] | None:
+    """The range of the known numbers, and where they lie; None where there are none."""
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
+        return None
+    return {"min": float(known.min()), "mean": float(known.mean()), "deviation": float(known.std()), "max": float(known.max())}
 
 
 def _shared(split: Hashes, train: Hashes) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The token store: named columns of whole numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
+"""The token store: named columns of numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
 
 A ragged column keeps all rows' numbers in one flat file and, in a second one, the place where each row begins. Nothing is read
 until a batch asks for it, and memory does not grow with the corpus.
@@ -39,16 +39,17 @@ class Column:
         return np.diff(self.offsets)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of `rows`, one row after the other in a flat int64 array, and how many each has."""
+        """The numbers of `rows`, one row after the other in a flat array, and how many each has. Whole numbers come as int64."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         return self.stretches(starts, lengths), lengths
 
     def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """`lengths` numbers from each of `starts` on, one stretch after the other in a flat int64 array, of whatever rows."""
+        """`lengths` numbers from each of `starts` on, one stretch after the other in a flat array; whole numbers come as int64."""
         begins = np.cumsum(lengths) - lengths  # where each stretch begins in the answer
         places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
-        return self.values[places].astype(np.int64)
+        found = self.values[places]
+        return found if found.dtype.kind == "f" else found.astype(np.int64)
 
 
 class TokenStore:
@@ -67,7 +68,7 @@ class TokenStore:
         return name in self._columns
 
 
-Rows = Iterable[Mapping[str, Sequence[int]]]
+Rows = Iterable[Mapping[str, Sequence[float]]]
 Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many of them each row has
 
 
@@ -86,7 +87,7 @@ def open_store(folder: Path) -> TokenStore:
     return TokenStore(shape["rows"], {name: _open_column(folder, name, dtype) for name, dtype in shape["columns"].items()})
 
 
-def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequence[int]]]) -> TokenStore:
+def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequence[float]]]) -> TokenStore:
     """A store of a few rows that is never written; `columns` as for `write_store`."""
     made = {}
     for name, dtype in columns.items():
@@ -179,7 +180,7 @@ class _ColumnWriter:
         np.lib.format.write_array_header_1_0(self._offsets, shape)
 
 
-def _flatten(rows: Sequence[Mapping[str, Sequence[int]]], name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+def _flatten(rows: Sequence[Mapping[str, Sequence[float]]], name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """One column of the rows as a flat array, and how many numbers each row has."""
     values = [row[name] for row in rows]
     lengths = np.fromiter(map(len, values), np.int64, len(values))

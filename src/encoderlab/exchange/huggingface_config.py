@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from encoderlab.batch import HeadSizes
+from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface_names import ACTIVATION, SETTINGS, key_and_default
 from encoderlab.model.config import Activation, ModelConfig, Pooling
@@ -17,6 +17,11 @@ COMMON = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMa
 SUFFIXES = {"bert": (*COMMON, "ForPreTraining", "ForNextSentencePrediction"), "distilbert": COMMON}
 PAIR_LABELS = ["follows", "random"]  # the classes of BERT's pair head, in the order of its own code
 ORDER_LABELS = ["in_order", "swapped"]  # those of ours that was asked for the order of two sentences, and exported
+PROBLEM_TYPES: dict[TargetKind, str] = {
+    "label": "single_label_classification",
+    "label_set": "multi_label_classification",
+    "number": "regression",
+}
 LARGEST_NUMBER = 2**53  # the largest up to which a float is exact; no setting comes near
 INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, where our weights were drawn by width
 
@@ -36,7 +41,7 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
         "is_decoder": (False, None),
         "add_cross_attention": (False, None),
         "tie_word_embeddings": (True, False),
-        "problem_type": ("single_label_classification", None),
+        "problem_type": (*PROBLEM_TYPES.values(), None),
     }
     for key, allowed in only.items():
         if fields.get(key, allowed[0]) not in allowed:
@@ -63,7 +68,15 @@ def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -
         of_tokens = not {"bert.pooler.dense.weight", "pre_classifier.weight"} & found.keys()
     if of_tokens and not pair_head:
         return HeadSizes(token_classes=classes), False
-    return HeadSizes(sequence_classes=classes, vocabulary=vocabulary), pair_head
+    target = "label" if pair_head else _target_of(fields, classes)
+    return HeadSizes(sequence_classes=classes, vocabulary=vocabulary, sequence_target=target), pair_head
+
+
+def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
+    """What a classifier answers with; without a problem_type, one output is a number, as transformers takes it."""
+    named = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
+    default: TargetKind = "number" if classes == 1 else "label"
+    return named.get(str(fields.get("problem_type")), default)
 
 
 def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int, int]:
@@ -91,8 +104,12 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
         return []
     if pair_head:
         return _pair_labels(folder, fields, classes)
+    if heads.sequence_target == "number":
+        if classes != 1:
+            raise DataError(f"{folder} holds a head with {classes} numbers", allowed="one number")
+        return []
     if classes < 2:
-        raise DataError(f"{folder} holds a head with {classes} answer, which is a regression", allowed="two classes or more")
+        raise DataError(f"{folder} holds a head with {classes} answer", allowed="two classes or more")
     numbered = [f"LABEL_{number}" for number in range(classes)]
     named = fields.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
     labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
@@ -100,6 +117,14 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
         said_so = f"{folder}: config.json says id2label={str(named)[:80]}"
         raise DataError(f"{said_so}, and the head has {classes} classes", allowed="a name of its own for each class")
     return labels
+
+
+def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
+    """The threshold of each label as our own export of a multi-label model says them; None where there are none for all labels."""
+    named = fields.get("thresholds")
+    if not isinstance(named, dict) or set(named) != set(labels) or not all(isinstance(one, float) for one in named.values()):
+        return None
+    return {label: named[label] for label in labels}
 
 
 def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:
@@ -128,7 +153,9 @@ def config_json(
         fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
         fields["label2id"] = {label: number for number, label in enumerate(labels)}
     if heads.sequence_classes is not None and not heads.vocabulary:
-        fields["problem_type"] = "single_label_classification"
+        fields["problem_type"] = PROBLEM_TYPES[heads.sequence_target]
+    if heads.sequence_target == "number":
+        fields["id2label"], fields["label2id"] = {"0": "LABEL_0"}, {"LABEL_0": 0}  # transformers counts the outputs by these
     return fields
 
 

@@ -63,14 +63,5 @@ class ClassificationMetrics:
                 from sklearn.metrics import roc_auc_score
 
                 figures["roc_auc"] = float(roc_auc_score(labels, probabilities[:, 1]))
-        return Scores(
-            n=len(rows),
-            figures=figures,
-            per_class=by_class["per_class"],
-            confusion=by_class["confusion"],
-            rows=rows,
-            labels=labels,
-            predicted=predicted,
-            probabilities=probabilities,
-            label_names=self.labels,
-        )
+        per_class, confusion = by_class["per_class"], by_class["confusion"]
+        return Scores(len(rows), figures, per_class, confusion, rows, labels, predicted, probabilities, self.labels)

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoderlab.metrics.intervals import RESAMPLES, f1_macro, middle, resamples
+from encoderlab.metrics.regression import score_columns, score_of_totals
 
-PAIRED = ("accuracy", "token_accuracy", "f1_macro", "f1")  # the figures that can be computed from answers alone
+OF_NUMBERS = ("pearson", "spearman", "mae", "rmse")
+OF_CLASSES, OF_SETS = ("accuracy", "token_accuracy", "f1_macro", "f1"), ("f1_micro", "f1_macro", "subset_accuracy")
+PAIRED = {*OF_CLASSES, *OF_SETS, *OF_NUMBERS}  # the figures that can be computed from answers alone
 MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
 ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
 
@@ -36,7 +39,8 @@ class Mean:
 class Answers:
     """What one run answered: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
 
-    `n_rows` counts also rows without an answer, as an empty sentence is. `of_words` tells that a row may have several.
+    Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an answer, as an
+    empty sentence is. `of_words` tells that a row may have several.
     """
 
     labels: np.ndarray
@@ -169,6 +173,10 @@ def _figure(answers: Answers, figure: str) -> float:
 
 def _columns(answers: Answers, figure: str) -> np.ndarray:
     """What each row adds to the totals that a figure is computed from: [rows, columns]."""
+    if figure in OF_NUMBERS:
+        return score_columns(answers.labels, answers.predicted, figure)
+    if answers.labels.ndim == 2:
+        return _columns_of_sets(answers.labels, answers.predicted, figure)
     right = answers.predicted == answers.labels
     n_targets = np.bincount(answers.row, minlength=answers.n_rows)
     hits = np.bincount(answers.row[right], minlength=answers.n_rows)
@@ -185,11 +193,24 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
     return np.concatenate([per_class(answers.labels[right], answers.row[right]), occurrences], axis=1)
 
 
+def _columns_of_sets(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
+    """The same for sets of labels, bool [rows, labels] each."""
+    if figure == "subset_accuracy":
+        right = (labels == predicted).all(1).astype(np.int64)
+        return np.stack([right, np.ones_like(right)], axis=1)
+    hits, occurrences = (labels & predicted).astype(np.int64), labels.astype(np.int64) + predicted
+    if figure == "f1_micro":
+        return np.stack([2 * hits.sum(1), occurrences.sum(1)], axis=1)
+    return np.concatenate([hits, occurrences], axis=1)
+
+
 def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
     """From totals, [splits, columns], to scores, [splits]."""
     if figure == "f1_macro":
         return lambda totals: f1_macro(*np.split(totals, 2, axis=1))
     if figure == "f1":  # of the second class of two: columns are the hits of both, and the occurrences of both
         return lambda totals: 2 * totals[:, 1] / np.maximum(totals[:, 3], 1)
-    assert figure in ("accuracy", "token_accuracy"), f"{figure} cannot be computed from answers"
+    if figure in OF_NUMBERS:
+        return score_of_totals(figure)
+    assert figure in ("accuracy", "token_accuracy", "f1_micro", "subset_accuracy"), f"{figure} cannot be computed from answers"
     return lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1)

@@ -91,6 +91,14 @@ def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> lis
     return bootstrap(Kinds(counts, (hits == n_targets)[:, 0].astype(np.int64), hits, n_targets, n_targets), seed)["token_accuracy"]
 
 
+def wilson(hits: int, n: int) -> list[float]:
+    """The 95% interval of a share by Wilson's method (1927)."""
+    from scipy.stats import binomtest
+
+    found = binomtest(hits, n).proportion_ci(method="wilson")
+    return [float(found.low), float(found.high)]
+
+
 def difference(
     labels: np.ndarray | Sequence[np.ndarray],
     predicted: np.ndarray | Sequence[np.ndarray],
@@ -123,12 +131,12 @@ def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> 
     return np.concatenate([drawn.astype(np.float64) @ one_of_each for drawn in resamples(counts, seed)])
 
 
-def resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """How many examples of each kind RESAMPLES bootstrap splits hold, in chunks of [chunk, kinds]."""
+def resamples(counts: np.ndarray, seed: int, number: int = RESAMPLES) -> Iterator[np.ndarray]:
+    """How many examples of each kind so many bootstrap splits hold, in chunks of [chunk, kinds]."""
     random, n = np.random.default_rng(seed), int(counts.sum())
     size = max(_DRAWN_AT_ONCE // len(counts), 1)
-    for start in range(0, RESAMPLES, size):
-        chunk = min(size, RESAMPLES - start)
+    for start in range(0, number, size):
+        chunk = min(size, number - start)
         if n == len(counts):  # each example its own kind: counting drawn places is ten times faster than the multinomial
             yield np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
         else:
@@ -138,7 +146,7 @@ def resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
 def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     """F1 = 2 hits / (labels + answers), averaged over the classes that occur in a resample: [resamples, classes] -> [resamples]."""
     f1 = 2 * hits / np.maximum(occurrences, 1)
-    return f1.sum(1) / (occurrences > 0).sum(1)
+    return f1.sum(1) / np.maximum((occurrences > 0).sum(1), 1)
 
 
 def middle(values: np.ndarray) -> list[float]:

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics.intervals import bootstrap, kinds_of_confusion, kinds_of_sequences
+from encoderlab.metrics.intervals import bootstrap, difference, interval_of_share, kinds_of_confusion, kinds_of_sequences, wilson
 
 WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and for its default a type checker takes it for text
 
 
+class AnswerScores(ABC):
+    """The figures of one split with the answers they were computed from, whatever is right about a row.
+
+    `n` counts examples. `figures` holds the scores by name, `intervals` the 95% intervals that `with_intervals` adds. `rows` are
+    the examples' places in their split, rising; `labels` and `predicted` hold what is right and what was answered, in that order.
+    """
+
+    n: int
+    figures: dict[str, float]
+    rows: np.ndarray
+    labels: Any
+    predicted: Any
+    intervals: dict[str, list[float]]
+    main: str
+
+    @abstractmethod
+    def with_intervals(self, seed: int) -> Self:
+        """The same scores with 95% bootstrap intervals; see `encoderlab.metrics.intervals`."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """See `SplitScores.as_dict`."""
+
+    @abstractmethod
+    def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
+        """By how much the main figure is better than that of other answers to the same rows, and the paired 95% interval of it.
+
+        `predicted` holds the other answers to all rows of the split.
+        """
+
+    @abstractmethod
+    def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
+        """The main figure on some rows, given by their places in `rows`, and its 95% interval; None where nothing is asked."""
+
+
 @dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
@@ -38,9 +74,32 @@ class Scores:
     confidences: list[np.ndarray] | None = None
 
     @property
-    def main(self) -> str:
+    def main(self) -> str:  # type: ignore[override]
         """The figure a report puts first: the share of right answers, to each question that was asked."""
         return "token_accuracy" if "token_accuracy" in self.figures else "accuracy"
+
+    def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
+        """See `AnswerScores.lead_over`; words beyond the model's reach were not asked of it, and are not compared."""
+        if isinstance(self.labels, np.ndarray):
+            other = np.asarray(predicted)[self.rows]
+        else:
+            other = [predicted[row][: len(target_positions)] for row, target_positions in zip(self.rows, self.labels, strict=True)]
+        return difference(self.labels, self.predicted, other, seed)
+
+    def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
+        """See `AnswerScores.score_on`.
+
+        Intervals of whole texts are Wilson's (1927), which have a width where all answers are right too; those of tagging draw
+        sentences, as in `encoderlab.metrics.intervals`.
+        """
+        if isinstance(self.labels, np.ndarray):
+            hits = int((self.labels[places] == self.predicted[places]).sum())
+            return hits / len(places), wilson(hits, len(places))
+        target_positions = np.array([len(self.labels[place]) for place in places])
+        right = np.array([int((self.labels[place] == self.predicted[place]).sum()) for place in places])
+        if not target_positions.sum():  # sentences without a word
+            return None, None
+        return float(right.sum() / target_positions.sum()), interval_of_share(right, target_positions, seed)
 
     def with_intervals(self, seed: int) -> Scores:
         """The same scores with 95% bootstrap intervals of the accuracies and of macro F1; see `encoderlab.metrics.intervals`."""
@@ -98,6 +157,11 @@ class Metrics(Protocol):
     def scores(self) -> SplitScores:
         """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
         ...
+
+
+def is_lower_better(figure: str) -> bool:
+    """Whether the least value of a figure is the best."""
+    return figure.endswith(("loss", "perplexity", "mae", "rmse"))
 
 
 def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

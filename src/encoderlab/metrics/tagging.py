@@ -83,14 +83,5 @@ class TaggingMetrics:
             "f1_macro": by_class["f1_macro"],
             "f1_weighted": by_class["f1_weighted"],
         }
-        return Scores(
-            n=len(rows),
-            figures=figures,
-            per_class=by_class["per_class"],
-            confusion=by_class["confusion"],
-            rows=rows,
-            labels=labels,
-            predicted=predicted,
-            probabilities=None,
-            label_names=self.labels,
-        )
+        per_class, confusion = by_class["per_class"], by_class["confusion"]
+        return Scores(len(rows), figures, per_class, confusion, rows, labels, predicted, None, self.labels)

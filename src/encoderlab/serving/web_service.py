@@ -94,14 +94,13 @@ class _Service:
         return JSONResponse({"answers": answers})
 
     def _answers(self, pairs: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
-        """An object for each text or pair, in order: its label and every class's probability, or a label for each of its words."""
+        """An object for each text or pair, in order: see `Answer.as_dict`; or a label for each of its words."""
         check_paired(self.assembly, pairs[0][1] is not None)
         of_words = reads_words(self.assembly)
         examples = [example_of(text, text_pair, of_words) for text, text_pair in pairs]
         answers = answers_of(self.assembly, examples)
         if not of_words:
-            names = self.assembly.task.labels
-            return [{"predicted": answer.labels[0], "probabilities": answer.by_label(names)} for answer in answers]
+            return [answer.as_dict(self.assembly.task.labels, self.assembly.task.heads.sequence_target) for answer in answers]
         return [
             {"words": _words(cast("Any", example).words, answer.labels, answer.word_confidences or ())}
             for example, answer in zip(examples, answers, strict=True)
@@ -122,6 +121,7 @@ def _facts(assembly: Assembly) -> dict[str, Any]:
     config, task = assembly.config, assembly.task
     return {
         "task": config.task.name,
+        "answers_with": task.heads.sequence_target,
         "answers_for": "words" if reads_words(assembly) else "texts",
         "paired": bool(assembly.opened.paired),
         "labels": task.labels,

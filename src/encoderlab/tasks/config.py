@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
+
+Target = Literal["label", "label_set", "number"]  # `batch.TargetKind`, which would bring PyTorch along
 
 
 class ClassificationScore(Enum):
@@ -24,6 +26,30 @@ class TaggingScore(Enum):
     token_accuracy = "token_accuracy"
     accuracy = "accuracy"
     f1_macro = "f1_macro"
+
+
+class MultilabelScore(Enum):
+    """Figures that can choose the best checkpoint of a multi-label run, and that its report puts first."""
+
+    f1_micro = "f1_micro"
+    f1_macro = "f1_macro"
+    subset_accuracy = "subset_accuracy"
+
+
+class FittedThresholds(Enum):
+    """Which thresholds are fitted on validation: one for each label, or one for all."""
+
+    per_label = "per_label"
+    shared = "shared"
+
+
+class RegressionScore(Enum):
+    """Figures that can choose the best checkpoint of a regression run, and that its report puts first."""
+
+    pearson = "pearson"
+    spearman = "spearman"
+    mae = "mae"
+    rmse = "rmse"
 
 
 class PretrainingScore(Enum):
@@ -53,6 +79,8 @@ class TaskConfig:
     """What is asked of the encoder."""
 
     group: ClassVar[str] = "task"
+    target: ClassVar[Target] = "label"
+    passes: ClassVar[int] = 1  # how many times as long it is learned, where the number of rows decides
 
     name: str = setting(REQUIRED, "The task's name; run folders are sorted by it.")
 
@@ -67,6 +95,53 @@ class ClassificationConfig(TaskConfig):
     """One label for a whole text, or for a pair of texts."""
 
     score: ClassificationScore = setting(ClassificationScore.accuracy, "Figure that chooses the best checkpoint.")
+
+
+@dataclass
+class MultilabelConfig(TaskConfig):
+    """Any number of labels for a whole text, or for a pair of texts."""
+
+    target: ClassVar[Target] = "label_set"
+    passes: ClassVar[int] = 4  # most labels are rare, and each row says little of them; BERT read GoEmotions four times
+
+    score: MultilabelScore = setting(
+        MultilabelScore.f1_micro, "Figure that chooses the best checkpoint and that the report puts first."
+    )
+    fit_thresholds: FittedThresholds = setting(
+        FittedThresholds.per_label,
+        "The probability from which a label is given, fitted on validation: per_label or shared (one for all labels).",
+    )
+    thresholds: Any = setting(
+        None, "Thresholds of your own by label, as {joy: 0.3}; those of the other labels are fitted, or 0.5 without validation."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.thresholds, dict | None):
+            raise SettingError(f"task.thresholds is {self.thresholds}", allowed="a probability for each label, as {joy: 0.3}")
+        for label, threshold in (self.thresholds or {}).items():
+            if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+                raise SettingError(f"task.thresholds gives {label} {threshold}", allowed="a probability, from 0 to 1")
+
+    @property
+    def known_thresholds(self) -> dict[str, float]:
+        """Those of `thresholds`, by label; a label that is a number is one in YAML."""
+        return {str(label): float(threshold) for label, threshold in (self.thresholds or {}).items()}
+
+
+@dataclass
+class RegressionConfig(TaskConfig):
+    """A number for a whole text, or for a pair of texts."""
+
+    target: ClassVar[Target] = "number"
+
+    score: RegressionScore = setting(
+        RegressionScore.pearson, "Figure that chooses the best checkpoint and that the report puts first."
+    )
+    mean: float | None = setting(None, "What is subtracted from every number before training; null: the mean of the training rows.")
+    deviation: float | None = setting(
+        None, "What every number is then divided by; null: the standard deviation of the training rows.", above=0
+    )
 
 
 @dataclass

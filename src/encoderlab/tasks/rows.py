@@ -7,7 +7,8 @@ prepares it on its device. The rows of examples are the same every epoch; those 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -15,10 +16,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch, Encoded
+from encoderlab.batch import Batch, Encoded, HeadSizes
 from encoderlab.data.token_store import Column, TokenStore, memory_store, write_store
 
-UNKNOWN = -1  # how the store writes an answer that is not known
+UNKNOWN = -1  # how the store writes an answer that is not known; where answers are numbers, it is NaN
+LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 ROWS_AT_A_TIME = 1000
 
 
@@ -53,21 +55,22 @@ class Rows(Protocol):
         ...
 
 
-def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, *, has_token_targets: bool) -> TokenStore:
-    """Write encoded examples to a token store at `folder`."""
-    return write_store(folder, _column_types(vocabulary_size, has_token_targets), map(_columns, encoded))
+def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:
+    """Write encoded examples, whose answers are those of `heads`, to a token store at `folder`."""
+    return write_store(folder, _column_types(vocabulary_size, heads), _as_columns(encoded, heads))
 
 
-def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, *, has_token_targets: bool) -> ExampleRows:
+def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
     """The rows of some encoded examples, in memory, as arrays: those take a tenth of the lists, which are let go as they come."""
-    types, rows = _column_types(vocabulary_size, has_token_targets), map(_columns, encoded)
+    types, rows = _column_types(vocabulary_size, heads), _as_columns(encoded, heads)
     parts = [memory_store(types, some) for some in iter(lambda: list(islice(rows, ROWS_AT_A_TIME)), [])]
     return ExampleRows(_one_behind_another(parts, types) if parts else memory_store(types, []))
 
 
 def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
     """The rows of all parts, one part behind another, in memory."""
-    names = [name for name in _column_types(0, True) | _column_types(0, False) if name in parts[0].store]
+    names = ("input_ids", "first_length", "truncated", "label", "target_positions", "token_labels")
+    names = [name for name in names if name in parts[0].store]
     return ExampleRows(_one_behind_another([part.store for part in parts], names))
 
 
@@ -76,9 +79,11 @@ def id_type(vocabulary_size: int) -> str:
     return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
 
-def _column_types(vocabulary_size: int, has_token_targets: bool) -> dict[str, str]:
+def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
     columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
-    return columns | ({"target_positions": "uint32", "token_labels": "int32"} if has_token_targets else {"label": "int32"})
+    if heads.asks_tokens:
+        return columns | {"target_positions": "uint32", "token_labels": "int32"}
+    return columns | {"label": LABEL_TYPES[heads.sequence_target]}
 
 
 def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> TokenStore:
@@ -90,13 +95,19 @@ def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> T
     return TokenStore(sum(map(len, stores)), columns)
 
 
-def _columns(example: Encoded) -> Mapping[str, Sequence[int]]:
-    columns: dict[str, Sequence[int]] = {
+def _as_columns(encoded: Iterable[Encoded], heads: HeadSizes) -> Iterator[Mapping[str, Sequence[float]]]:
+    unknown = math.nan if heads.sequence_target == "number" else UNKNOWN
+    return (_columns(example, unknown) for example in encoded)
+
+
+def _columns(example: Encoded, unknown: float) -> Mapping[str, Sequence[float]]:
+    columns: dict[str, Sequence[float]] = {
         "input_ids": example.input_ids,
         "first_length": (example.token_type_ids.count(0),),
         "truncated": (example.truncated,),
-        "label": (UNKNOWN if example.label is None else example.label,),
     }
+    label = unknown if example.label is None else example.label
+    columns["label"] = label if isinstance(label, tuple) else (label,)
     if example.token_labels is not None:
         columns["target_positions"] = list(example.token_labels)
         columns["token_labels"] = [UNKNOWN if answer is None else answer for answer in example.token_labels.values()]
@@ -132,13 +143,14 @@ class ExampleRows:
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
         target_positions, token_labels = self._target_positions(rows, input_ids.shape[1])
         labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
+        is_set = labels is not None and self.store["label"].values.dtype == LABEL_TYPES["label_set"]
         return Batch(
             input_ids=torch.from_numpy(input_ids),
             token_type_ids=torch.from_numpy(segments),
             attention_mask=None if mask is None else torch.from_numpy(mask),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
             target_positions=torch.from_numpy(target_positions),
-            labels=_known(labels),
+            labels=_known(labels, len(rows) if is_set else None),
             token_labels=_known(token_labels),
             n_tokens=int(lengths.sum()),
         )
@@ -171,6 +183,11 @@ def side_by_side(
     return input_ids, segments, real if (lengths < length).any() else None
 
 
-def _known(answers: np.ndarray | None) -> torch.Tensor | None:
-    """The answers, or None if any is unknown: a batch is answered as a whole or not at all."""
-    return None if answers is None or (answers == UNKNOWN).any() else torch.from_numpy(answers)
+def _known(answers: np.ndarray | None, sets: int | None = None) -> torch.Tensor | None:
+    """The answers, or None if any is unknown: a batch is answered as a whole or not at all.
+
+    Where they are so many `sets` of labels, a row of zeros and ones for each of them.
+    """
+    if answers is None or (np.isnan(answers) if answers.dtype.kind == "f" else answers == UNKNOWN).any():
+        return None
+    return torch.from_numpy(answers if sets is None else answers.reshape(sets, -1).astype(np.float32))

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from encoderlab.batch import Encoded
-from encoderlab.data.examples import TextExample
+from encoderlab.data.examples import Example, TextExample, are_texts
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError
+
+Target = int | float | tuple[int, ...] | None
 
 
 def join(
-    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, max_length: int, label: int | None = None
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, max_length: int, label: Target = None
 ) -> Encoded:
     """One text or a pair as a sequence of at most `max_length` tokens, the longer text being cut first."""
     cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
@@ -32,6 +35,16 @@ def sequences_of(tokenizer: Tokenizer, examples: Sequence[TextExample], max_leng
         join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
         for example, first in zip(examples, firsts, strict=True)
     ]
+
+
+def texts_among(examples: Sequence[Example], task: str) -> Sequence[TextExample]:
+    """The examples, which are texts. Raises DataError, saying what `task` asks for, where they are sequences of words."""
+    if not are_texts(examples):
+        raise DataError(
+            f"This dataset holds sequences of labelled words, and {task}",
+            remedy="Set task=tagging, or choose a dataset of texts",
+        )
+    return examples
 
 
 def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

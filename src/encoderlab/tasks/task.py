@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from jaxtyping import Float
+from torch import Tensor
+
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
@@ -20,12 +23,28 @@ if TYPE_CHECKING:
 class Answer:
     """What the model says of one example: a label with every class's probability, or one label for each word it read.
 
+    Of a set of labels, `labels` are those that are given, and the probabilities those of all; a number has neither.
     `word_confidences` are the probabilities of the words' labels.
     """
 
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] | None = None
     word_confidences: tuple[float, ...] | None = None
+    number: float | None = None
+
+    def in_words(self) -> str:
+        """The labels with commas between them, or the number."""
+        return ", ".join(self.labels) or "no label" if self.number is None else f"{self.number:.6g}"
+
+    def as_dict(self, names: Sequence[str], target: TargetKind) -> dict[str, Any]:
+        """An answer for a whole text as programs read it; `names` as for `by_label`.
+
+        `predicted` is a label, a list of labels or a number, as the `target` is; beside labels stand the `probabilities` of all.
+        """
+        if target == "number":
+            return {"predicted": self.number}
+        predicted = self.labels[0] if target == "label" else list(self.labels)
+        return {"predicted": predicted, "probabilities": self.by_label(names)}
 
     def by_label(self, names: Sequence[str]) -> dict[str, float]:
         """The probability of each class of an answer that has them; `names` are the classes in the order of their ids."""
@@ -41,6 +60,7 @@ class Task(ABC):
     """
 
     heads: HeadSizes
+    unit: float = 1.0  # what 1 in the logits of a number is in the user's units
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int) -> None:
         if max_length < shortest:
@@ -62,6 +82,12 @@ class Task(ABC):
     @abstractmethod
     def metrics(self) -> Metrics:
         """An empty collection of answers, to be scored."""
+
+    def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
+        """What a row of logits says, of a whole sequence or of a token: the likeliest class, unless a task reads it otherwise."""
+        probabilities = logits.float().softmax(-1)
+        best = probabilities.argmax(-1).tolist()
+        return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]
 
     @abstractmethod
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:

@@ -26,29 +26,30 @@ def total_steps(config: TrainingConfig, rows: int) -> int:
     return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
 
 
-def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0) -> TrainingConfig:
+def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> TrainingConfig:
     """The same settings, `epochs` and `evaluate_every` being given a number where they were left open.
 
     The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between the run has
     about `min_steps` steps. Long rows, which have `tokens` tokens together, are read fewer times, FEW_EPOCHS at least: about
-    `max_tokens` tokens in all. Where `steps` or `budget` decide, `epochs` stays open, as nobody reads it.
+    `max_tokens` tokens in all. A task that takes more learning asks for `passes` times as many steps and tokens. Where `steps` or
+    `budget` decide, `epochs` stays open, as nobody reads it.
 
     >>> fixed = fixed_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
     >>> fixed.epochs, fixed.evaluate_every
     (11.0, 104)
     """
     if config.steps is None and config.budget is None:
-        config = replace(config, epochs=_epochs(config, rows, tokens))
+        config = replace(config, epochs=_epochs(config, rows, tokens, passes))
     if config.evaluate_every is not None or config.evaluations is None or config.budget is not None:
         return config
     return replace(config, evaluate_every=math.ceil(total_steps(config, rows) / config.evaluations))
 
 
-def _epochs(config: TrainingConfig, rows: int, tokens: int = 0) -> float:
+def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> float:
     if config.epochs is not None:
         return config.epochs
-    by_steps = max(round(config.min_steps / steps_per_epoch(config, rows)), 1)
-    by_tokens = max(config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
+    by_steps = max(round(passes * config.min_steps / steps_per_epoch(config, rows)), 1)
+    by_tokens = max(passes * config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
@@ -98,26 +99,43 @@ class TimeBudget(Horizon):
     """A run of so many seconds from its first step on, evaluations included, and of one step at least; `spent` are gone already.
 
     The number of steps is estimated anew after each of them, from the time that all have taken so far. A schedule that follows the
-    estimate comes down to zero with the last step, which ends before the time does.
+    estimate comes down to zero with the last step, which ends before the time does. Where the model is `compiled`, code is made in
+    some of the first steps: what those take beyond the others is gone from the budget, and says nothing of the steps to come.
     """
 
-    GUESS = 1000  # steps, before the first one has been timed: its learning rate is that of a warmup of some length
+    GUESS = 1000  # steps, before one has been timed: its learning rate is that of a warmup of some length
+    FIRST_STEPS = 10  # in which a compiled model may meet new shapes
+    SLOW = 5.0  # times the fastest of the first steps
 
-    def __init__(self, seconds: float, spent: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds, self.clock = seconds, clock
+    def __init__(
+        self, seconds: float, spent: float = 0.0, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False
+    ) -> None:
+        self.seconds, self.clock, self.compiled = seconds, clock, compiled
         self._spent = spent
         self._started: float | None = None
+        self._ended = 0.0
+        self._first: list[float] = []  # seconds of the first steps
 
     def steps(self, done: int) -> int:
         """See `Horizon.steps`."""
+        now = self.clock()
         if self._started is None:
-            self._started = self.clock() - self._spent
+            self._started = now - self._spent
             self._before = 0 if self._spent else done
-        taken = done - self._before
-        if taken == 0:
+            self._usual = self._spent / done if self._spent and done else math.inf  # of a step, before this process began
+        elif self.compiled and len(self._first) < self.FIRST_STEPS:
+            self._first.append(now - self._ended)
+        self._ended = now
+        taken, elapsed = done - self._before, now - self._started
+        left = self.seconds - elapsed
+        if taken == 0 or (left > 0 and taken == len(self._first) == 1):
             return done + self.GUESS
-        elapsed = self.clock() - self._started
-        return done + max(int((self.seconds - elapsed) * taken / max(elapsed, 1e-9)), 0)
+        return done + max(int(left * taken / max(elapsed - self._compiling(), 1e-9)), 0)
+
+    def _compiling(self) -> float:
+        """Seconds that the slow ones among the first steps have taken beyond the fastest."""
+        fastest = min([self._usual, *self._first])
+        return sum((seconds - fastest for seconds in self._first if seconds > self.SLOW * fastest), 0.0)
 
     def spent(self) -> float:
         """See `Horizon.spent`."""
@@ -125,11 +143,15 @@ class TimeBudget(Horizon):
 
 
 def horizon_of(
-    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
+    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
+    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch.
+
+    `compiled` says whether a compiler works in the first steps.
+    """
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
-        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
+        compiled = processes.all_reduce_max(int(compiled)) > 0
+        return TimeBudget(seconds_of(training.budget), spent, clock, compiled=compiled), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
@@ -14,18 +14,32 @@ LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token")  # every nam
 def losses(prediction: Prediction, batch: Batch) -> dict[str, Float[Tensor, ""]]:
     """The losses of a batch by name, each *summed* over its answers.
 
-    `sequence` and `token` are the cross entropy against the labels, `teacher_sequence` and `teacher_token` what separates the
-    student from its teacher (`targets` of the batch). Sums, not means, so that micro-batches can be added up exactly before the
-    division; see `answers`. Where the batch has no answers, a loss is 0, and so are its gradients.
+    `sequence` is `sequence_loss`, `token` the cross entropy against the labels, `teacher_sequence` and `teacher_token` what
+    separates the student from its teacher (`targets` of the batch). Sums, not means, so that micro-batches can be added up exactly
+    before the division; see `answers`. Where the batch has no answers, a loss is 0, and so are its gradients.
     """
     found = {}
     weights = _label_weights(batch.targets)
     if prediction.sequence_logits is not None and batch.labels is not None:
-        answered = _answered(prediction.sequence_logits, batch)
-        found["sequence"] = weights[0] * F.cross_entropy(answered.float(), batch.labels, reduction="sum")
+        found["sequence"] = weights[0] * sequence_loss(_answered(prediction.sequence_logits, batch).float(), batch.labels)
     if prediction.token_logits is not None and batch.token_labels is not None:
         found["token"] = weights[1] * F.cross_entropy(prediction.token_logits.float(), batch.token_labels, reduction="sum")
     return found if batch.targets is None else found | _teacher_losses(prediction, batch, batch.targets)
+
+
+def sequence_loss(
+    logits: Float[Tensor, "batch classes"],
+    targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
+) -> Float[Tensor, ""]:
+    """The loss of whole sequences, summed over them; the form of the `targets` says which (`batch.TargetKind`).
+
+    Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over the labels. Numbers: squared error.
+    """
+    if not targets.is_floating_point():
+        return F.cross_entropy(logits, targets, reduction="sum")
+    if targets.ndim == 2:
+        return F.binary_cross_entropy_with_logits(logits, targets, reduction="sum") / targets.shape[1]
+    return F.mse_loss(logits[:, 0], targets, reduction="sum")
 
 
 def answers(batch: Batch) -> dict[str, int]:

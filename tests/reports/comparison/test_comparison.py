@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.reports.comparison.comparison import distinguishing, is_lower_better, short_names, shown
+from encoderlab.metrics.scores import is_lower_better
+from encoderlab.reports.comparison.comparison import distinguishing, short_names, shown
 
 NAMES = ["model.name", "model.n_layers", "training.learning_rate", "init_from"]
 many = st.lists(st.fixed_dictionaries({name: st.integers(0, 2) for name in NAMES}), min_size=1, max_size=8)

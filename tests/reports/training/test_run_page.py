@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from encoderlab.baselines.supervised import Baseline
+from encoderlab.baselines.linear import Baseline
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.metrics import Scores
 from encoderlab.metrics.scores import figures_by_class

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.batch import Encoded
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.runs.engine.batches import (
     epoch_counts,
     epoch_order,
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 def held(examples, has_token_targets=False):
-    return hold_encoded(examples, 50, has_token_targets=has_token_targets)
+    return hold_encoded(examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2))
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)

@@ -12,7 +12,9 @@ from tests.torchrun import torchrun
 
 BEGIN = """
 import copy
+import weakref
 import torch
+from torch.distributed.tensor import DTensor
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.system.device import Compute
 from encoderlab.metrics import ClassificationMetrics
@@ -47,7 +49,17 @@ assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
 steps = list(optimize(pieces.stepped, [[batch(processes.rank)]] * 2, optimizer, settings, compute, FixedSteps(2), processes=processes))
 assert steps[-1].examples == 2
-weights, state = pieces.weights(), processes.broadcast_from_main(lambda: None) or pieces.optimizer_state(optimizer)
+weights, full_tensor, whole, most = pieces.weights(), DTensor.full_tensor, [], 0
+def watched(self, **named):
+    global most
+    whole.append(weakref.ref(found := full_tensor(self, **named)))
+    most = max(most, sum(tensor() is not None for tensor in whole))
+    return found
+DTensor.full_tensor = watched
+gathered = pieces.optimizer_state(optimizer)
+DTensor.full_tensor = full_tensor
+assert processes.is_main or (most <= 2 and not any(gathered["state"].values())), "the others keep none of what they gather"
+state = processes.broadcast_from_main(lambda: gathered)
 assert weights.keys() == (original.state_dict().keys() if processes.is_main else set())
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
@@ -64,13 +76,6 @@ for name, weight in original.state_dict().items():
 processes.leave()
 processes.end(0)
 """
-
-
-@pytest.mark.slow
-def test_pieces_are_scored_before_a_step_and_put_back_together_and_cut_again(tmp_path):
-    (tmp_path / "script.py").write_text(BEGIN + SCRIPT)
-    code, _, errors = torchrun(2, "script.py", folder=tmp_path)
-    assert code == 0, "\n".join(errors)
 
 
 MODES = """
@@ -93,8 +98,13 @@ processes.end(0)
 
 
 @pytest.mark.slow
-def test_a_model_goes_on_dropping_behind_an_evaluation_however_it_is_distributed(tmp_path):
-    (tmp_path / "script.py").write_text(BEGIN + MODES)
+@pytest.mark.parametrize(
+    "script",
+    [SCRIPT, MODES],
+    ids=["scored before a step, put back together and cut again", "dropping again behind an evaluation"],
+)
+def test_a_model_in_pieces_is_the_whole_one(tmp_path, script):
+    (tmp_path / "script.py").write_text(BEGIN + script)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
 

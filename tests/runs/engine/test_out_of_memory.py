@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from encoderlab.batch import Encoded, Prediction
+from encoderlab.batch import Encoded, HeadSizes, Prediction
 from encoderlab.model.dropout import Dropout
 from encoderlab.runs.engine.batches import training_batches
 from encoderlab.runs.engine.micro_batches import MicroBatches
@@ -46,7 +46,7 @@ class Small(nn.Module):
 def rows():
     draw = np.random.default_rng(0)
     encoded = [Encoded(draw.integers(1, 20, 3 + n % 4).tolist(), [0] * (3 + n % 4), label=n % 3) for n in range(ROWS)]
-    return hold_encoded(encoded, 20, has_token_targets=False)
+    return hold_encoded(encoded, 20, HeadSizes(sequence_classes=2))
 
 
 def run(model, micro_batches, *, after=0, optimizer=None):

@@ -33,7 +33,7 @@ digits = st.text("0123456789ab", min_size=1, max_size=14)
 
 def odds_of(assembly, encoded, label):
     """The log-odds of a label for one sequence of ids."""
-    rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, has_token_targets=assembly.task.heads.asks_tokens)
+    rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, assembly.task.heads)
     assembly.model.eval()
     with torch.inference_mode():
         prediction = assembly.model(rows.gather(np.array([0]), TOKENIZER.pad_id))

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from encoderlab.data.documents import Documents, refuse_lone_document
 from encoderlab.data.examples import Split, Splits
 from encoderlab.errors import DataError
 from encoderlab.settings import check_settings, setting
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
 
 
 class Pack(Enum):
@@ -32,7 +35,7 @@ class Pack(Enum):
 class DatasetConfig(ABC):
     """Where examples come from."""
 
-    group: ClassVar[str] = "dataset"
+    targets: ClassVar[tuple[str, ...]] = ("label",)  # what its rows may be read for
 
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
     pack: Pack = setting(
@@ -41,16 +44,24 @@ class DatasetConfig(ABC):
     )
 
     def __post_init__(self) -> None:
-        check_settings(self, self.group)
+        check_settings(self, "dataset")
 
-    def load(self, cache_dir: Path) -> Splits:
-        """Read all splits, each cut to `limit` rows.
+    def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+        """Read all splits, each cut to `limit` rows; `target` says what a row's right answer is to be.
 
         Whatever takes long to read or build is kept under `cache_dir`. Raises DataError where the rows cannot be read as they are
         meant or `cache_dir` cannot be written to, SettingError where a setting does not fit the rows.
         """
         _refuse_unwritable(cache_dir)
-        return self.limited(self.read(cache_dir))
+        if target not in self.targets:
+            name = type(self).__name__.removesuffix("Dataset").lower()
+            wanted = "a number" if target == "number" else "a set of labels"
+            raise DataError(
+                f"dataset={name} has one label in each row, and the task asks for {wanted}",
+                allowed="dataset=files, dataset=hub",
+                remedy="Use task=classification, or another dataset",
+            )
+        return self.limited(self.read(cache_dir, target))
 
     def documents(self, cache_dir: Path) -> Documents:
         """All splits as documents for pretraining, each cut to `limit` of them; labels are neither needed nor read.
@@ -65,7 +76,7 @@ class DatasetConfig(ABC):
         return documents
 
     @abstractmethod
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read all splits whole; see `load`."""
 
     @property

@@ -33,6 +33,8 @@ from encoderlab.system.atomic_files import atomic_write
 if TYPE_CHECKING:
     import pyarrow
 
+    from encoderlab.batch import TargetKind
+
 STANDARD_LIBRARY = "python"
 # The name it is installed under, which is its label, and the name it is imported under. encoderlab needs each of them, or something
 # it needs brings it along.
@@ -67,7 +69,7 @@ class DocsDataset(DatasetConfig):
     depends on the installed versions, which `Splits.origin` holds.
     """
 
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the paragraphs, from the cache or, once for each set of versions, from the installed files.
 
         Raises DataError where fewer than two libraries are installed with their source.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from encoderlab.data.examples import Split, Splits
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.errors import SettingError
 from encoderlab.settings import setting
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
 
 BRACKETS = "()[]{}<>"
 DIGITS = "0123456789"
@@ -35,7 +38,7 @@ class GeneratedDataset(DatasetConfig):
     test_rows: int = setting(4_000, "Rows of the test split.", least=1)
     data_seed: int = setting(0, "Draws other rows when changed; the run's seed does not.", least=0)
 
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Draw the rows, anew each time: it takes a second.
 
         The test split is drawn first and the training split last, so that asking for more training rows leaves the others as they

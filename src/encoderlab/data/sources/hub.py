@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import datasets
     import pyarrow as pa
 
-    from encoderlab.data.sources.columns import Rows
+    from encoderlab.batch import TargetKind
+    from encoderlab.data.sources.columns import Rows, Wanted
 
 Result = TypeVar("Result")
 
@@ -57,16 +58,17 @@ class HubDataset(ColumnDataset):
                 remedy="For files of your own set dataset=files dataset.path=FILE",
             )
 
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its cache where the hub cannot be reached; `cache_dir` holds none of them."""
         builder, whole = self._fetch()
-        tables = {name: self._table(whole, of_hub) for name, of_hub in self._split_names().items()}
-        class_names = None if self.label is None else _class_names(tables["train"].features[self.label])
-        rows = {name: self._rows(name, table) for name, table in tables.items()}
-        if self.label is not None:
+        wanted = self.wanted(target)
+        tables = {name: self._table(whole, of_hub, wanted) for name, of_hub in self._split_names().items()}
+        class_names = None if wanted.label is None else _class_names(tables["train"].features[wanted.label])
+        rows = {name: self._rows(name, table, wanted) for name, table in tables.items()}
+        if wanted.label is not None:
             rows = _hide_unknown(rows, has_classes=class_names is not None)
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
-        return self.splits(rows, origin, class_names)
+        return self.splits(rows, origin, class_names, target)
 
     def _fetch(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
         from datasets import config
@@ -183,15 +185,15 @@ class HubDataset(ColumnDataset):
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split}
         return {name: of_hub for name, of_hub in names.items() if of_hub is not None}
 
-    def _table(self, whole: datasets.DatasetDict, name: str) -> datasets.Dataset:
+    def _table(self, whole: datasets.DatasetDict, name: str, wanted: Wanted) -> datasets.Dataset:
         from encoderlab.data.sources.columns import no_such_column
 
         if name not in whole:
             raise self._no_split(name, [str(split) for split in whole])
         table = whole[name]
-        for setting_name, column in self.wanted().settings().items():
+        for setting_name, column in wanted.settings().items():
             if column not in table.column_names:
-                raise no_such_column(f"{self.path} (split {name})", self.wanted(), setting_name, table.column_names)
+                raise no_such_column(f"{self.path} (split {name})", wanted, setting_name, table.column_names)
         return table
 
     def _no_split(self, name: str, existing: list[str]) -> DataError:
@@ -206,13 +208,16 @@ class HubDataset(ColumnDataset):
             remedy = f"Set {f'dataset.{wanted}_split={near}, or ' if near else ''}dataset.{wanted}_split=null {without}"
         return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
 
-    def _rows(self, name: str, table: datasets.Dataset) -> Rows:
+    def _rows(self, name: str, table: datasets.Dataset, wanted: Wanted) -> Rows:
         from encoderlab.data.sources.columns import Rows, checked
+        from encoderlab.data.sources.whole_rows import single_values
 
         arrow = table.data.table
-        columns = {setting: arrow.column(column) for setting, column in self.wanted().settings().items()}
+        columns = {setting: arrow.column(column) for setting, column in wanted.settings().items()}
+        others = wanted.carried(single_values(arrow.schema, arrow.column_names), self.path)
         split = self._split_names()[name]
-        return checked(Rows(columns, lambda row: f"{self.path}, split {split}, row {row + 1}"), self.wanted())
+        where = f"{self.path}, split {split}, row {{}}"
+        return checked(Rows(columns, lambda row: where.format(row + 1), {name: arrow.column(name) for name in others}), wanted)
 
 
 def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
@@ -251,14 +256,16 @@ def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows
     """Labels -1 made unknown; where no class names say what is a label, only if training has none."""
     import pyarrow.compute as pc
 
-    from encoderlab.data.sources.columns import Rows, flat_values, mapped
+    from encoderlab.data.sources.columns import flat_values, mapped
 
     def hidden(flat: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(flat, _HIDDEN), None, flat)
 
     if not has_classes and _HIDDEN in flat_values(rows["train"].columns["label"]).unique().to_pylist():
         return rows
-    return {name: Rows(part.columns | {"label": mapped(part.columns["label"], hidden)}, part.where) for name, part in rows.items()}
+    return {
+        name: replace(part, columns=part.columns | {"label": mapped(part.columns["label"], hidden)}) for name, part in rows.items()
+    }
 
 
 def _first_line(error: BaseException) -> str:

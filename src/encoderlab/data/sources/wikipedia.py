@@ -20,6 +20,8 @@ from encoderlab.system.hub_access import few_retries, hub_answers
 if TYPE_CHECKING:
     import datasets
 
+    from encoderlab.batch import TargetKind
+
 _ARTICLES_AT_A_TIME = 100
 _LANGUAGES = {  # Wikipedia's codes of the languages that punkt_tab has; English for all others
     "cs": "czech",
@@ -86,7 +88,7 @@ class WikipediaDataset(DatasetConfig):
         """See `DatasetConfig.sentence_language`."""
         return _LANGUAGES.get(self.language, "english")
 
-    def read(self, cache_dir: Path) -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """The articles as texts without labels. Raises DataError as `HubDataset.read` does, and where they are streamed."""
         if self.streaming:
             raise DataError(

@@ -38,6 +38,19 @@ probabilities = odds / odds.sum(-1, keepdims=True)
 for text, row in zip(texts, probabilities):
     print(json.dumps({{"text": text, "predicted": config["id2label"][str(row.argmax())], "probability": float(row.max())}}))
 """
+OF_SETS = """\
+texts = {texts}
+chances = 1 / (1 + np.exp(-run(tokenizer.encode_batch(texts))["{logits}"]))
+least = np.array([config["thresholds"][config["id2label"][str(label)]] for label in range(chances.shape[1])])
+for text, row in zip(texts, chances):
+    predicted = [config["id2label"][str(label)] for label in np.flatnonzero(row >= least)]
+    print(json.dumps({{"text": text, "predicted": predicted}}))
+"""
+OF_NUMBERS = """\
+texts = {texts}
+for text, row in zip(texts, run(tokenizer.encode_batch(texts))["{logits}"]):
+    print(json.dumps({{"text": text, "predicted": float(row[0])}}))
+"""
 OF_WORDS = """\
 texts = ["A text to read", "Another one"]
 encoded = tokenizer.encode_batch([text.split() for text in texts], is_pretokenized=True, add_special_tokens={special})
@@ -74,5 +87,6 @@ def _answers(fields: dict[str, Any], paired: bool | None) -> str:
     if fields["answers_for"] == "words":
         return OF_WORDS.format(special=fields["special_tokens"])
     if fields["answers_for"] == "texts":
-        return OF_TEXTS.format(texts=texts, logits=fields["outputs"][-1])
+        by_problem = {"multi_label_classification": OF_SETS, "regression": OF_NUMBERS}
+        return by_problem.get(fields["problem_type"], OF_TEXTS).format(texts=texts, logits=fields["outputs"][-1])
     return OF_VECTORS

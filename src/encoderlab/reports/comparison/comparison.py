@@ -10,6 +10,7 @@ from typing import Any
 
 from encoderlab.errors import SettingError, closest
 from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
+from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
 
@@ -143,11 +144,6 @@ def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
             remedy = f"Did you mean figure={near}?" if near and near != figure else ""
             raise SettingError(f"{run.folder.root} has no figure {figure}", allowed=", ".join(known), remedy=remedy)
     return figure
-
-
-def is_lower_better(figure: str) -> bool:
-    """Whether the least value of a figure is the best."""
-    return figure.endswith(("loss", "perplexity"))
 
 
 def _reference(settings: Sequence[Setting], means: Sequence[float], figure: str, reference: str | None) -> int:

@@ -35,8 +35,8 @@ class Explanation:
 
     @property
     def predicted(self) -> str:
-        """The likeliest class."""
-        return max(self.first.probabilities, key=self.first.probabilities.__getitem__)
+        """The model's answer: the likeliest class, the labels of a set, or the number."""
+        return self.first.predicted
 
     def question(self) -> str:
         """What was asked of the model, in words."""
@@ -125,6 +125,8 @@ def _answer(explanation: Explanation) -> str:
     first, likeliest = explanation.first, sorted(explanation.first.probabilities.items(), key=lambda item: -item[1])[:5]
     chances = ", ".join(f"{label} {chance:.1%}" for label, chance in likeliest)
     cut = " The text was cut to what the model reads." if first.truncated else ""
+    if first.label is None:
+        return f"For {explanation.question()}: {first.predicted}. + makes it larger, - smaller, in its own units.{cut}"
     return f"For {explanation.question()}: {chances}. + speaks for {first.label}, - against it, in log-odds.{cut}"
 
 

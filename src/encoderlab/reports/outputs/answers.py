@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
+from encoderlab.batch import TargetKind
+from encoderlab.runs.folders.finished import SEPARATOR
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -22,6 +25,7 @@ CHARACTERS_IN_A_GROUP = 2**24
 class Answered:
     """A row of the input with its answer: one label and a probability for each class, or a label for each of its `asked` words.
 
+    Of a set of labels, `labels` are those that are given; a `number` stands alone.
     `word_confidences` are the probabilities of the words' labels.
     """
 
@@ -31,6 +35,7 @@ class Answered:
     probabilities: tuple[float, ...] | None
     asked: int
     word_confidences: tuple[float, ...] | None = None
+    number: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,15 @@ class Wanted:
     top_k: int | None = None
     min_probability: float | None = None
     unsure: str | None = None
+    target: TargetKind = "label"
 
-    def predicted(self, row: Answered) -> str | None:
-        """The label, or the words' labels with blanks between them; None where it is left open and nothing stands for it."""
+    def predicted(self, row: Answered) -> str | float | list[str] | None:
+        """The label, the labels of a set, the number, or the words' labels with blanks between them.
+
+        None where it is left open and nothing stands for it.
+        """
+        if self.target != "label":
+            return list(row.labels) if row.number is None else row.number
         if row.probabilities is not None:
             return row.labels[0] if max(row.probabilities) >= (self.min_probability or 0.0) else self.unsure
         labels: Iterable[str] = row.labels
@@ -76,9 +87,16 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
         if number == 0:
             chances = [] if row.probabilities is None else _columns(wanted)
             csv.writer(file, lineterminator="\n").writerow(["text", *(["text_pair"] if pair else []), "predicted", *chances])
-        writer.writerow([row.text, *pair, wanted.predicted(row) or "", *_cells(row, wanted)])
+        writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted)])
     if number is None:  # a table of no rows is a table
         csv.writer(file, lineterminator="\n").writerow(["text", "predicted"])
+
+
+def _cell(predicted: str | float | list[str] | None) -> str | float:
+    """What stands in a table for an answer."""
+    if isinstance(predicted, list):
+        return SEPARATOR.join(predicted)
+    return "" if predicted is None else predicted
 
 
 def _columns(wanted: Wanted) -> list[str]:
@@ -123,10 +141,14 @@ def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
 
 
 def write_glue(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
-    """The form GLUE's server takes (gluebenchmark.com, FAQ): tab-separated index and prediction, counted from 0, labels as ids."""
+    """The form GLUE's server takes (gluebenchmark.com, FAQ): tab-separated index and prediction, counted from 0.
+
+    Labels are ids, numbers stand as they are.
+    """
     file.write("index\tprediction\n")
     for number, row in enumerate(rows):
-        file.write(f"{number}\t{wanted.labels.index(row.labels[0])}\n")
+        answer = wanted.labels.index(row.labels[0]) if row.number is None else row.number
+        file.write(f"{number}\t{answer}\n")
 
 
 def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> None:
@@ -165,7 +187,8 @@ def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
     import pyarrow
 
     text, chance = pyarrow.string(), pyarrow.float64()
-    columns = {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": text}
+    answer = {"label": text, "label_set": pyarrow.list_(text), "number": chance}[wanted.target]
+    columns = {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": answer}
     if row and row.word_confidences is not None:
         columns["word_probabilities"] = pyarrow.list_(chance)
     if row and row.probabilities is not None and wanted.top_k is not None:

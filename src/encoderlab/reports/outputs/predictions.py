@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from encoderlab.runs.folders.finished import SEPARATOR
 from encoderlab.system.atomic_files import atomic_write
 
 
@@ -21,8 +22,9 @@ def write_predictions(
 ) -> None:
     """Write a row for each text: text, text_pair (where any text has one), label, predicted, probability_<name> for each class.
 
-    `labels` is None where no answer is known. For tagging, a label and an answer are one id per word, written as names with spaces
-    between them, and there are no probabilities; otherwise those are [texts, classes]. The file appears whole or not at all.
+    Labels and answers are class ids, or numbers, which are written as such. `labels` is None where no answer is known. For tagging,
+    a label and an answer are one id per word, written as names with spaces between them, and there are no probabilities; otherwise
+    those are [texts, classes]. The file appears whole or not at all.
     """
     texts = list(texts)
     paired = any(pair is not None for _, pair in texts)
@@ -42,9 +44,13 @@ def write_predictions(
     _write_whole(path, columns, rows)
 
 
-def _names(ids: int | Sequence[int] | np.ndarray | None, label_names: Sequence[str]) -> str:
+def _names(ids: float | Sequence[int] | np.ndarray | None, label_names: Sequence[str]) -> str | float:
     if ids is None:
         return ""
+    if isinstance(ids, float | np.floating):
+        return float(ids)
+    if isinstance(ids, np.ndarray) and ids.dtype == bool:
+        return SEPARATOR.join(label_names[place] for place in np.flatnonzero(ids).tolist())
     return label_names[int(ids)] if isinstance(ids, int | np.integer) else " ".join(label_names[i] for i in ids)
 
 

@@ -17,12 +17,8 @@ from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 def show_pretraining_report(
     report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
-    """Print a report as `build_pretraining_report` makes it, on standard error unless `file` is given.
-
-    `paths` are the run's files by what they are, printed whole so that they can be copied.
-    """
-    console = console_on(file)
-    scores = report["splits"][report["scored_split"]]
+    """Print a report as `build_pretraining_report` makes it; `paths` and `file` are as for `training.screen.show_report`."""
+    console, scores = console_on(file), report["splits"][report["scored_split"]]
     _headline(console, report, scores)
     console.print("", _comparison(report, scores), sep="\n")
     if report["verdict"]:

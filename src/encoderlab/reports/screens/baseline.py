@@ -9,31 +9,40 @@ import numpy as np
 from rich.console import Console
 
 from encoderlab.errors import one_line
+from encoderlab.metrics import AnswerScores, NumberScores
 from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion, kinds_of_sequences
+from encoderlab.metrics.label_sets import answered_sets
 from encoderlab.metrics.scores import figures_by_class
 from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
-from encoderlab.reports.training.report import BASELINE_NAMES
+from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
 if TYPE_CHECKING:
-    from encoderlab.baselines.supervised import Answers, Baseline
+    from encoderlab.baselines.linear import Answers, Baseline
 
 MOST_CLASSES = 12  # more would push the table off the screen
-REFERENCE = "majority"  # what the others are compared with
+REFERENCES = ("majority", "mean")  # what the others are compared with
 
 
 def build_baseline_report(
-    *, task: str, seed: int, split: str, labels: Answers, names: Sequence[str], found: Mapping[str, Baseline], words: int
+    *, task: str, seed: int, split: str, labels: Answers, names: Sequence[str], found: Mapping[str, Baseline], words: int, main: str
 ) -> dict[str, Any]:
     """What is printed and written: JSON-safe.
 
-    `labels` are the right class ids of the rows of `split`, [n], or an array for each sequence of words; `names` are the classes'.
-    Each baseline has its figures with 95% intervals, scores by class, the confusion, how far it is ahead of `majority` on the same
-    rows, and of a linear model as many telling `words` for each class. The seed draws the bootstrap.
+    `labels` are the right answers to the rows of `split`, as a `Baseline` has its own; `names` are the classes'. `main` comes
+    first. Each baseline has its figures with 95% intervals, scores by class, the confusion, how far it is ahead of
+    `majority` (or `mean`) on the same rows, and of a linear model the top `words` for each class. The seed draws the bootstrap.
     """
-    reference = found[REFERENCE].predicted
-    reports = {name: _one(one, labels, reference, names, seed, words) for name, one in found.items()}
-    main = "accuracy" if isinstance(labels, np.ndarray) else "token_accuracy"
+    reference = next(name for name in REFERENCES if name in found)
+    reports = {}
+    for name, one in found.items():
+        if one.predicted is None:
+            reports[name] = {"skipped": one.skipped}
+            continue
+        figures, (lead, bounds) = _scored(one, labels, found[reference], names, seed, main)
+        ahead = {f"ahead_of_{reference}_by": lead, f"ahead_of_{reference}_by_ci95": bounds}
+        top_features = {names[id_]: some[:words] for id_, some in one.top_features.items()} if words else {}
+        reports[name] = {**figures, **ahead, "top_features": top_features}
     report = {
         "command": "baseline",
         "task": task,
@@ -47,11 +56,15 @@ def build_baseline_report(
     return json_safe(report)
 
 
-def _one(
-    baseline: Baseline, labels: Answers, reference: Answers | None, names: Sequence[str], seed: int, words: int
-) -> dict[str, Any]:
-    if baseline.predicted is None or reference is None:
-        return {"skipped": baseline.skipped}
+def _scored(
+    baseline: Baseline, labels: Answers, reference: Baseline, names: Sequence[str], seed: int, main: str
+) -> tuple[dict[str, Any], tuple[float, list[float]]]:
+    """The baseline's figures with their intervals, and its lead over the reference with the interval of that."""
+    assert baseline.predicted is not None
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "bf":
+        scores = _answered(labels, baseline, names, main)
+        return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
+    assert reference.predicted is not None
     flat, predicted = (part if isinstance(part, np.ndarray) else np.concatenate(part) for part in (labels, baseline.predicted))
     by_class = figures_by_class(flat, predicted, names)
     if isinstance(labels, np.ndarray):
@@ -59,26 +72,35 @@ def _one(
     else:
         kinds = kinds_of_sequences(labels, list(baseline.predicted), len(names))
     intervals = {f"{name}_ci95": bounds for name, bounds in bootstrap(kinds, seed).items() if name in baseline.figures}
-    lead, bounds = difference(labels, baseline.predicted, reference, seed)
-    top_features = {names[id_]: some[:words] for id_, some in baseline.top_features.items()} if words else {}
-    ahead = {f"ahead_of_{REFERENCE}_by": lead, f"ahead_of_{REFERENCE}_by_ci95": bounds}
-    return {**baseline.figures, **intervals, **ahead, **by_class, "top_features": top_features}
+    lead = difference(labels, baseline.predicted, reference.predicted, seed)
+    return {**baseline.figures, **intervals, **by_class}, lead
+
+
+def _answered(labels: np.ndarray, baseline: Baseline, names: Sequence[str], main: str) -> AnswerScores:
+    """The scores of a baseline that gives sets of labels or numbers."""
+    predicted = np.asarray(baseline.predicted)
+    if labels.dtype == bool:
+        return answered_sets(labels, predicted, names, main)
+    figures = {name: value for name, value in baseline.figures.items() if name != "seconds"}
+    return NumberScores(len(labels), figures, np.arange(len(labels)), labels, predicted, main)
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     """Print what `build_baseline_report` made."""
     console, main = console_on(file), report["main_figure"]
     line(console, f"baseline {report['task']}", f"scored on {report['scored_split']} ({number(report['n'])} rows)")
-    table = table_of("without an encoder", f"{words_of(main)} (95% interval)", "f1 macro", "ahead by", "seconds")
+    reference = next(name for name in REFERENCES if name in report["baselines"])
+    second = next(name for name in SECOND if name in report["baselines"][reference] and name != main)
+    table = table_of("without an encoder", f"{words_of(main)} (95% interval)", words_of(second), "ahead by", "seconds")
     for name, one in report["baselines"].items():
         title = BASELINE_NAMES[name]
         if "skipped" in one:
             table.add_row(title, "skipped", "", "", "")
             continue
         low, high = one[f"{main}_ci95"]
-        ahead, (least, most) = one[f"ahead_of_{REFERENCE}_by"], one[f"ahead_of_{REFERENCE}_by_ci95"]
-        lead = "" if name == REFERENCE else f"{ahead:+.3f} ({least:+.3f} to {most:+.3f})"
-        scores = (f"{figure(one[main])} ({figure(low)} to {figure(high)})", figure(one["f1_macro"]))
+        ahead, (least, most) = one[f"ahead_of_{reference}_by"], one[f"ahead_of_{reference}_by_ci95"]
+        lead = "" if name == reference else f"{ahead:+.3f} ({least:+.3f} to {most:+.3f})"
+        scores = (f"{figure(one[main])} ({figure(low)} to {figure(high)})", figure(one[second]))
         table.add_row(title, *scores, lead, number(one["seconds"]))
     console.print("", table, sep="\n")
     for name, one in report["baselines"].items():

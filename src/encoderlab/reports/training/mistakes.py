@@ -11,7 +11,7 @@ import numpy as np
 from encoderlab.reports.parts.shown_texts import marked_texts, shown
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import Scores
+    from encoderlab.metrics import LabelSetScores, NumberScores, Scores
     from encoderlab.runs.inference.importance import TokenImportance
 
     Importance = Callable[..., Sequence[TokenImportance]]  # `runs.inference.importance.token_importance` of a model
@@ -106,6 +106,56 @@ def _words(place: int, asked: int, example: Any, explained: TokenImportance | No
             "wrong": bool(labels[at] != predicted[at]),
             "asked": at == asked,
         }
+
+
+def largest_errors(examples: Any, scores: NumberScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+    """`furthest`: the rows whose number is the furthest off, each with `row`, `texts`, `label`, `predicted`, `method`."""
+    errors = np.abs(scores.predicted - scores.labels)
+    chosen = [place for place in np.argsort(-errors, kind="stable")[:MOST_MISTAKES].tolist() if errors[place]]
+    found = [examples[int(scores.rows[place])] for place in chosen]
+    explained = importance(found) if importance and found else [None] * len(found)
+    told = [
+        {
+            "row": int(scores.rows[place]),
+            "texts": marked_texts(example, one),
+            "label": f"{scores.labels[place]:.6g}",
+            "predicted": f"{scores.predicted[place]:.6g}",
+            "about": "",
+            "method": "" if one is None else one.method,
+        }
+        for place, example, one in zip(chosen, found, explained, strict=True)
+    ]
+    return {"furthest": told}
+
+
+def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+    """`furthest`: the rows whose labels are the furthest off, as `largest_errors` has them.
+
+    A wrong label counts for how sure the model was of it, and a missing one for how sure it was that it is not there. The words'
+    weights are those for the surest of them, `about`.
+    """
+    off = np.abs(scores.probabilities - scores.labels) * (scores.labels != scores.predicted)
+    totals = off.sum(1)
+    chosen = [place for place in np.argsort(-totals, kind="stable")[:MOST_MISTAKES].tolist() if totals[place]]
+    found = [examples[int(scores.rows[place])] for place in chosen]
+    surest = [scores.label_names[int(off[place].argmax())] for place in chosen]
+    explained = importance(found, labels=surest) if importance and found else [None] * len(found)
+    told = [
+        {
+            "row": int(scores.rows[place]),
+            "texts": marked_texts(example, one),
+            "label": _listed(scores.labels[place], scores.label_names),
+            "predicted": _listed(scores.predicted[place], scores.label_names),
+            "method": "" if one is None else one.method,
+            "about": shown(label, _LABEL),
+        }
+        for place, example, one, label in zip(chosen, found, explained, surest, strict=True)
+    ]
+    return {"furthest": told}
+
+
+def _listed(marks: np.ndarray, names: Sequence[str]) -> str:
+    return ", ".join(shown(names[place], _LABEL) for place in np.flatnonzero(marks).tolist()) or "no label"
 
 
 def frequent_confusions(confusion: Sequence[Sequence[int]], names: Sequence[str], most: int) -> list[dict[str, Any]]:

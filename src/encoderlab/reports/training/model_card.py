@@ -22,6 +22,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
     low, high = scores[f"{main}_ci95"]
     shown_labels = [f'"{plain(shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
+    named = ", ".join([*shown_labels, *more])
     start = f"finetuned from `{report['init_from']}`" if report.get("init_from") else "trained from scratch"
     notes = "".join(f"- {plain(note).rstrip('.')}.\n" for note in report["notes"])
     pipeline = "token-classification" if main == "token_accuracy" else "text-classification"
@@ -30,7 +31,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
         f"# encoderlab: {report['task']}\n\n"
         f"A transformer encoder of {report['model']['parameters']:,} parameters, {start} by `encoderlab {report['command']}` "
         f"on the task `{report['task']}` with seed {report['seed']}.\n\n"
-        f"- Labels: {', '.join([*shown_labels, *more])}\n"
+        f"- {f'Labels: {named}' if labels else 'Answers with a number'}\n"
         f"- {main.replace('_', ' ')} on {scored}: {scores[main]:.4f} (95% interval {low:.4f} to {high:.4f}, {scores['n']:,} rows)\n"
         f"- Weights after step {report['checkpoint']['step']:,}, chosen by {report['checkpoint']['chosen_by']}\n"
         f"{notes}\n"
@@ -45,8 +46,9 @@ def _results(report: Mapping[str, Any]) -> str:
     names = [name for name, value in next(iter(splits.values())).items() if isinstance(value, float)]
     head = f"| | {' | '.join(splits)} |\n|---|{'---:|' * len(splits)}\n"
     lines = [f"| {words_of(name)} | {' | '.join(figure(scores.get(name)) for scores in splits.values())} |\n" for name in names]
-    errors = [figure(scores["calibration"]["ece"]) for scores in splits.values()]
-    return f"{head}{''.join(lines)}| expected calibration error | {' | '.join(errors)} |\n"
+    errors = [figure(scores["calibration"]["ece"]) for scores in splits.values() if "calibration" in scores]
+    calibrated = f"| expected calibration error | {' | '.join(errors)} |\n" if errors else ""
+    return f"{head}{''.join(lines)}{calibrated}"
 
 
 def _compared(report: Mapping[str, Any]) -> str:

@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
-from encoderlab.metrics.intervals import difference
+from encoderlab.metrics.scores import AnswerScores, Scores
 from encoderlab.reports.parts.run_report import RunSummary, run_report, scored_split
 
 if TYPE_CHECKING:
-    from encoderlab.baselines.supervised import Baseline
-    from encoderlab.metrics import Scores
+    from encoderlab.baselines.linear import Baseline
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",
     "tfidf_logreg": "TF-IDF + logistic regression",
     "word_majority": "each word's most frequent label",
+    "mean": "always the mean",
+    "tfidf_ridge": "TF-IDF + ridge regression",
 }
 
 
-def build_report(run: RunSummary, splits: Mapping[str, Scores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
+SECOND = ("f1_macro", "f1_micro", "spearman", "pearson")  # the first of these stands beside the main figure
+
+
+def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
     """What report.json holds; `splits` are the labelled ones, and `baselines` were scored on the one the verdict is about.
 
     The seed also draws the bootstrap.
@@ -30,12 +34,17 @@ def build_report(run: RunSummary, splits: Mapping[str, Scores], baselines: Mappi
     scored = scored_split(splits)
     compared = {name: _baseline(baseline, splits[scored], run.seed) for name, baseline in baselines.items()}
     figures = {
-        name: {**scores.with_intervals(run.seed).as_dict(), "calibration": _calibration(name, scored, splits)}
-        for name, scores in splits.items()
+        name: {**scores.with_intervals(run.seed).as_dict(), **_calibrated(name, scored, splits)} for name, scores in splits.items()
     }
     report = run_report(run, splits, figures, baselines=compared, verdict=_verdict(compared, splits[scored]))
     report["notes"] += _skipped(baselines)
     return report
+
+
+def _calibrated(name: str, scored: str, splits: Mapping[str, AnswerScores]) -> dict[str, Any]:
+    """The `calibration` of a split whose answers are classes; nothing for other answers."""
+    classes = {name: scores for name, scores in splits.items() if isinstance(scores, Scores)}
+    return {"calibration": _calibration(name, scored, classes)} if name in classes else {}
 
 
 def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[str, Any]:
@@ -61,20 +70,15 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[s
     return {**found, "after_temperature": {"temperature": temperature, "fitted_on": "validation", **after}}
 
 
-def _baseline(baseline: Baseline, scores: Scores, seed: int) -> dict[str, Any]:
+def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, Any]:
     """The baseline's figures, and how far the model's main figure is above its own, on the same rows, answer by answer."""
     if baseline.skipped:
-        return {"accuracy": None, "skipped": baseline.skipped}
-    assert baseline.predicted is not None
-    if isinstance(scores.labels, np.ndarray):
-        other = np.asarray(baseline.predicted)[scores.rows]
-    else:  # words beyond the model's reach were not asked of it, and so are not compared
-        other = [baseline.predicted[row][: len(asked)] for row, asked in zip(scores.rows, scores.labels, strict=True)]
-    lead, bounds = difference(scores.labels, scores.predicted, other, seed)
+        return {"accuracy" if isinstance(scores, Scores) else scores.main: None, "skipped": baseline.skipped}
+    lead, bounds = scores.lead_over(baseline.predicted, seed)
     return {**baseline.figures, "model_leads_by": lead, "model_leads_by_ci95": bounds}
 
 
-def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: Scores) -> dict[str, str] | None:
+def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -> dict[str, str] | None:
     """Where the model stands beside its best baseline: above, not distinguishable, or below; None where there is none.
 
     Above or below only where the 95% interval of the paired difference leaves out zero.
@@ -82,7 +86,7 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: Scores) -> dict
     found = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
     if not found:
         return None
-    name = max(found, key=lambda name: found[name][scores.main])
+    name = min(found, key=lambda name: found[name]["model_leads_by"])
     lead, (low, high) = found[name]["model_leads_by"], found[name]["model_leads_by_ci95"]
     outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
     stands = {

@@ -13,30 +13,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.metrics import LabelSetScores, NumberScores, Scores
 from encoderlab.reports.parts.console import figure, number, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import lengths_of, shown
 from encoderlab.reports.training.by_length import scores_by_length
 from encoderlab.reports.training.distillation import distillation_table
-from encoderlab.reports.training.mistakes import frequent_confusions, mistaken_sentences, mistaken_texts
+from encoderlab.reports.training.mistakes import (
+    frequent_confusions,
+    largest_errors,
+    mistaken_sentences,
+    mistaken_sets,
+    mistaken_texts,
+)
 from encoderlab.reports.training.report import BASELINE_NAMES
 from encoderlab.runs.folders.folder import RunFolder
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from encoderlab.metrics import Scores
+    from encoderlab.metrics import AnswerScores
     from encoderlab.reports.training.mistakes import Importance
 
 METHODS = {"gradient": "gradient times input"}
 MOST_CLASSES = 60  # rows of a table
 MOST_OF_A_MATRIX = 20
 MOST_CONFUSIONS = 30
+NOT_SHOWN = {  # of the parts that say something of one kind of answers
+    **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "n_wrong": 0},
+    **dict.fromkeys(("calibration", "tempered", "reliability", "numbers")),
+}
 
 
 def write_run_page(
-    folder: RunFolder, report: Mapping[str, Any], examples: Any, scores: Scores, importance: Importance | None = None
+    folder: RunFolder, report: Mapping[str, Any], examples: Any, scores: AnswerScores, importance: Importance | None = None
 ) -> None:
     """Write the page of `report`; `examples` are the scored split's, by row, and `scores` its answers.
 
@@ -48,35 +59,75 @@ def write_run_page(
     chosen_examples = [examples[int(row)] for row in scores.rows]
     lengths = lengths_of(chosen_examples)
     by_length = scores_by_length(lengths[0], scores, report["seed"])
-    tagging = scores.probabilities is None
-    mistakes = (mistaken_sentences if tagging else mistaken_texts)(examples, scores, importance)
+    answered = _answered(scored, scores, examples, importance)
     write_page(
         folder.page,
         "run.html",
         **_headline(report),
         **run_facts(folder, report["command"]),
-        **_plots(folder, report, scored, lengths, by_length),
+        **_plots(folder, report, lengths, by_length),
         length_unit=lengths[1],
         figures=_figures(report),
         comparison=_comparison(report, scored),
         distillation=distillation_table(report),
-        per_class=_per_class(scored["per_class"]),
-        n_classes=len(scored["per_class"]),
-        matrix=_matrix(scored, scores.label_names),
-        confusions=_confusions(scored["confusion"], scores.label_names),
-        calibration=scored["calibration"],
-        tempered=scored["calibration"].get("after_temperature"),
+        **answered,
         by_length=by_length,
-        mistakes=mistakes,
-        n_wrong=_n_wrong(scores),
         n_scored=len(chosen_examples),
-        tagging=tagging,
-        methods={METHODS[one["method"]] for kind in mistakes.values() for one in kind if one["method"]},
+        methods={METHODS[one["method"]] for kind in answered["mistakes"].values() for one in kind if one["method"]},
         words_of=words_of,
         number=number,
         score=figure,
         shown=shown,
     )
+
+
+def _answered(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
+    """What the page says of the answers, by what they are."""
+    if isinstance(scores, NumberScores):
+        return NOT_SHOWN | _of_numbers(scores, examples, importance)
+    if isinstance(scores, LabelSetScores):
+        labels = {"per_class": _per_class(scored["per_class"]), "n_classes": len(scored["per_class"])}
+        wrong = {"n_wrong": int((scores.labels != scores.predicted).any(1).sum())}
+        return NOT_SHOWN | {"kind": "sets", **labels, **wrong, "mistakes": mistaken_sets(examples, scores, importance)}
+    return NOT_SHOWN | _of_classes(scored, scores, examples, importance)
+
+
+def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
+    """What the page says of answers that are classes, of texts or of words."""
+    assert isinstance(scores, Scores)
+    tagging = scores.probabilities is None
+    mistakes = (mistaken_sentences if tagging else mistaken_texts)(examples, scores, importance)
+    return {
+        "kind": "words" if tagging else "classes",
+        "tagging": tagging,
+        "per_class": _per_class(scored["per_class"]),
+        "n_classes": len(scored["per_class"]),
+        "matrix": _matrix(scored, scores.label_names),
+        "confusions": _confusions(scored["confusion"], scores.label_names),
+        "calibration": scored["calibration"],
+        "tempered": scored["calibration"].get("after_temperature"),
+        "reliability": _reliability(scored["calibration"]),
+        "mistakes": mistakes,
+        "n_wrong": _n_wrong(scores),
+    }
+
+
+def _of_numbers(scores: NumberScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
+    """What the page says of answers that are numbers."""
+    from encoderlab.reports.parts.answer_plots import numbers_figure
+    from encoderlab.reports.parts.page import picture
+    from encoderlab.reports.parts.page_plots import WIDTH
+
+    cloud = picture(numbers_figure(scores.labels, scores.predicted, WIDTH), "Predicted numbers against the right ones")
+    return {"kind": "numbers", "numbers": cloud, "mistakes": largest_errors(examples, scores, importance)}
+
+
+def _reliability(calibration: Mapping[str, Any]) -> Markup:
+    from encoderlab.reports.parts.page import picture
+    from encoderlab.reports.parts.page_plots import reliability_figure
+
+    said = "Reliability diagram: share of right answers in each of 15 bins of confidence, and how many answers a bin holds"
+    return picture(reliability_figure(calibration), said)
 
 
 def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,12 +197,11 @@ def _n_wrong(scores: Scores) -> int:
 def _plots(
     folder: RunFolder,
     report: Mapping[str, Any],
-    scored: Mapping[str, Any],
     lengths: tuple[Any, str],
     by_length: Sequence[Mapping[str, Any]],
 ) -> dict[str, Markup | None]:
     from encoderlab.reports.parts.page import picture
-    from encoderlab.reports.parts.page_plots import WIDTH, lengths_figure, reliability_figure, thinned
+    from encoderlab.reports.parts.page_plots import WIDTH, lengths_figure, thinned
     from encoderlab.reports.parts.plots import curves
 
     main = words_of(report["main_figure"])
@@ -159,10 +209,8 @@ def _plots(
     if lines := metric_lines(folder):
         said = f"Curves over the optimizer's steps: loss, {main} on validation, learning rate"
         drawn = picture(curves(thinned(lines), report["main_figure"], WIDTH), said)
-    reliable = "Reliability diagram: share of right answers in each of 15 bins of confidence, and how many answers a bin holds"
     return {
         "curves": drawn,
-        "reliability": picture(reliability_figure(scored["calibration"]), reliable),
         "lengths": picture(
             lengths_figure(*lengths, by_length, main), f"{main} by the length of the text, and how long the texts are"
         ),

@@ -22,10 +22,14 @@ from encoderlab.reports.parts.console import (
 )
 from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
-from encoderlab.reports.training.report import BASELINE_NAMES
+from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
 MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
+OTHERS = (  # figures beside the main one
+    *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "roc_auc"),
+    *("pearson", "spearman", "mae", "rmse", "loss"),
+)
 
 
 def show_report(
@@ -44,7 +48,7 @@ def show_report(
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     if rows := distillation_table(report):
         console.print("", table_of_rows(rows), sep="\n")
-    if len(scores["per_class"]) <= MOST_CLASSES:
+    if 0 < len(scores.get("per_class", {})) <= MOST_CLASSES:
         console.print("", _per_class(scores["per_class"]), sep="\n")
     console.print()
     line(console, "Speed", speed(report["throughput"]))
@@ -69,6 +73,9 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         table.add_row(name, *shown.values(), words)
     console.print(table)
     console.print()
+    if any(counts.get("numbers") for counts in survey.values()):
+        console.print(_numbers(survey))
+        return
     labels = list(dict.fromkeys(label for counts in survey.values() for label in counts["labels"]))
     if len(labels) <= MOST_CLASSES:
         console.print(_label_counts(survey, labels))
@@ -93,7 +100,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     )
     console.print()
     console.print(Text(title, style="bold"))
-    others = [name for name in ("accuracy", "f1_macro", "f1", "roc_auc", "loss") if name in scores and name != main]
+    others = [name for name in OTHERS if name in scores and name != main]
     line(console, "Also", ", ".join(f"{words_of(name)} {with_interval(scores, name)}" for name in others))
     show_model(console, report)
 
@@ -101,9 +108,10 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     """The model beside its baselines, and how far ahead of each it is."""
     main = report["main_figure"]
-    table = table_of("on the same rows", words_of(main), "f1 macro", "model ahead by (95% interval)", "seconds")
+    second = next(name for name in SECOND if name in scores and name != main)
+    table = table_of("on the same rows", words_of(main), words_of(second), "model ahead by (95% interval)", "seconds")
     seconds = report["throughput"].get("train_seconds")
-    table.add_row("this model", figure(scores[main]), figure(scores["f1_macro"]), "", number(seconds))
+    table.add_row("this model", figure(scores[main]), figure(scores[second]), "", number(seconds))
     for name, baseline in report["baselines"].items():
         title = BASELINE_NAMES.get(name, name)
         if "skipped" in baseline:
@@ -111,7 +119,7 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
             continue
         low, high = baseline["model_leads_by_ci95"]
         lead = f"{baseline['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
-        table.add_row(title, figure(baseline[main]), figure(baseline["f1_macro"]), lead, number(baseline["seconds"]))
+        table.add_row(title, figure(baseline[main]), figure(baseline[second]), lead, number(baseline["seconds"]))
     return table
 
 
@@ -126,6 +134,14 @@ def _label_counts(survey: Mapping[str, Mapping[str, Any]], labels: Iterable[str]
     table = table_of("label", *survey)
     for label in labels:
         table.add_row(label, *(_share(counts["labels"], label) for counts in survey.values()))
+    return table
+
+
+def _numbers(survey: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = table_of("numbers", "min", "mean", "std. dev.", "max")
+    for name, counts in survey.items():
+        found = counts.get("numbers") or {}
+        table.add_row(name, *(f"{found[key]:,.6g}" if key in found else "-" for key in ("min", "mean", "deviation", "max")))
     return table
 
 

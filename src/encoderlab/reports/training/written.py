@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.metrics import Scores
+from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores
 from encoderlab.reports.outputs.predictions import write_predictions
+from encoderlab.reports.parts.answer_plots import labels_figure, numbers_figure
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves
 from encoderlab.reports.parts.run_report import metric_lines, write_last
 from encoderlab.reports.training.run_page import write_run_page
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_report(
-    folder: RunFolder, report: dict[str, Any], examples: Any, scores: Scores, importance: Importance | None = None
+    folder: RunFolder, report: dict[str, Any], examples: Any, scores: AnswerScores, importance: Importance | None = None
 ) -> None:
     """Write the files of `report`; `examples` are the scored split's, by row, whose answers `scores` holds.
 
@@ -28,12 +29,28 @@ def write_report(
     if lines := metric_lines(folder):
         plot_curves(lines, folder.plots / "curves.png", title=title, figure=report["main_figure"])
     scored = f"{title}: {report['scored_split']}"
-    plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=scored)
+    _plot_answers(folder, scores, scored)
     texts = list(_texts(examples))
     chosen = [texts[row] for row in scores.rows]
-    write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, scores.probabilities, scores.label_names)
+    probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
+    write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, probabilities, names)
     write_run_page(folder, report, examples, scores, importance)
     write_last(folder, report)
+
+
+def _plot_answers(folder: RunFolder, scores: AnswerScores, title: str) -> None:
+    """Right answers against the model's: a confusion matrix of classes, F1 by label, a cloud of numbers."""
+    if isinstance(scores, Scores):
+        plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=title)
+        return
+    drawn = {}
+    if isinstance(scores, NumberScores):
+        drawn["numbers"] = numbers_figure(scores.labels, scores.predicted, 6.5)
+    if isinstance(scores, LabelSetScores):
+        drawn["labels"] = labels_figure({name: figures["f1"] for name, figures in scores.per_class.items()}, 6.5)
+    for name, canvas in drawn.items():
+        canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
+        canvas.savefig(folder.plots / f"{name}.png", dpi=150)
 
 
 def _texts(examples: Iterable[Any]) -> Iterator[tuple[str, str | None]]:

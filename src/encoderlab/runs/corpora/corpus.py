@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from encoderlab.batch import Encoded
+from encoderlab.batch import Encoded, TargetKind
 from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.survey import Survey, survey
@@ -36,15 +36,15 @@ class Corpus:
     cache: Path
 
     @classmethod
-    def load(cls, dataset: DatasetConfig, cache: Path) -> Corpus:
-        """Read the dataset and count what is in it. Raises DataError, SettingError as `DatasetConfig.load` does."""
-        splits = dataset.load(cache)
+    def load(cls, dataset: DatasetConfig, cache: Path, target: TargetKind = "label") -> Corpus:
+        """Read the dataset for `target` and count what is in it. Raises DataError, SettingError as `DatasetConfig.load` does."""
+        splits = dataset.load(cache, target)
         return cls(splits, survey(splits), cache)
 
     @classmethod
-    def load_unsplit(cls, dataset: DatasetConfig, cache: Path) -> Corpus:
+    def load_unsplit(cls, dataset: DatasetConfig, cache: Path, target: TargetKind) -> Corpus:
         """Read a dataset that holds all its rows in one split, under the name `all`: none of them are for training."""
-        splits = dataset.load(cache)
+        splits = dataset.load(cache, target)
         splits = replace(splits, by_name={"all": splits.by_name["train"]})
         return cls(splits, survey(splits), cache)
 
@@ -66,9 +66,18 @@ class Corpus:
         return unknown == 0 and len(self.split(name)) > 0
 
     def check_training_labels(self) -> None:
-        """Raise DataError where the training split cannot teach anything: rows without labels, or with one label only."""
+        """Raise DataError where the training split cannot teach anything: rows without labels, or with one label or number only."""
         if not self.labelled("train"):
             raise DataError("The training split has no labels", remedy="Set dataset.label to the column that holds them")
+        survey = self.survey.splits["train"]
+        if survey.numbers is not None:
+            if survey.numbers["min"] == survey.numbers["max"]:
+                raise DataError(
+                    f"All training rows have the number {survey.numbers['min']:g}",
+                    allowed="at least two different numbers",
+                    remedy="Check dataset.label",
+                )
+            return
         found = [name for name, count in self.survey.as_dict()["train"]["labels"].items() if count]
         if len(found) < 2:
             raise DataError(
@@ -126,7 +135,7 @@ class Corpus:
 
         def make(folder: Path) -> TokenStore:
             encoded = _encoded(self.split(name), task, f"tokenising {name}")
-            return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
+            return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, task.heads)
 
         return ExampleRows(kept_store(self.cache / "tokens" / key, make))
 

@@ -14,7 +14,7 @@ from encoderlab.config.command_settings import DistillConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import Scores
+from encoderlab.metrics import AnswerScores, Scores
 from encoderlab.metrics.intervals import difference
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.distillation.side_by_side import size_and_speed, timed
@@ -97,7 +97,7 @@ class TaskDistillation(Teaching):
         """See `Teaching.seconds_before`: where `unlabelled` texts are added, the control takes less."""
         return {"the student without its teacher": own} if self._controlled else {}
 
-    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
         """See `Teaching.compared`: teacher, student, and the student without its teacher, on the rows of `split`.
 
         Each has its main figure, `parameters`, `megabytes` of weights in fp32, and, where it was timed, `texts_per_second`. Beside
@@ -105,6 +105,7 @@ class TaskDistillation(Teaching):
         """
         if not self.config.teacher_weight:
             return {}
+        assert isinstance(scores, Scores), "only classes are distilled"
         examples = list(corpus.split(split))
         answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
         _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
@@ -136,7 +137,7 @@ class TaskDistillation(Teaching):
 def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     task = assembly.task
     encoded = task.encode(examples)
-    return hold_encoded(encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
 
 
 def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:

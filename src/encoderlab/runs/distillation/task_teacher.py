@@ -114,7 +114,7 @@ class TaskTeacher:
     def _rows(self, examples: Sequence[Example]) -> ExampleRows:
         task = self.assembly.task
         encoded = task.encode(list(examples))
-        return hold_encoded(encoded, task.tokenizer.vocabulary_size, has_token_targets=task.heads.asks_tokens)
+        return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
 
     def _answers(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The logits of a batch in the student's order of classes, [answers, classes], and how many each row has."""

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import DataError
+from encoderlab.metrics.scores import is_lower_better
+from encoderlab.runs.engine.compilation import is_compiled
 from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
@@ -87,7 +89,8 @@ class _Fitting:
         self.progress = self._begun() if found is None else state["progress"]
         self.notes = _rounded_otherwise(state.get("computed_on", {}), self._computed_on())
         self.saved = None if found is None else self.progress.step
-        self.horizon, per_epoch = horizon_of(training, len(train), state.get("budget_spent", 0.0), self.processes)
+        spent, compiled = state.get("budget_spent", 0.0), is_compiled(assembly.compiled)
+        self.horizon, per_epoch = horizon_of(training, len(train), spent, self.processes, compiled=compiled)
         waits = assembly.compute.device.type != "cuda"
         self.finite = NonFiniteGuard(
             training.skip_nonfinite, waits=waits, before=state.get("skipped", ()), processes=self.processes
@@ -186,8 +189,10 @@ class _Fitting:
         self.journal.pause()
         if evaluate and self.validation is not None:
             scores = self.assembly.evaluate(self.validation)
-            self.progress.best.offer(self.progress.step, scores.figures[self.assembly.task.score], scores.figures["loss"])
-            self.journal.evaluation("validation", scores, self.assembly.task.score)
+            figure = self.assembly.task.score
+            sign = -1.0 if is_lower_better(figure) else 1.0
+            self.progress.best.offer(self.progress.step, sign * scores.figures[figure], scores.figures["loss"])
+            self.journal.evaluation("validation", scores, figure)
         if evaluate:
             self.progress.judged = self.progress.step
         self.save()

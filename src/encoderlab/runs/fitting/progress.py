@@ -13,7 +13,7 @@ from encoderlab.runs.fitting.loss_watch import LossWatch
 class Best:
     """The best evaluation so far: `score` and `loss` at `step`, and how many evaluations have come since."""
 
-    score: float = -1.0
+    score: float = -math.inf
     step: int = 0
     since: int = 0
     loss: float = math.inf

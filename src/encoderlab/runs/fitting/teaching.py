@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from encoderlab.metrics import Scores
+from encoderlab.metrics import AnswerScores
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
@@ -38,7 +38,7 @@ class Teaching:
         """About how long `train_before` takes, by what it does, where the run itself takes `own` seconds."""
         return {}
 
-    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
         """What report.json holds beside the student's `scores` of `split`."""
         return {}
 

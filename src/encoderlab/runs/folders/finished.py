@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import yaml
@@ -16,13 +16,16 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import Answers
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord, SweepFolder
+from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
 # Where a run writes, how often it says something, what it computes on and what else it scores: none of it is what was tried.
 NOT_COMPARED = {
     *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
-    *("training.log_every", "training.checkpoint_every", "training.device", "training.threads"),
+    *("task.mean", "task.deviation", "training.log_every", "training.checkpoint_every", "training.device", "training.threads"),
 }
+SEPARATOR = "|"  # between the labels of a set, in predictions.csv
+Column = TypeVar("Column")
 MOST_OF_A_REPORT = 200_000_000  # characters: a confusion matrix of thousands of classes is long
 
 
@@ -122,7 +125,7 @@ def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[st
 def read_run(folder: RunFolder) -> FinishedRun:
     """The run in `folder`. Raises DataError where one of its records cannot be read."""
     report = _read(folder.report, json.loads)
-    settings = dict(flat(_read(folder.config, load_yaml)))
+    settings = dict(flat_settings(_read(folder.config, load_yaml)))
     environment = _read(folder.environment, json.loads)
     try:
         command = environment["command"]
@@ -147,16 +150,7 @@ def _of_what_was_evaluated(settings: dict[str, Any]) -> dict[str, Any]:
     if not evaluated.config.is_file():
         return settings | {"model": settings.get("run")}
     of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
-    return dict(flat(_read(evaluated.config, load_yaml))) | of_data
-
-
-def flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings in `plain` by their names with dots."""
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+    return dict(flat_settings(_read(evaluated.config, load_yaml))) | of_data
 
 
 def _read(path: Path, parse: Any) -> dict[str, Any]:
@@ -194,6 +188,8 @@ def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
 
     Raises DataError where the files do not hold the same rows.
     """
+    if "pearson" in runs[0].scores or "subset_accuracy" in runs[0].scores:
+        return _same_rows(runs, [_whole_answers(run) for run in runs])
     of_words = runs[0].report["main_figure"] == "token_accuracy"
     tables = [_answers_by_row(run, of_words) for run in runs]
     asked = np.min([[len(labels) for labels, _ in table] for table in tables], axis=0)
@@ -203,31 +199,66 @@ def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
         answers = Answers(
             labels, predicted, np.repeat(np.arange(len(asked)), asked), len(asked), len(run.scores["per_class"]), of_words
         )
-        if found and not np.array_equal(labels, found[0].labels):
-            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one out")
         found.append(answers)
+    return _same_rows(runs, found)
+
+
+def _same_rows(runs: Sequence[FinishedRun], found: list[Answers]) -> list[Answers]:
+    """The answers, once they are known to be to the same rows."""
+    for run, answers in zip(runs, found, strict=True):
+        if not np.array_equal(answers.labels, found[0].labels):
+            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one out")
     return found
+
+
+def _whole_answers(run: FinishedRun) -> Answers:
+    """The numbers or the sets of labels of each row."""
+    names = list(run.scores.get("per_class", {}))
+
+    def read(cells: Sequence[str]) -> np.ndarray:
+        if not names:
+            return np.array([float(cell) for cell in cells])
+        marks = np.zeros((len(cells), len(names)), bool)
+        for row, cell in enumerate(cells):
+            marks[row, [names.index(label) for label in cell.split(SEPARATOR) if label]] = True
+        return marks
+
+    labels, predicted = _columns_of(run, read)
+    return Answers(labels, predicted, np.arange(len(labels)), len(labels), len(names), of_words=False)
 
 
 def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     """Of each row, the ids of its labels and of its answers: one of each, or one for each word."""
+    ids = {name: place for place, name in enumerate(run.scores["per_class"])}
+
+    def read(cells: Sequence[str]) -> list[np.ndarray]:
+        rows = ((cell.split(" ") if cell else []) if of_words else [cell] for cell in cells)
+        return [np.array([ids[name] for name in names], dtype=np.int64) for names in rows]
+
+    found = list(zip(*_columns_of(run, read), strict=True))
+    if any(len(labels) != len(predicted) for labels, predicted in found):
+        raise _other_rows(run)
+    return found
+
+
+def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tuple[Column, Column]:
+    """The labels and the answers of predictions.csv as `read` makes them. Raises DataError where it cannot, or rows are missing."""
     from pandas import read_csv
 
     path = run.folder.predictions
-    ids = {name: place for place, name in enumerate(run.scores["per_class"])}
-
-    def read(said: str) -> np.ndarray:
-        names = (said.split(" ") if said else []) if of_words else [said]
-        return np.array([ids[name] for name in names], dtype=np.int64)
-
     try:
         table = read_csv(path, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
-        found = [(read(label), read(answer)) for label, answer in zip(table["label"], table["predicted"], strict=True)]
+        found = read(table["label"].tolist()), read(table["predicted"].tolist())
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
-    if len(found) != run.scores["n"] or any(len(labels) != len(predicted) for labels, predicted in found):
-        raise DataError(f"{path} does not hold the {run.scores['n']:,} rows that were scored", remedy="Leave this run out")
+    if len(table) != run.scores["n"]:
+        raise _other_rows(run)
     return found
+
+
+def _other_rows(run: FinishedRun) -> DataError:
+    rows = f"the {run.scores['n']:,} rows that were scored"
+    return DataError(f"{run.folder.predictions} does not hold {rows}", remedy="Leave this run out")
 
 
 def print_skipped(lines: Iterable[str]) -> None:

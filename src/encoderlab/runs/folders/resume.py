@@ -23,6 +23,7 @@ from encoderlab.config.command_settings import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
 # What may be typed anew, with any run that is named: logging changes nothing that is computed, the rows behind a path are compared,
@@ -159,7 +160,7 @@ def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
 def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
     """The run's settings, with what may change as it was said. Raises SettingError with every other key that differs."""
     recorded = read_settings(folder, type(config))
-    before, now = dict(_flat(settings_to_dict(recorded))), dict(_flat(settings_to_dict(config)))
+    before, now = dict(flat_settings(settings_to_dict(recorded))), dict(flat_settings(settings_to_dict(config)))
     changed = {key: now[key] for key in now if _is_explicit(key, explicit) and now[key] != before.get(key)}
     refused = [key for key in changed if key not in may_change and not _left_open(key, now[key])]
     if refused:
@@ -192,14 +193,6 @@ def _with(config: Config, explicit: Config, keys: Iterable[str]) -> Config:
         changed.setdefault(group, {})[name] = getattr(getattr(explicit, group) if group else explicit, name)
     top = changed.pop("", {})
     return replace(config, **top, **{group: replace(getattr(config, group), **values) for group, values in changed.items()})
-
-
-def _flat(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def read_settings(folder: RunFolder, schema: type[Config]) -> Config:

@@ -1,6 +1,7 @@
 """Token importance: how much each token of a text speaks for the class that a model gives it, or against.
 
-It is given in log-odds. Which characters a token stands for is asked of the tokenizer (`token_spans`).
+It is given in log-odds; of a number that a model gives, in the units of that number. Which characters a token stands for is asked
+of the tokenizer (`token_spans`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.batch import Batch, Encoded, Prediction, TargetKind
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.runs.inference.token_gradients import predict_from_embeddings
@@ -43,15 +44,18 @@ class WordImportance:
 class TokenImportance:
     """What each token adds to the log-odds of `label`, in natural logarithms: 0.7 doubles the odds, -0.7 halves them.
 
+    Where the model gives a number, it is what each token adds to that; `label` and `probability` are then None. `predicted` is the
+    model's whole answer in words.
     `scores` are float32, one for each of the `pieces`; `special` is True at [CLS] and [SEP], which stand for no text. `spans` say
     which characters of `texts` (one text, or the two of a pair) each piece is, None for special ones. `probabilities` are those of
     all classes by name, without any change to the text. `word` is the place of the word in question, where a model labels words.
     """
 
     method: str
-    label: str
-    probability: float
+    label: str | None
+    probability: float | None
     probabilities: dict[str, float]
+    predicted: str
     pieces: list[str]
     scores: np.ndarray
     special: np.ndarray
@@ -115,8 +119,16 @@ def log_odds(logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"
     return logits[chosen] - logits.masked_fill(chosen, -torch.inf).logsumexp(1)
 
 
+def evidence(logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"], target: TargetKind) -> Float[Tensor, " rows"]:
+    """What is explained of each row: the log-odds of a class, which for one label of a set are its logit; or the number."""
+    if target == "label":
+        return log_odds(logits, classes)
+    return logits.gather(1, classes[:, None])[:, 0]
+
+
 def by_gradient(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence[int] | None) -> list[Explained]:
     """Gradient times input, for the likeliest class of each row or the `chosen` one."""
+    target = assembly.task.heads.sequence_target
 
     def answer(batch: Batch) -> list[Explained]:
         with torch.enable_grad():
@@ -124,7 +136,7 @@ def by_gradient(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence
                 prediction, embedded = predict_from_embeddings(assembly.model, batch)
             logits = _logits(prediction)
             classes = logits.argmax(1) if chosen is None else torch.tensor(chosen, device=logits.device)[batch.rows]
-            (gradient,) = torch.autograd.grad(log_odds(logits, classes).sum(), embedded)
+            (gradient,) = torch.autograd.grad(evidence(logits, classes, target).sum(), embedded)
         scores = (gradient * embedded.detach()).sum(-1)
         return list(zip(scores.cpu().numpy(), logits.detach().cpu().numpy(), strict=True))
 
@@ -147,7 +159,7 @@ def by_occlusion(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequenc
     for row, (one, end) in enumerate(zip(encoded, ends, strict=True)):
         own = torch.from_numpy(np.stack(logits[end - len(one.input_ids) - 1 : end]))
         index = int(own[0].argmax()) if chosen is None else chosen[row]
-        odds = log_odds(own, torch.full((len(own),), index))
+        odds = evidence(own, torch.full((len(own),), index), assembly.task.heads.sequence_target)
         found.append(((odds[0] - odds[1:]).numpy(), own[0].numpy()))
     return found
 
@@ -165,7 +177,7 @@ def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
 def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[Batch], list[ForOne]]) -> list[ForOne]:
     """What `answer` says of each row, in the order of `encoded`."""
     heads = assembly.task.heads
-    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, has_token_targets=heads.asks_tokens)
+    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, heads)
     found: dict[int, ForOne] = {}
     for batch, answers in answered(assembly.scoring_batches(rows), answer):
         found.update(zip(batch.rows.tolist(), answers, strict=True))
@@ -200,6 +212,8 @@ def _about_word(encoded: Encoded, example: WordsExample, word: int) -> Encoded:
 
 def _class_named(assembly: Assembly, label: str) -> int:
     labels = assembly.task.labels
+    if not labels:
+        raise SettingError(f"label={label} names a class, and this model gives a number", remedy="Remove label")
     if label not in labels:
         near = closest(label, labels)
         remedy = f"Did you mean label={near}?" if near else ""
@@ -214,7 +228,7 @@ def check_answers(assembly: Assembly) -> None:
         what = "is a pretrained encoder" if heads.vocabulary else "is an encoder without a head"
         remedy = "Run encoderlab finetune init_from=... to teach it a task, or encoderlab attention to see where it looks"
         raise DataError(f"{name} {what}: it has no classes to explain", allowed="a model that labels texts or words", remedy=remedy)
-    if len(assembly.task.labels) < 2:
+    if len(assembly.task.labels) < 2 and heads.sequence_target != "number":
         raise DataError(f"{name} knows one class only, and there is nothing to explain", allowed="a model with two or more")
 
 
@@ -228,17 +242,19 @@ def _importance(
     assembly: Assembly, method: str, example: Example, encoded: Encoded, explained: Explained, chosen: int | None, word: int
 ) -> TokenImportance:
     scores, logits = explained
-    tokenizer, labels = assembly.tokenizer, assembly.task.labels
-    probabilities = torch.from_numpy(logits).softmax(0).tolist()
+    tokenizer, task = assembly.tokenizer, assembly.task
+    answer = task.answers_of(torch.from_numpy(logits)[None])[0]
+    is_number = answer.number is not None
     index = int(np.argmax(logits)) if chosen is None else chosen
     spans = spans_of(tokenizer, example, encoded)
     return TokenImportance(
         method=method,
-        label=labels[index],
-        probability=probabilities[index],
-        probabilities=dict(zip(labels, probabilities, strict=True)),
+        label=None if is_number else task.labels[index],
+        probability=None if answer.probabilities is None else answer.probabilities[index],
+        probabilities={} if is_number else answer.by_label(task.labels),
+        predicted=answer.in_words(),
         pieces=tokenizer.pieces(encoded.input_ids),
-        scores=scores,
+        scores=scores * np.float32(task.unit),
         special=np.array([span is None for span in spans]),
         texts=texts_of(example),
         spans=spans,

@@ -144,6 +144,10 @@ def _text_of(example: Example) -> str:
 def _label_of(example: Example, labels: Sequence[str]) -> str | None:
     if isinstance(example, WordsExample):
         return None if example.labels is None else _shortened(" ".join(labels[one] for one in example.labels))
+    if isinstance(example.label, tuple):
+        return _shortened(", ".join(labels[one] for one in example.label) or "no label applies")
+    if isinstance(example.label, float):
+        return f"{example.label:.6g}"
     return None if example.label is None else labels[example.label]
 
 

@@ -77,7 +77,7 @@ def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:
     cache = cache_folder(cache_dir)
     if isinstance(config.task, DocumentTaskConfig):
         return DocumentCorpus.load(config.dataset, config.task, cache)
-    return Corpus.load(config.dataset, cache)
+    return Corpus.load(config.dataset, cache, config.task.target)
 
 
 def _data(folder: RunFolder, corpus: Corpus | DocumentCorpus) -> Finding:

@@ -22,7 +22,7 @@ from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import Scores, SplitScores
+from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -35,14 +35,14 @@ from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choos
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.models.task import build_task, start_from_frequencies, with_scale
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import Sharding
+from encoderlab.training.config import Compile, Sharding
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows
 from encoderlab.training.optimizer import freeze
@@ -118,7 +118,8 @@ class Assembly:
         """
         micro_batches = self._micro_batches(train)
         tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
-        training = replace(fixed_by_rows(self.config.training, len(train), tokens), accumulate=micro_batches.number)
+        training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
+        training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))
@@ -129,6 +130,8 @@ class Assembly:
         training = self.config.training
         if training.accumulate is not None:
             return MicroBatches(training.accumulate, "as set")
+        if training.compile is Compile.cuda_graphs:
+            return MicroBatches(1, "as CUDA graphs need")
         share = -(-training.batch_size // self.processes.size)
         return choose_micro_batches(share, self.step_memory(rows), self.compute.device, self.processes)
 
@@ -137,7 +140,8 @@ class Assembly:
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
         asked = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
-        return step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
+        pieces = self.processes.size if config.training.sharding is Sharding.full else 1
+        return step_memory(config.model, -(-self.model.n_parameters // pieces), heads, vocabulary, asked, longest, self.compute)
 
 
 def compute_for(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Compute:
@@ -170,16 +174,18 @@ def assemble(
     """
     config = run_settings(config, pretrained)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
+    config = replace(config, task=with_scale(config.task, corpus))
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
     if pretrained is not None:
         _start_from(pretrained, model, task)
+    start_from_frequencies(model, task.heads, corpus)
     freeze(model, config.training)
     model.to(compute.device)
     sharded = processes.size > 1 and config.training.sharding is Sharding.full
-    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute.device)
+    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute)
     return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes)
 
 
@@ -220,20 +226,16 @@ def with_length(
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, or a Hugging Face folder. Raises DataError where it is damaged or not there."""
-    saved = read_model(model_folder(run.run))
+    """Open a finished run, or a Hugging Face folder. Only the main process reads it and hands on what it has read.
+
+    Raises DataError where it is damaged or not there.
+    """
+    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
     check_shapes(saved, f"run={run.run}")
     width = saved.config.model.d_model
     compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
     model = saved.model().to(compute.device)
     return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
-
-
-def scores_of(assembly: Assembly, rows: Rows) -> Scores:
-    """The scores of a model that answers with labels, on all of `rows`."""
-    scores = assembly.evaluate(rows)
-    assert isinstance(scores, Scores)
-    return scores
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:

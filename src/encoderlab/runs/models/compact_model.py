@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, TargetKind
 from encoderlab.exchange.compact_weights import compacted, expanded
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.models.saved_model import SavedModel
@@ -42,12 +42,12 @@ def in_compact_storage(saved: SavedModel) -> tuple[SavedModel, Change]:
 
 @torch.inference_mode()
 def _change(before: SavedModel, after: SavedModel) -> Change:
-    models = [saved.model() for saved in (before, after)]
+    models, target = [saved.model() for saved in (before, after)], before.task().heads.sequence_target
     vectors, probabilities = [], []
     for batch in _batches(before):
         one, other = (model.encoder(batch.input_ids, batch.token_type_ids, None)[0].mean(dim=0) for model in models)
         vectors.append(float((one - other).norm() / one.norm()))
-        answers = (_probabilities(model, batch) for model in models)
+        answers = (_probabilities(model, batch, target) for model in models)
         probabilities += [float((mine - its).abs().max()) for mine, its in zip(*answers, strict=True)]
     return Change(max(vectors), max(probabilities, default=None))
 
@@ -61,7 +61,10 @@ def _batches(saved: SavedModel) -> Iterator[Batch]:
         yield Batch(ids, torch.zeros_like(ids), None, torch.zeros(1, dtype=torch.int64), places, None, None, ids.shape[1])
 
 
-def _probabilities(model: EncoderWithHeads, batch: Batch) -> list[Tensor]:
-    """What each head says of a batch."""
+def _probabilities(model: EncoderWithHeads, batch: Batch, target: TargetKind) -> list[Tensor]:
+    """What each head says of a batch; a number has no probability."""
     said = model(batch)
+    if target != "label":
+        assert said.sequence_logits is not None
+        return [said.sequence_logits.sigmoid()] if target == "label_set" else []
     return [logits.softmax(dim=-1) for logits in (said.sequence_logits, said.token_logits) if logits is not None]

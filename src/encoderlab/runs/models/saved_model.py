@@ -30,7 +30,15 @@ from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import write_manifest
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig, TaskConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    MultilabelConfig,
+    PretrainingConfig,
+    RegressionConfig,
+    SecondSentence,
+    TaggingConfig,
+    TaskConfig,
+)
 from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.task import Task
 from encoderlab.training.config import TrainingConfig
@@ -139,6 +147,17 @@ def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
     return SavedModel(config, [], saved.tokenizer, weights, Origin(saved.origin.checkpoint, None, {}))
 
 
+def in_user_units(saved: SavedModel) -> SavedModel:
+    """The same model, one that gives a number giving it without being told mean and deviation: they go into its last layer."""
+    task = saved.config.task
+    if not isinstance(task, RegressionConfig) or task.mean is None or task.deviation is None:
+        return saved
+    weight, bias = (saved.weights[f"sequence_head.{name}"] for name in ("weight", "bias"))
+    weights = {"sequence_head.weight": weight * task.deviation, "sequence_head.bias": bias * task.deviation + task.mean}
+    config = replace(saved.config, task=replace(task, mean=0.0, deviation=1.0))
+    return replace(saved, config=config, weights=saved.weights | weights)
+
+
 def read_model(folder: Path) -> SavedModel:
     """Read a model folder, ours or one of transformers. Raises DataError where it is damaged, or holds what ours cannot."""
     if is_huggingface(folder):
@@ -242,4 +261,10 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
         return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
     if found.heads.token_classes is not None:
         return TaggingConfig(name=name)
-    return EncodingConfig(name=name) if found.heads.sequence_classes is None else ClassificationConfig(name=name)
+    if found.heads.sequence_classes is None:
+        return EncodingConfig(name=name)
+    if found.heads.sequence_target == "number":
+        return RegressionConfig(name=name, mean=0.0, deviation=1.0)
+    if found.heads.sequence_target == "label_set":
+        return MultilabelConfig(name=name, thresholds=found.thresholds)
+    return ClassificationConfig(name=name)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from encoderlab.settings import flat_settings
+
 PROJECT = "encoderlab"
 
 
@@ -61,7 +63,7 @@ class TensorBoard:
 
     def report(self, step: int, figures: Mapping[str, float]) -> None:
         """See `Tracker.report`; the settings are there as text."""
-        lines = [f"    {name}: {value}" for name, value in flat(self._subject.settings).items()]
+        lines = [f"    {name}: {value}" for name, value in flat_settings(self._subject.settings)]
         self._open(step).add_text("settings", "\n".join(lines), step)
         self.log(step, figures)
 
@@ -129,11 +131,3 @@ LIBRARIES: dict[str, Callable[[Subject, str | None], Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
 }
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by the names they are typed with, such as training.epochs."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found

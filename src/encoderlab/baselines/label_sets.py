@@ -1,0 +1,105 @@
+"""Sets of labels without an encoder: the most frequent label, and a logistic regression on words for each label."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf
+from encoderlab.data.examples import Split
+from encoderlab.metrics.label_sets import label_set_figures
+from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+
+MOST_CELLS = 20_000_000  # rows times labels: beyond this the regressions would take longer than many a training
+
+
+def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels: int) -> dict[str, Baseline]:
+    """`majority` (the most frequent label, always) and `tfidf_logreg`, one regression for each label.
+
+    Its thresholds are fitted on the `held_out` rows as a model's are (0.5 without them). Figures are those of
+    `metrics.label_sets.label_set_figures`, and `seconds`.
+    """
+    marks, labels = (marks_of(split, n_labels) for split in (train, scored))
+
+    def majority() -> np.ndarray:
+        return np.tile(np.arange(n_labels) == marks.sum(0).argmax(), (len(scored), 1))
+
+    if reason := cannot_fit(train, n_labels):
+        return {"majority": _timed(majority, labels), "tfidf_logreg": Baseline(skipped=reason)}
+    linear = _OneForEach()
+
+    def answer() -> np.ndarray:
+        linear.fit(_texts(train), marks)
+        thresholds = np.full(n_labels, DEFAULT)
+        if held_out is not None:
+            thresholds = fit_thresholds(linear.probabilities(_texts(held_out)), marks_of(held_out, n_labels), shared=False)
+        return linear.probabilities(_texts(scored)) >= thresholds
+
+    return {"majority": _timed(majority, labels), "tfidf_logreg": _timed(answer, labels, linear.top_features)}
+
+
+def cannot_fit(train: Split, n_labels: int) -> str:
+    """Why the regressions cannot or should not be fitted; "" where they can."""
+    if len(train) * n_labels > MOST_CELLS:
+        return (
+            f"the linear baseline is fitted on at most {MOST_CELLS:,} rows times labels, and training has {len(train) * n_labels:,}"
+        )
+    return cannot_read(train)
+
+
+class _OneForEach:
+    """A logistic regression on TF-IDF for each label; a label that all or no rows have gets a constant."""
+
+    def fit(self, texts: list[str], marks: np.ndarray) -> None:
+        from scipy.sparse import csr_matrix
+        from sklearn.linear_model import LogisticRegression
+        from threadpoolctl import threadpool_limits
+
+        self.words = tfidf()
+        features = csr_matrix(self.words.fit_transform(texts))
+        self.constant = marks.mean(0)
+        self.models: dict[int, LogisticRegression] = {}
+        with threadpool_limits(1):
+            for label in np.flatnonzero((self.constant > 0) & (self.constant < 1)).tolist():
+                model = LogisticRegression(C=10, solver="liblinear", random_state=0)
+                self.models[label] = model.fit(features, marks[:, label])
+
+    def probabilities(self, texts: list[str]) -> np.ndarray:
+        """[texts, labels]"""
+        features = self.words.transform(texts)
+        found = np.tile(self.constant, (len(texts), 1))
+        for label, model in self.models.items():
+            found[:, label] = model.predict_proba(features)[:, 1]
+        return found
+
+    def top_features(self) -> dict[int, list[str]]:
+        """The features with the largest weights for each label."""
+        names = np.asarray(self.words.get_feature_names_out())
+        weights = {label: np.asarray(model.coef_)[0] for label, model in self.models.items()}
+        best = {label: np.argsort(-row, kind="stable")[:N_TOP] for label, row in weights.items()}
+        return {label: [str(names[place]) for place in places if weights[label][place] > 0] for label, places in best.items()}
+
+
+def _texts(split: Split) -> list[str]:
+    return [joined(example) for example in split.of_texts()]
+
+
+def marks_of(split: Split, n_labels: int) -> np.ndarray:
+    """Which labels each row has: bool [rows, labels]."""
+    marks = np.zeros((len(split), n_labels), bool)
+    for row, example in enumerate(split.of_texts()):
+        marks[row, list(example.label) if isinstance(example.label, tuple) else []] = True
+    return marks
+
+
+def _timed(answer: Callable[[], np.ndarray], labels: np.ndarray, top: Callable[[], dict[int, list[str]]] = dict) -> Baseline:
+    started = time.perf_counter()
+    predicted = answer()
+    seconds = time.perf_counter() - started
+    return Baseline(label_set_figures(labels, predicted) | {"seconds": seconds}, predicted, top_features=top())

@@ -1,0 +1,60 @@
+"""What baselines of texts share: their words as features, and what is known of one that was scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from encoderlab.data.examples import Split, TextExample
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+MOST_ROWS = 200_000  # beyond this a linear model would take longer than many a training
+N_TOP = 100  # words of each class that are kept
+_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
+
+Answers = np.ndarray | list[np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One simple method's scores, or why it has none.
+
+    `figures` holds `seconds` and the scores by name: `accuracy`, `f1_macro` and for tagging `token_accuracy`; or those of sets of
+    labels or of numbers. `predicted` holds answers to every row of the scored split, labelled or not: class ids [n], a 0 or 1 for
+    each label [n, labels], numbers [n], one array of class ids per sequence of words. `top_features` holds what speaks for each
+    class of a linear model, words and pairs of neighbours, the strongest first.
+    """
+
+    figures: dict[str, float] = field(default_factory=dict)
+    predicted: Answers | None = None
+    skipped: str = ""
+    top_features: dict[int, list[str]] = field(default_factory=dict)
+
+
+def tfidf() -> TfidfVectorizer:
+    """TF-IDF of words, single marks and pairs of neighbours.
+
+    Brackets and punctuation are tokens of their own, so that texts made of nothing else can be told apart.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=_FEATURES)
+
+
+def joined(example: TextExample) -> str:
+    """The text, or both texts of a pair with a blank between them."""
+    return example.text if example.text_pair is None else f"{example.text} {example.text_pair}"
+
+
+def cannot_read(train: Split) -> str:
+    """Why a linear model of words should not be fitted to the rows; "" where it can be."""
+    labelled = [example for example in train.of_texts() if example.label is not None]
+    if len(labelled) > MOST_ROWS:
+        return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, and training has {len(labelled):,}"
+    if not any(joined(example).strip() for example in labelled):
+        return "the linear baseline needs words, and every training text is empty"
+    return ""

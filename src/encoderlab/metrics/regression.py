@@ -1,0 +1,161 @@
+"""Scores of regression: a number for each example."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.metrics.intervals import middle, totals_of_resamples
+from encoderlab.metrics.scores import AnswerScores, is_lower_better, refuse_non_finite
+
+DIGITS = 6  # of a number that are told, counted from the size of the standard deviation: float32 has no more
+
+
+def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:
+    """The numbers to a millionth of their standard deviation, more or less."""
+    return np.round(numbers.astype(np.float64), DIGITS - math.floor(math.log10(deviation)))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberScores(AnswerScores):
+    """The figures of one split, and the numbers they were computed from.
+
+    `labels` and `predicted` are float64 [n], in the user's units and in the order of `rows`, the examples' places in their split.
+    """
+
+    n: int
+    figures: dict[str, float]
+    rows: np.ndarray
+    labels: np.ndarray
+    predicted: np.ndarray
+    main: str
+    intervals: dict[str, list[float]] = field(default_factory=dict)
+
+    def with_intervals(self, seed: int) -> NumberScores:
+        """The same scores with 95% bootstrap intervals of all figures but the loss.
+
+        Those of Spearman's correlation resample the ranks that the rows have in the whole split.
+        """
+        resampled = figures_of(totals_of_resamples(np.ones(self.n, np.int64), columns_of(self.labels, self.predicted), seed))
+        ranked = figures_of(totals_of_resamples(np.ones(self.n, np.int64), columns_of(*_ranks(self.labels, self.predicted)), seed))
+        resampled["spearman"] = ranked["pearson"]
+        return replace(self, intervals={name: middle(values) for name, values in resampled.items()})
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `SplitScores.as_dict`."""
+        return {"n": self.n, **self.figures, **{f"{name}_ci95": bounds for name, bounds in self.intervals.items()}}
+
+    def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
+        """See `AnswerScores.lead_over`."""
+        others = np.asarray(predicted, np.float64)[self.rows]
+        sides = [score_columns(self.labels, side, self.main) for side in (self.predicted, others)]
+        score = score_of_totals(self.main)
+        width = sides[0].shape[1]
+        columns = np.concatenate(sides, axis=1)
+        sign = -1.0 if is_lower_better(self.main) else 1.0
+
+        def lead(totals: np.ndarray) -> np.ndarray:
+            return sign * (score(totals[:, :width]) - score(totals[:, width:]))
+
+        drawn = lead(totals_of_resamples(np.ones(self.n, np.int64), columns, seed))
+        return float(lead(columns.sum(0, keepdims=True))[0]), middle(drawn)
+
+    def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
+        """See `AnswerScores.score_on`."""
+        columns = score_columns(self.labels[places], self.predicted[places], self.main)
+        score = score_of_totals(self.main)
+        drawn = score(totals_of_resamples(np.ones(len(places), np.int64), columns, seed))
+        return float(score(columns.sum(0, keepdims=True))[0]), middle(drawn)
+
+
+def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """`pearson`, `spearman`, `mae` (mean absolute error) and `rmse` (root mean squared error) of numbers [n].
+
+    A correlation is 0 where either side is constant, which leaves it undefined.
+    """
+    plain, ranked = (
+        figures_of(columns_of(*pair).sum(0, keepdims=True)) for pair in ((labels, predicted), _ranks(labels, predicted))
+    )
+    found = {"pearson": plain["pearson"], "spearman": ranked["pearson"], "mae": plain["mae"], "rmse": plain["rmse"]}
+    return {name: float(value[0]) for name, value in found.items()}
+
+
+def score_columns(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
+    """What each row adds to the totals of `figure`: [n, columns]."""
+    return columns_of(*_ranks(labels, predicted)) if figure == "spearman" else columns_of(labels, predicted)
+
+
+def score_of_totals(figure: str) -> Callable[[np.ndarray], np.ndarray]:
+    """From totals of `score_columns`, [splits, columns], to scores, [splits]."""
+    name = "pearson" if figure == "spearman" else figure
+    return lambda totals: figures_of(totals)[name]
+
+
+def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """What each row adds to the sums that all figures are computed from: [n, 8]."""
+    x, y = labels - labels.mean(), predicted - predicted.mean()
+    error = predicted - labels
+    return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y, np.abs(error), error**2], axis=1)
+
+
+def figures_of(totals: np.ndarray) -> dict[str, np.ndarray]:
+    """Pearson's correlation and the mean errors from sums of `columns_of`: [splits, 8] -> [splits] each."""
+    n, x, y, xx, yy, xy, absolute, squared = totals.T
+    covariance, spread_x, spread_y = n * xy - x * y, n * xx - x * x, n * yy - y * y
+    is_constant = (spread_x <= 1e-12 * n * xx) | (spread_y <= 1e-12 * n * yy)  # but for rounding
+    scale = np.sqrt(np.where(is_constant, 1.0, spread_x) * np.where(is_constant, 1.0, spread_y))
+    pearson = np.where(is_constant, 0.0, covariance / scale)
+    return {"pearson": np.clip(pearson, -1, 1), "mae": absolute / n, "rmse": np.sqrt(squared / n)}
+
+
+def _ranks(labels: np.ndarray, predicted: np.ndarray) -> Sequence[np.ndarray]:
+    from scipy.stats import rankdata
+
+    return [rankdata(labels), rankdata(predicted)]
+
+
+class RegressionMetrics:
+    """Collects a number for each example, and scores them in the user's units: a scaled number times `deviation`, plus `mean`.
+
+    `main` names the figure that a report puts first.
+    """
+
+    def __init__(self, mean: float, deviation: float, main: str) -> None:
+        self.mean, self.deviation, self.main = mean, deviation, main
+        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def add(self, prediction: Prediction, batch: Batch) -> None:
+        """See `Metrics.add`."""
+        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
+        assert batch.labels is not None, "only labelled examples can be scored"
+        # A compiled model may write its next answers over these, hence the copy.
+        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach()[:, 0].to(torch.float32, copy=True)))
+
+    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """See `Metrics.collected`."""
+        return [(rows.cpu(), labels.cpu(), numbers.cpu()) for rows, labels, numbers in self._kept]
+
+    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+        """See `Metrics.replace`."""
+        self._kept = list(collected)
+
+    def scores(self) -> NumberScores:
+        """See `Metrics.scores`. Figures: `loss` (mean squared error of the scaled numbers) and those of `number_figures`."""
+        assert self._kept, "nothing was added"
+        rows, labels, predicted = (torch.cat(column).cpu().numpy() for column in zip(*self._kept, strict=True))
+        order = rows.argsort()
+        assert (np.diff(rows[order]) > 0).all(), "an example was added twice"
+        losses = (predicted[order].astype(np.float64) - labels[order]) ** 2
+        refuse_non_finite(losses)
+        told, answered = (
+            rounded(some[order].astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
+        )
+        figures = {"loss": float(losses.mean()), **number_figures(told, answered)}
+        return NumberScores(len(rows), figures, rows[order], told, answered, self.main)

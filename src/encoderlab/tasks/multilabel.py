@@ -1,0 +1,82 @@
+"""Multi-label classification: any number of labels for a text, or for a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.data.examples import Example
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import SettingError, closest
+from encoderlab.metrics import LabelSetMetrics
+from encoderlab.metrics.thresholds import DEFAULT
+from encoderlab.tasks.config import FittedThresholds, MultilabelConfig
+from encoderlab.tasks.sequences import sequences_of, texts_among
+from encoderlab.tasks.task import Answer, Task
+
+
+class Multilabel(Task):
+    """Asks of each label whether a sequence has it: yes from the label's threshold on.
+
+    `thresholds` are the known ones by label; scoring fits the others, and answers take 0.5 for them.
+    """
+
+    def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
+        self.thresholds = config.known_thresholds
+        _refuse_unknown(self.thresholds, self.labels)
+        self.shared = config.fit_thresholds is FittedThresholds.shared
+        self.heads = HeadSizes(sequence_classes=len(self.labels), sequence_target="label_set")
+
+    @property
+    def key(self) -> str:
+        """See `Task.key`."""
+        return f"{super().key} {len(self.labels)}"
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """See `Task.encode`."""
+        texts = texts_among(examples, "a multilabel task asks for labelled texts")
+        return [self._marked(one) for one in sequences_of(self.tokenizer, texts, self.max_length)]
+
+    def _marked(self, encoded: Encoded) -> Encoded:
+        """The same with a 0 or 1 for each label in place of the ids."""
+        if encoded.label is None:
+            return encoded
+        assert isinstance(encoded.label, tuple), "the dataset was read for another task"
+        marks = [0] * len(self.labels)
+        for id_ in encoded.label:
+            marks[id_] = 1
+        return replace(encoded, label=tuple(marks))
+
+    def metrics(self) -> LabelSetMetrics:
+        """See `Task.metrics`."""
+        return LabelSetMetrics(self.labels, self.thresholds, self.score, shared=self.shared)
+
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """See `Task.answers`."""
+        assert prediction.sequence_logits is not None
+        return self.answers_of(prediction.sequence_logits)
+
+    def answers_of(self, logits: Float[Tensor, "rows labels"]) -> list[Answer]:
+        """See `Task.answers_of`: every label from its threshold on."""
+        thresholds = [self.thresholds.get(label, DEFAULT) for label in self.labels]
+        answers = []
+        for row in logits.double().sigmoid().tolist():
+            given = (label for label, chance, least in zip(self.labels, row, thresholds, strict=True) if chance >= least)
+            answers.append(Answer(tuple(given), tuple(row)))
+        return answers
+
+
+def _refuse_unknown(thresholds: Mapping[str, float], labels: Sequence[str]) -> None:
+    unknown = next((label for label in thresholds if label not in labels), None)
+    if unknown is not None:
+        near = closest(unknown, labels)
+        raise SettingError(
+            f"task.thresholds names {unknown!r}, which is not a label of the data",
+            allowed=", ".join(labels),
+            remedy=f"Did you mean {near}?" if near else "",
+        )

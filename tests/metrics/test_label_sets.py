@@ -1,0 +1,92 @@
+"""Scores of sets of labels: the figures are scikit-learn's, the thresholds those that were given or fit best."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.errors import TrainingError
+from encoderlab.metrics import LabelSetMetrics
+
+NAMES = ["a", "b", "c"]
+
+
+def batch_of(rows, labels):
+    ids = torch.ones(len(rows), 2, dtype=torch.long)
+    empty = torch.empty(0, dtype=torch.long)
+    return Batch(ids, ids, None, torch.tensor(rows), empty, torch.tensor(labels, dtype=torch.float32), None, 2 * len(rows))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    random = np.random.default_rng(0)
+    labels = random.random((300, 3)) < [0.5, 0.2, 0.1]
+    return labels, labels * 2.0 + random.normal(size=(300, 3)) - 1
+
+
+def scores_of(labels, logits, thresholds=None, shared=False, main="f1_micro"):
+    metrics = LabelSetMetrics(NAMES, dict.fromkeys(NAMES, 0.5) if thresholds is None else thresholds, main, shared=shared)
+    order = np.random.default_rng(1).permutation(len(labels))
+    for some in np.array_split(order, 4):
+        batch = batch_of(some.tolist(), labels[some])
+        metrics.add(Prediction(sequence_logits=torch.tensor(logits[some], dtype=torch.float32)), batch)
+    return metrics.scores()
+
+
+def test_the_figures_are_those_of_scikit_learn(drawn):
+    labels, logits = drawn
+    scores = scores_of(labels, logits)
+    predicted = logits >= 0
+    assert scores.figures["f1_micro"] == pytest.approx(f1_score(labels, predicted, average="micro"))
+    assert scores.figures["f1_macro"] == pytest.approx(f1_score(labels, predicted, average="macro"))
+    assert scores.figures["subset_accuracy"] == pytest.approx(accuracy_score(labels, predicted))
+    precision = average_precision_score(labels, logits, average="macro")
+    assert scores.figures["average_precision_macro"] == pytest.approx(precision)
+    by_label = f1_score(labels, predicted, average=None)
+    assert [one["f1"] for one in scores.per_class.values()] == pytest.approx(by_label.tolist())
+
+
+def test_every_figure_lies_in_its_interval_and_a_label_with_few_rows_has_a_wide_one(drawn):
+    scores = scores_of(*drawn).with_intervals(seed=0)
+    for name, (low, high) in scores.intervals.items():
+        assert low <= scores.figures[name] <= high and high - low > 0.01, name
+    widths = {name: one["f1_ci95"][1] - one["f1_ci95"][0] for name, one in scores.per_class.items()}
+    assert widths["c"] > widths["a"]
+
+
+def test_fitted_thresholds_are_better_on_their_rows_than_a_half(drawn):
+    labels, logits = drawn
+    logits = logits - 1.5  # a model that is too cautious
+    plain, fitted = scores_of(labels, logits), scores_of(labels, logits, thresholds={})
+    assert fitted.figures["f1_micro"] > plain.figures["f1_micro"] + 0.05
+    assert len(set(fitted.thresholds.tolist())) == 3
+    shared = scores_of(labels, logits, thresholds={}, shared=True)
+    assert len(set(shared.thresholds.tolist())) == 1
+
+
+def test_a_threshold_that_was_given_stays_and_the_others_are_fitted(drawn):
+    scores = scores_of(*drawn, thresholds={"b": 0.9})
+    assert scores.thresholds[1] == 0.9 and scores.thresholds[0] != 0.5
+
+
+def test_the_lead_over_other_answers_is_paired_and_of_the_main_figure(drawn):
+    labels, logits = drawn
+    scores = scores_of(labels, logits, main="f1_macro")
+    other = logits >= 1
+    lead, (low, high) = scores.lead_over(other, seed=0)
+    assert lead == pytest.approx(scores.figures["f1_macro"] - f1_score(labels, other, average="macro"))
+    assert low < lead < high
+    assert scores.lead_over(scores.predicted, seed=0) == (0.0, [0.0, 0.0])
+
+
+def test_a_label_that_no_row_has_counts_for_nothing():
+    labels = np.array([[True, False, False], [False, False, False]])
+    scores = scores_of(labels, np.array([[2.0, -2, -2], [-2.0, -2, -2]]))
+    assert scores.figures["f1_macro"] == 1 and scores.figures["average_precision_macro"] == 1
+    assert scores.per_class["c"]["average_precision"] is None
+
+
+def test_answers_that_are_not_finite_are_refused():
+    with pytest.raises(TrainingError, match="not finite numbers in 1 of 1"):
+        scores_of(np.array([[True, False, False]]), np.array([[np.nan, 0, 0]]))

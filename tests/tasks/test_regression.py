@@ -1,0 +1,58 @@
+"""Regression: the model sees scaled numbers, and whoever asks sees the user's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoderlab.batch import Prediction
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.errors import DataError
+from encoderlab.tasks.config import RegressionConfig, RegressionScore
+from encoderlab.tasks.regression import Regression
+from encoderlab.tasks.rows import hold_encoded
+from encoderlab.training.loss import losses
+
+TOKENIZER = SymbolsConfig().build(lambda: [], Path())
+
+
+def task_of(mean=100.0, deviation=20.0, **settings):
+    return Regression(RegressionConfig(name="test", mean=mean, deviation=deviation, **settings), TOKENIZER, [], 16)
+
+
+def batch_of(task, *numbers):
+    examples = [TextExample("1", "2", number) for number in numbers]
+    rows = hold_encoded(task.encode(examples), TOKENIZER.vocabulary_size, task.heads)
+    return rows.gather(np.arange(len(numbers)), TOKENIZER.pad_id)
+
+
+def test_a_batch_has_each_number_less_the_mean_in_units_of_the_deviation():
+    batch = batch_of(task_of(), 100.0, 140.0, -1.0)
+    assert batch.labels.tolist() == pytest.approx([0.0, 2.0, -5.05]) and batch.labels.dtype == torch.float32
+
+
+def test_a_number_that_is_not_known_is_no_number():
+    assert batch_of(task_of(), 100.0, None).labels is None
+
+
+def test_the_loss_is_the_squared_error_of_the_scaled_numbers():
+    found = losses(Prediction(sequence_logits=torch.tensor([[1.0], [0.5]])), batch_of(task_of(), 100.0, 140.0))["sequence"]
+    assert float(found) == pytest.approx(1.0 + 1.5**2)
+
+
+def test_an_answer_is_in_the_units_of_the_rows():
+    (answer,) = task_of().answers_of(torch.tensor([[2.0]]))
+    assert answer.number == pytest.approx(140) and answer.labels == () and answer.in_words() == "140"
+
+
+def test_the_store_is_another_for_another_scale_and_the_score_is_the_main_figure():
+    assert task_of().key != task_of(mean=99.0).key != task_of(mean=99.0, deviation=21.0).key
+    task = task_of(score=RegressionScore.mae)
+    assert task.score == "mae" and task.metrics().main == "mae"
+
+
+def test_words_with_labels_are_refused():
+    with pytest.raises(DataError, match="a regression task asks for texts with a number"):
+        task_of().encode([WordsExample(("1",), (0,))])
