@@ -26,7 +26,9 @@ FOUND = {
 
 @pytest.fixture(scope="module")
 def report():
-    return build_baseline_report(task="films", seed=0, split="test", labels=LABELS, names=["no", "[yes]"], found=FOUND, words=1)
+    return build_baseline_report(
+        task="films", main="accuracy", seed=0, split="test", labels=LABELS, names=["no", "[yes]"], found=FOUND, words=1
+    )
 
 
 def test_the_report_is_json_and_holds_intervals_and_leads(report):
@@ -42,6 +44,7 @@ def test_the_report_is_json_and_holds_intervals_and_leads(report):
 def test_a_method_that_was_skipped_says_why(report):
     skipped = build_baseline_report(
         task="t",
+        main="accuracy",
         seed=0,
         split="test",
         labels=LABELS,

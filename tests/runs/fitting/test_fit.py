@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 
-from encoderlab.batch import Encoded
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.errors import DataError
 from encoderlab.runs.fitting.fit import fit
 from encoderlab.runs.fitting.journal import Journal
@@ -25,7 +25,7 @@ def rows(n):
     """Texts whose first symbol is their label."""
     first = TOKENIZER.vocabulary_size - 3
     encoded = [Encoded([first + n % 3, 5, 6, 7][: 2 + n % 3], [0] * min(2 + n % 3, 4), label=n % 3) for n in range(n)]
-    return hold_encoded(encoded, TOKENIZER.vocabulary_size)
+    return hold_encoded(encoded, TOKENIZER.vocabulary_size, HeadSizes(sequence_classes=3))
 
 
 def fitted(folder, validation=True, **settings):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from encoderlab.errors import DataError
-from encoderlab.runs.folders.finished import check_comparable, finished_runs, flat, read_answers
+from encoderlab.runs.folders.finished import check_comparable, finished_runs, read_answers
 
 SCORES = {"n": 3, "accuracy": 0.5, "per_class": {"no": {}, "yes": {}}}
 
@@ -38,7 +38,6 @@ def test_settings_are_flat_and_hold_what_was_tried_alone(run):
     (found,), _ = finished_runs([run("a")])
     assert found.settings == {"model.n_layers": 2, "command": "train"}
     assert (found.seed, found.split, found.seconds, found.journal()) == (1, "test", 2.0, [])
-    assert dict(flat({"a": {"b": 1}, "c": 2})) == {"a.b": 1, "c": 2}
 
 
 def test_a_run_named_twice_counts_once_and_an_unfinished_one_is_named(run, tmp_path):
