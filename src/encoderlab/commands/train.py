@@ -113,7 +113,7 @@ def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command:
 def _refuse_pretraining(config: RunConfig) -> None:
     if isinstance(config.task, DocumentTaskConfig):
         command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
 
 
 def _fit_and_report(
