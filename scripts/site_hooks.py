@@ -85,10 +85,12 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
 
 def _formula(formula: str) -> str:
     """A formula as an image with its source as the alternative text: the page then needs no script to draw it."""
+    from matplotlib import rc_context
     from matplotlib.mathtext import math_to_image
 
     drawn = BytesIO()
-    math_to_image(f"${formula.strip()}$", drawn, format="svg")
+    with rc_context({"savefig.transparent": True}):
+        math_to_image(f"${formula.strip()}$", drawn, format="svg")
     return f"![{formula.strip()}](data:image/svg+xml;base64,{base64.b64encode(drawn.getvalue()).decode()})"
 
 
