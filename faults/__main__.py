@@ -12,7 +12,7 @@ from pathlib import Path
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
 from faults import page
 from faults.promise import Conditions, Promise, Trial, UnavailableError
-from faults.promises import ALL, PROMISES
+from faults.promises import ALL, GROUPS, PROMISES
 
 
 def main() -> None:
@@ -87,13 +87,17 @@ def _command(promise: Promise, options: argparse.Namespace) -> str:
 
 
 def _chosen(typed: list[str]) -> list[Promise]:
-    """What is typed, or all. Raises SettingError for a name that is not known."""
+    """The promises of these names, or all; a group's name, such as machines, stands for all of its promises.
+
+    Raises SettingError for an unknown name.
+    """
+    known = {**PROMISES, **GROUPS}
     for name in typed:
-        if name not in PROMISES:
-            near = closest(name, PROMISES)
+        if name not in known:
+            near = closest(name, known)
             remedy = f"Did you mean {near}?" if near else ""
-            raise SettingError(f"There is no promise {name}", allowed=", ".join(PROMISES), remedy=remedy)
-    return [PROMISES[name] for name in typed] if typed else list(ALL)
+            raise SettingError(f"There is no promise {name}", allowed=", ".join(known), remedy=remedy)
+    return [promise for name in typed for promise in GROUPS.get(name, (PROMISES.get(name),)) if promise] or list(ALL)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
         if command is run:
-            one.add_argument("promises", nargs="*", metavar="PROMISE", help="which promises; all without it (see list)")
+            one.add_argument("promises", nargs="*", metavar="PROMISE", help="promises, or groups such as machines (default: all)")
             one.add_argument("--trials", type=_at_least_one, help="how many trials of each (default: as the promise says)")
             one.add_argument("--seed", type=int, default=0, help="draws the trials (default: 0)")
             one.add_argument("--quick", action="store_true", help="only as many trials as in the test suite; nothing is kept")

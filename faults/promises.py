@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from faults import damage, ranks, resuming, small_disk, while_running, while_saving
 from faults.counted import by_tests
+from faults.machines.promises import MACHINES
 from faults.promise import Promise
+from faults.slurm.promises import SLURM
 
 ACROSS = "tests/test_across_processes.py::test_"
 
@@ -150,6 +152,8 @@ ALL = (
         full=12,
         tests=(f"{ACROSS}two_processes_train_as_one_does_and_the_run_goes_on_in_one",),
     ),
+    *MACHINES,
+    *SLURM,
     _of_tests(
         "dirty_files",
         "A file is read row by row as it stands, or refused in one line with its name and line; no row is dropped.",
@@ -177,3 +181,4 @@ ALL = (
     ),
 )
 PROMISES = {promise.name: promise for promise in ALL}
+GROUPS = {"machines": MACHINES}

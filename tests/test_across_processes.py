@@ -214,7 +214,7 @@ def test_a_run_that_loses_a_process_ends_with_one_line_and_goes_on(alone, cache,
     os.kill(children(started)[killed], signal.SIGKILL)
     assert started.wait(timeout=60) != 0
     said = ours((tmp_path / "errors.txt").read_text())
-    lost = [line for line in said if "of the 2 processes of this run has gone" in line]
+    lost = [line for line in said if f"(process {killed} of 2): its connection closed" in line]
     assert len(lost) == 1, said
     assert "resume=auto" in lost[0]
     done = int(checkpoints(tmp_path / "run" / "checkpoints")[-1].name.removeprefix("step-"))

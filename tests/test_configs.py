@@ -23,6 +23,8 @@ OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folde
 EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
 NEEDED = {  # what an option cannot do without
     ("task", "classification"): ["dataset=files", "dataset.path=x.csv"],
+    ("task", "multilabel"): ["dataset=files", "dataset.path=x.csv"],
+    ("task", "regression"): ["dataset=files", "dataset.path=x.csv"],
     ("task", "tagging"): ["dataset=files", "dataset.path=x.conll"],
     ("dataset", "files"): ["dataset.path=x.csv"],
     ("dataset", "hub"): ["dataset.path=owner/name"],

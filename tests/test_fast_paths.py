@@ -103,7 +103,7 @@ def test_a_batch_computed_in_parts_trains_as_the_whole_one(shape):
 def compiled_as_plain():
     """Whether the curve with a compiled encoder is the plain one, or why it could not be compiled."""
     model = built(SHAPES[0])
-    said = compile_encoder(model.encoder, Compile.always, CPU.device)
+    said = compile_encoder(model.encoder, Compile.always, CPU)
     return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if said == "compiled" else said
 
 

@@ -104,7 +104,9 @@ def test_accumulation_does_not_change_the_run(command, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_what_is_trained_on_what_for_how_long_and_where_is_a_short_line_each_and_the_micro_batches_are_recorded(command, tmp_path, capfd):
+def test_what_is_trained_on_what_for_how_long_and_where_is_a_short_line_each_and_the_micro_batches_are_recorded(
+    command, tmp_path, capfd
+):
     arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "baselines=false")
     command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
     lines = capfd.readouterr().err.splitlines()

@@ -31,6 +31,11 @@ def test_an_allocation_that_really_fails_is_recognised():
     assert "in 1 micro-batch. Set training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
 
 
+def test_cublas_says_in_its_own_words_that_it_could_not_allocate():
+    error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    assert "Set training.accumulate=2 " in str(out_of_memory(error, 1, micro_batches_of(3)))
+
+
 def test_no_more_parts_are_asked_for_than_a_batch_has_rows():
     error = torch.OutOfMemoryError("")
     assert "training.accumulate=3 " in str(out_of_memory(error, 1, micro_batches_of(2, 1)))

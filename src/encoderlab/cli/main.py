@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.distributed import SINGLE_PROCESS, FailedElsewhereError, Processes, speaking_for_all
+from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes, speaking_for_all
+from encoderlab.system.failures import FailedElsewhereError
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
-from encoderlab.system.torchrun import join, placed
+from encoderlab.system.torchrun import join, placed, restarted
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -44,8 +45,8 @@ COMMANDS = {
     "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
 }
 MULTIRUN = ("-m", "--multirun")
-ACROSS_PROCESSES = ("train", "pretrain", "finetune", "distill", "eval")
-GO_ON = "Start all of them again, training with resume=auto to go on from its last checkpoint"
+RESUMABLE = ("train", "pretrain", "finetune", "distill")
+ACROSS_PROCESSES = (*RESUMABLE, "eval")
 GARBAGE_EVERY = 50_000  # objects; with Python's 700, a third of a prediction's time beside the model was the search for cycles
 OVERVIEW = """encoderlab {version}: train transformer encoders from scratch
 
@@ -64,6 +65,7 @@ def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: any job of a sweep may ask for deterministic products
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = placed()
@@ -75,10 +77,12 @@ def main() -> None:
             processes.leave()
     except UserError as error:
         if processes.announce(error, error.exit_code):
-            print(f"encoderlab: {'' if processes.is_main else f'process {processes.rank}: '}{error}", file=sys.stderr)
+            print(f"encoderlab: {error}", file=sys.stderr)
         exit_code = error.exit_code
     except FailedElsewhereError as error:
         exit_code = error.exit_code
+        if processes.announce(error, exit_code) and processes.is_main and error.line:
+            print(f"encoderlab: {error.line}", file=sys.stderr)
         _say_which_signal(exit_code, processes)
     except Interrupted as interrupted:
         processes.announce(interrupted, interrupted.exit_code)
@@ -117,7 +121,8 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
         _check_world(processes, *arguments)
-        _run_with_hydra(arguments[0], arguments[1:], processes)
+        resumes = restarted() and arguments[0] in RESUMABLE and not any(one.startswith("resume=") for one in arguments)
+        _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
 
 
 def config_folder() -> Path:
@@ -211,8 +216,11 @@ def _job(
 def _start(command: str, settings: Any, overrides: Sequence[str], processes: Processes) -> Any:
     """Run a command; what it returns is its run folder, where it fills one."""
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
+    from encoderlab.cli.same_start import check_same_start
+
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
-    with processes.watched(GO_ON):
+    with processes.watched(RESTART):
+        check_same_start(settings, processes)
         if getattr(settings, "resume", None) is not None:
             resume = import_module("encoderlab.runs.folders.resume")
             settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))

@@ -34,7 +34,7 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import with_recorded_settings
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
-from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
@@ -90,11 +90,10 @@ class _VectorDistillation(Training):
 
     command = "distill"
 
-    def prepare(self, config: DistillConfig, processes: Processes) -> Prepared:
+    def prepare(self, config: DistillConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`: the student with its teacher, and the documents."""
         task, self.config = config.task, config
         assert isinstance(task, TeacherVectorsConfig)
-        pretrained = None if config.init_from is None else load_pretrained(config.init_from)
         config = replace(config, model=config.model.resolve(None if pretrained is None else pretrained.config))
         compute = compute_for(config, processes)
         assert config.teacher is not None

@@ -24,6 +24,7 @@ from encoderlab.runs.fitting.scoring import scores_of
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
@@ -46,6 +47,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
         corpus, split = _what_to_score(config, assembly)
         _check_rows(assembly, corpus, split, own=config.dataset is None)
         rows = corpus.rows(split, assembly.task)
+    check_same_parts(assembly, corpus.fingerprints())
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from encoderlab.batch import TargetKind
-from encoderlab.config.command_settings import PredictConfig, PredictionFormat
+from encoderlab.config.inference_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
@@ -121,7 +121,7 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
     pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        return file_examples(assembly, Path(config.input), column, pair_column, config.quoting)
+        return file_examples(assembly, Path(config.input), column, pair_column, config.dialect)
     return standard_input_examples(assembly, paired=pair_column is not None), None
 
 

@@ -33,7 +33,8 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
-from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.pretrained import Pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers
@@ -70,10 +71,9 @@ class _Pretraining(Training):
         """See `Training.check`."""
         _pretraining_task(config)
 
-    def prepare(self, config: PretrainConfig, processes: Processes) -> Prepared:
+    def prepare(self, config: PretrainConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`: also shows what is known of the pairs before training begins."""
         self.init_from = config.init_from
-        pretrained = None if config.init_from is None else load_pretrained(config.init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
         corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
@@ -143,6 +143,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     processes = assembly.processes
     with processes.main_process_first():
         corpus, rows = _documents_to_score(config, assembly)
+    check_same_parts(assembly, corpus.fingerprints())
     split = list(rows)[-1]
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:

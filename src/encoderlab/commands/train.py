@@ -32,7 +32,7 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import read_record
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
-from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
@@ -69,12 +69,11 @@ class _TrainingOnLabels(Training):
         """See `Training.check`: pretraining has no labels."""
         if isinstance(config.task, DocumentTaskConfig):
             command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-            raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
+            raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
 
-    def prepare(self, config: RunConfig, processes: Processes) -> Prepared:
+    def prepare(self, config: RunConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`."""
         self.init_from = getattr(config, "init_from", None)
-        pretrained = None if self.init_from is None else load_pretrained(self.init_from)
         config = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(config, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)

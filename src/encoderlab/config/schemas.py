@@ -13,19 +13,15 @@ from omegaconf.errors import MissingMandatoryValue
 
 from encoderlab.config.as_pretrained import AsPretrained
 from encoderlab.config.command_settings import (
-    AttentionConfig,
     CommandConfig,
     DistillConfig,
-    EmbedConfig,
     EvalConfig,
-    ExplainConfig,
     ExportConfig,
     FinetuneConfig,
-    PredictConfig,
     PretrainConfig,
     RunConfig,
-    ServeConfig,
 )
+from encoderlab.config.inference_settings import AttentionConfig, EmbedConfig, ExplainConfig, PredictConfig, ServeConfig
 from encoderlab.config.overrides import uninterpolated
 from encoderlab.config.preparation_settings import (
     BaselineConfig,

@@ -119,6 +119,14 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     return labels
 
 
+def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
+    """The threshold of each label as our own export of a multi-label model says them; None where there are none for all labels."""
+    named = fields.get("thresholds")
+    if not isinstance(named, dict) or set(named) != set(labels) or not all(isinstance(one, float) for one in named.values()):
+        return None
+    return {label: named[label] for label in labels}
+
+
 def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:
     if classes != len(PAIR_LABELS):
         raise DataError(f"{folder} holds a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))

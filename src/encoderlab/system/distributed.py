@@ -20,35 +20,29 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from encoderlab.errors import TrainingError, UserError
+from encoderlab.errors import UserError
+from encoderlab.system.failures import FailedElsewhereError, Failure, ProcessLostError, name_processes
+from encoderlab.system.heartbeat import BEAT_SECONDS, CLOSED, SILENT_BEATS, Heartbeat
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PATIENCE_SECONDS = 5  # to learn whether the first process says the same
+PATIENCE_SECONDS = 2  # to learn whether the main process says the same
+SHOWN_AFTER_SECONDS = 10  # of waiting, and again after twice as long
+RESTART = "Start the run again on every machine, with resume=auto to continue from its last checkpoint"
 POLL_SECONDS = 0.05
-SIGNS = ("gloo", "NCCL", "nccl", "Connection closed by peer", "Connection reset", "Broken pipe", "DistBackendError", "TCPStore")
+SIGNS = ("gloo", "NCCL", "nccl", "Connection closed by peer", "Connection reset", "Broken pipe", "TCPStore", "DistBackendError")
+STORE_ERRORS = ("DistStoreError", "DistNetworkError")
 Answer = TypeVar("Answer")
-
-
-class FailedElsewhereError(Exception):
-    """Another process has failed, and said why: this one ends with the same `exit_code` and says nothing."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(exit_code)
-        self.exit_code = exit_code
-
-
-class ProcessLostError(TrainingError):
-    """Another process of the run has gone without a word, or answers no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
     """The processes of a run, and this one's place among them.
 
-    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, which is number `machine`. Apart from
-    `rank` and what depends on it, all processes must call the same methods in the same order: each waits for the others.
+    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, number `machine`. `hosts` has
+    each process's machine by name. Apart from `rank` and what depends on it, all processes must call the same methods in the same
+    order: each waits for the others.
     """
 
     rank: int = 0
@@ -56,7 +50,11 @@ class Processes:
     local_rank: int = 0
     local_size: int = 1
     machine: int = 0
+    n_machines: int = 1
     store: Any = field(default=None, repr=False, compare=False)
+    hosts: tuple[str, ...] = ()
+    heartbeat: Heartbeat | None = field(default=None, repr=False, compare=False)
+    errors: int = 2  # the file descriptor of the standard error that the user sees
     turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the first went alone
 
     @property
@@ -138,22 +136,42 @@ class Processes:
         self.turns.append(None)
         turn = len(self.turns)
         if not self.is_main:
-            self._wait_for(f"turn {turn} first" if self.local_rank == 0 else f"turn {turn} machine {self.machine}")
+            self._wait_for([f"turn {turn} main"] if self.local_rank == 0 else [f"turn {turn} machine {self.machine}"])
         yield
         if self.is_main:
-            self.store.set(f"turn {turn} first", "done")
+            self.store.set(f"turn {turn} main", "done")
         if self.local_rank == 0:
             self.store.set(f"turn {turn} machine {self.machine}", "done")
+        if self.is_main:  # else the others would be waited for in the next collective, which says nothing
+            self._wait_for([f"turn {turn} machine {machine}" for machine in range(1, self.n_machines)])
 
-    def _wait_for(self, key: str) -> None:
-        while not self.store.check([key]):
+    def _wait_for(self, keys: Sequence[str]) -> None:
+        """Wait until all keys are in the store; one process of each machine says for whom it waits, and how long it has."""
+        started, shown = time.monotonic(), SHOWN_AFTER_SECONDS
+        while missing := [key for key in keys if not self.store.check([key])]:
             self._end_with_others()
+            waited = time.monotonic() - started
+            if waited > shown and self.local_rank == 0:
+                self.tell_user(f"{self.hosts[self.rank]} has waited {waited:.0f} s for {self._whose(missing)} to prepare the data")
+                shown *= 2
             time.sleep(POLL_SECONDS)
+
+    def _whose(self, turns: Sequence[str]) -> str:
+        """The machines whose turns these are, by name."""
+        numbers = [turn.rpartition(" ")[2].replace("main", "0") for turn in turns]
+        return ", ".join(self.store.get(f"machine {number}").decode() for number in numbers)
+
+    def tell_user(self, line: str) -> None:
+        """Print a line to the user's standard error, also where this process is silenced (see `speaking_for_all`)."""
+        with suppress(OSError):
+            os.write(self.errors, f"encoderlab: {line}\n".encode())
 
     def _end_with_others(self) -> None:
         """Raise FailedElsewhereError if another process has said why it ends."""
         if self.store.check(["failed"]):
-            raise FailedElsewhereError(int(self.store.get("failed")))
+            failure = Failure.from_json(self.store.get("failed"))
+            line = f"{name_processes([failure.rank], self.hosts)}: {failure.line}" if failure.line else ""
+            raise FailedElsewhereError(failure.exit_code, line)
 
     @contextmanager
     def watched(self, remedy: str) -> Iterator[None]:
@@ -164,50 +182,74 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
-            if self.size == 1 or not any(sign in str(error) for sign in SIGNS):
+            if self.size == 1 or not (type(error).__name__ in STORE_ERRORS or any(sign in str(error) for sign in SIGNS)):
                 raise
             raise self._gone(error, remedy) from None
 
     def _gone(self, error: RuntimeError, remedy: str) -> Exception:
+        """What a broken connection means: who has died shows in the beats that follow, or in what another process says."""
+        broken = time.monotonic()
         try:
-            self._end_with_others()
-            if self.store.add("gone", 1) > 1:
+            if self.heartbeat is not None:
+                self.heartbeat.tell_broken(self.store)
+            while time.monotonic() - broken < (SILENT_BEATS if self.is_main else 2 * SILENT_BEATS + 2) * BEAT_SECONDS:
+                self._end_with_others()
+                time.sleep(POLL_SECONDS)
+            if not self.is_main and self.store.add(f"gone {self.machine}", 1) > 1:
                 return FailedElsewhereError(ProcessLostError.exit_code)
         except FailedElsewhereError as failed:
             return failed
-        except RuntimeError:
-            pass  # the store has gone as well
-        how = "answers no more" if "imed out" in str(error) else "has gone"
-        return ProcessLostError(f"One of the {self.size} processes of this run {how}", remedy=remedy)
+        except RuntimeError:  # the store is gone as well
+            if self.local_rank:
+                return FailedElsewhereError(ProcessLostError.exit_code)
+        lost = self.heartbeat.silent_since(broken + BEAT_SECONDS) if self.heartbeat else []
+        if lost:
+            return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: {CLOSED}", remedy=remedy)
+        how = "did not meet in time" if "imed out" in str(error) else "lost a connection, though all of them answer"
+        return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
+
+    def give_up(self, lost: list[int], why: str) -> None:
+        """End this process, from any thread, because the processes `lost` are; with none, because the main one has told so."""
+        if lost and (self.local_rank == 0 or (self.local_rank == 1 and self.machine == 0 and 0 in lost)):
+            self.tell_user(f"Lost {name_processes(lost, self.hosts)}: {why}. {RESTART}.")
+        if self.is_main:
+            with suppress(RuntimeError):
+                self.store.set("failed", Failure(ProcessLostError.exit_code, self.rank).to_json())
+                self.store.set("given up", "yes")
+                time.sleep(2 * BEAT_SECONDS)  # for the others to learn it: the store may end with this process
+        os._exit(ProcessLostError.exit_code)
 
     def announce(self, error: BaseException, exit_code: int) -> bool:
-        """Let the others know that this process ends with `exit_code`; whether it is to say why.
+        """Let the others know that this process ends with `exit_code`; whether it is to tell the user why.
 
-        The first process always is, and any other what the first does not say too.
+        The main process tells what it knows of any failure. One of another machine does so on that machine as well, unless the main
+        process tells the same.
         """
         if self.store is None:  # alone, or not met yet
             return True
+        line = str(error) if isinstance(error, UserError) else getattr(error, "line", "")
         try:
-            if not self.is_main and isinstance(error, UserError) and not isinstance(error, ProcessLostError):
-                return not self._said_by_first(str(error))
+            self.store.compare_set("failed", "", Failure(exit_code, self.rank, "" if self.is_main else line).to_json())
             if self.is_main:
-                self.store.set("said", str(error))
+                self.store.set("told", line)
+                return True
+            if isinstance(error, ProcessLostError):
+                return True
+            return self.machine > 0 and not self._told_by_main(line) and self.store.add(f"told {self.machine}", 1) == 1
+        except RuntimeError:  # the store is gone
             return True
-        except RuntimeError:  # the store has gone
-            return True
-        finally:
-            with suppress(RuntimeError):
-                self.store.set("failed", str(exit_code))
 
-    def _said_by_first(self, line: str) -> bool:
+    def _told_by_main(self, line: str) -> bool:
         for _ in range(int(PATIENCE_SECONDS / POLL_SECONDS)):
-            if self.store.check(["said"]):
-                return self.store.get("said").decode() == line
+            if self.store.check(["told"]):
+                return self.store.get("told").decode() == line
             time.sleep(POLL_SECONDS)
         return False
 
     def leave(self) -> None:
         """Part from the others: from here on each process goes its own way."""
+        if self.heartbeat is not None:
+            self.heartbeat.stop()
         if self.size > 1:
             import torch.distributed
 
@@ -235,7 +277,7 @@ SINGLE_PROCESS = Processes()
 
 @contextmanager
 def speaking_for_all(processes: Processes) -> Iterator[None]:
-    """During the enclosed work, only what the first process writes to standard output and error reaches the user."""
+    """During the enclosed work, only what the main process writes to standard output and error reaches the user."""
     if processes.is_main:
         yield
         return

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import replace
 from datetime import timedelta
 
 from encoderlab.errors import SettingError
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes, ProcessLostError
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.failures import ProcessLostError
+from encoderlab.system.heartbeat import LOST_SECONDS, Heartbeat
 
 WAIT_SECONDS = 600  # for the others at a point where all meet: longer than anything that one does there and the others do not
 START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
@@ -28,7 +31,14 @@ def placed() -> Processes:
         local_rank=_whole_number("LOCAL_RANK", 0, below=size),
         local_size=_whole_number("LOCAL_WORLD_SIZE", 1, below=size + 1),
         machine=_whole_number("GROUP_RANK", 0, below=size, default=0),
+        n_machines=_whole_number("GROUP_WORLD_SIZE", 1, below=size + 1, default=1),
+        errors=os.dup(2),
     )
+
+
+def restarted() -> bool:
+    """Whether torchrun has started these processes anew after a failure, as `--max-restarts` lets it."""
+    return _whole_number("TORCHELASTIC_RESTART_COUNT", 0, default=0) > 0
 
 
 def join(place: Processes) -> Processes:
@@ -41,22 +51,38 @@ def join(place: Processes) -> Processes:
     import torch
     import torch.distributed as distributed
 
-    timeout = timedelta(seconds=_whole_number("ENCODERLAB_WAIT_SECONDS", 1, default=WAIT_SECONDS))
+    wait = _whole_number("ENCODERLAB_WAIT_SECONDS", 1, default=WAIT_SECONDS)
+    timeout = timedelta(seconds=wait)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and distributed.is_nccl_available() else "gloo"
     try:
         meet, prefixed = distributed.rendezvous, distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]  documented
         store, _, _ = next(meet("env://", timeout=timeout))
         distributed.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
-        processes = replace(place, store=prefixed("encoderlab", store))
-        processes.all_reduce_sum(
-            [1]
-        )  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
+        processes = _with_heartbeat(replace(place, store=prefixed("encoderlab", store)), min(wait, LOST_SECONDS), timeout)
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:160]
         raise ProcessLostError(
             f"The {place.size} processes of this run do not find one another ({why})", remedy="Start all of them"
         ) from None
     return processes
+
+
+def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> Processes:
+    """The same, knowing each other's machines, once all beat: see `Heartbeat`, which has a connection of its own."""
+    import torch.distributed as distributed
+
+    prefixed, tcp = distributed.PrefixStore, distributed.TCPStore  # pyright: ignore[reportPrivateImportUsage]  documented
+    connection = tcp(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    found: list[Processes] = []
+    own_store = prefixed("encoderlab", connection)
+    heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why))
+    place.store.set(f"host {place.rank}", socket.gethostname())
+    place.store.set(f"machine {place.machine}", socket.gethostname())
+    place.all_reduce_sum([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
+    hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
+    found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat))
+    heartbeat.start()
+    return found[0]
 
 
 def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:

@@ -108,26 +108,41 @@ class TimeBudget(Horizon):
     """A run of so many seconds from its first step on, evaluations included, and of one step at least.
 
     The number of steps is estimated anew after each of them, from the time that all have taken so far. A schedule that follows the
-    estimate comes down to zero with the last step, which ends before the time does.
+    estimate comes down to zero with the last step, which ends before the time does. Where the model is `compiled`, code is made in
+    some of the first steps: what those take beyond the others is gone from the budget, and says nothing of the steps to come.
     """
 
-    GUESS = 1000  # steps, before the first one has been timed: its learning rate is that of a warmup of some length
+    GUESS = 1000  # steps, before one has been timed: its learning rate is that of a warmup of some length
+    FIRST_STEPS = 10  # in which a compiled model may meet new shapes
+    SLOW = 5.0  # times the fastest of the first steps
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds, self.clock = seconds, clock
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
+        self.seconds, self.clock, self.compiled = seconds, clock, compiled
         self._spent = 0.0
         self._started: float | None = None
+        self._ended = 0.0
+        self._first: list[float] = []  # seconds of the first steps
 
     def steps(self, done: int) -> int:
         """See `Horizon.steps`."""
+        now = self.clock()
         if self._started is None:
-            self._started = self.clock() - self._spent
+            self._started = now - self._spent
             self._before = 0 if self._spent else done
-        taken = done - self._before
-        if taken == 0:
+            self._usual = self._spent / done if self._spent and done else math.inf  # of a step, before this process began
+        elif self.compiled and len(self._first) < self.FIRST_STEPS:
+            self._first.append(now - self._ended)
+        self._ended = now
+        taken, elapsed = done - self._before, now - self._started
+        left = self.seconds - elapsed
+        if taken == 0 or (left > 0 and taken == len(self._first) == 1):
             return done + self.GUESS
-        elapsed = self.clock() - self._started
-        return done + max(int((self.seconds - elapsed) * taken / max(elapsed, 1e-9)), 0)
+        return done + max(int(left * taken / max(elapsed - self._compiling(), 1e-9)), 0)
+
+    def _compiling(self) -> float:
+        """Seconds that the slow ones among the first steps have taken beyond the fastest."""
+        fastest = min([self._usual, *self._first])
+        return sum((seconds - fastest for seconds in self._first if seconds > self.SLOW * fastest), 0.0)
 
     def resume(self, spent: float) -> None:
         """See `Horizon.resume`."""
@@ -149,10 +164,13 @@ def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 
         yield number, steps, micro_batches
 
 
-def horizon_of(training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, and how many steps make an epoch."""
+def horizon_of(
+    training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
+) -> tuple[Horizon, int]:
+    """Where training on `rows` rows ends, and how many steps make an epoch; `compiled` says whether a compiler works at first."""
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
-        return TimeBudget(seconds_of(training.budget), clock), per_epoch
+        compiled = processes.all_reduce_max(int(compiled)) > 0
+        return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch

@@ -11,7 +11,12 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 
-SIGNS = ("out of memory", "can't allocate memory", "not enough memory")  # of CUDA and MPS; of a CPU; of a CPU under Windows
+SIGNS = (
+    "out of memory",  # of CUDA and MPS
+    "CUBLAS_STATUS_ALLOC_FAILED",  # of cuBLAS, which allocates beside PyTorch
+    "can't allocate memory",  # of a CPU
+    "not enough memory",  # of a CPU under Windows
+)
 Answer = TypeVar("Answer")
 
 

@@ -12,7 +12,9 @@ from tests.torchrun import torchrun
 
 BEGIN = """
 import copy
+import weakref
 import torch
+from torch.distributed.tensor import DTensor
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.system.device import Compute
 from encoderlab.metrics import ClassificationMetrics
@@ -48,7 +50,17 @@ optimizer = build_optimizer(pieces.model, settings)
 learner = Learner(pieces.stepped, optimizer, settings, compute, processes=processes)
 steps = list(optimize(learner, [[batch(processes.rank)]] * 2, FixedSteps(2)))
 assert steps[-1].totals.examples == 2
-weights, state = pieces.weights(), processes.broadcast_from_main(lambda: None) or pieces.optimizer_state(optimizer)
+weights, full_tensor, whole, most = pieces.weights(), DTensor.full_tensor, [], 0
+def watched(self, **named):
+    global most
+    whole.append(weakref.ref(found := full_tensor(self, **named)))
+    most = max(most, sum(tensor() is not None for tensor in whole))
+    return found
+DTensor.full_tensor = watched
+gathered = pieces.optimizer_state(optimizer)
+DTensor.full_tensor = full_tensor
+assert processes.is_main or (most <= 2 and not any(gathered["state"].values())), "the others keep none of what they gather"
+state = processes.broadcast_from_main(lambda: gathered)
 assert weights.keys() == (original.state_dict().keys() if processes.is_main else set())
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from encoderlab.runs.engine.compilation import is_compiled
 from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
@@ -34,7 +35,7 @@ class TrainState:
         self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
         optimizer = build_optimizer(self.distributed.model, training)
         self.learner = Learner(self.distributed.stepped, optimizer, training, assembly.compute, processes=self.processes)
-        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes)
+        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=is_compiled(assembly.compiled))
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 

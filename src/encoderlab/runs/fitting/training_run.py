@@ -13,6 +13,8 @@ from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import continued_run, run_folder
 from encoderlab.runs.models.assembly import Assembly
+from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
+from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.distributed import Processes
@@ -37,8 +39,8 @@ class Training(ABC):
         """Refuse settings that this command cannot use. Raises SettingError."""
 
     @abstractmethod
-    def prepare(self, config: Any, processes: Processes) -> Prepared:
-        """Load the data and build the model. Raises SettingError and DataError."""
+    def prepare(self, config: Any, pretrained: Pretrained | None, processes: Processes) -> Prepared:
+        """Load the data and build the model, from `pretrained` if there is one. Raises SettingError and DataError."""
 
     @abstractmethod
     def show_dry_run(self, prepared: Prepared) -> None:
@@ -69,8 +71,11 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
         config, _ = run
     training.check(config)
     check_trackers(config.trackers)
+    init_from = getattr(config, "init_from", None)
+    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
     with processes.main_process_first():
-        prepared = training.prepare(config, processes)
+        prepared = training.prepare(config, pretrained, processes)
+    check_same_parts(prepared.assembly, prepared.corpus.fingerprints())
     assembly, corpus, rows = prepared.assembly.settled(prepared.rows["train"]), prepared.corpus, prepared.rows
     prepared = replace(prepared, assembly=assembly)
     if config.dry_run:

@@ -1,0 +1,1 @@
+"""A Slurm cluster on one machine, and what docs/train.sbatch does there."""

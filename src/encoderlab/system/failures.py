@@ -1,0 +1,54 @@
+"""How a run of several processes fails: which process, on which machine, with which exit code, and what the user reads of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from encoderlab.errors import TrainingError
+
+
+class FailedElsewhereError(Exception):
+    """Another process has failed: this one ends with the same `exit_code`.
+
+    `line` is what the main process tells the user of it, "" where that has been told.
+    """
+
+    def __init__(self, exit_code: int, line: str = "") -> None:
+        super().__init__(exit_code)
+        self.exit_code, self.line = exit_code, line
+
+
+class ProcessLostError(TrainingError):
+    """Another process of the run has died, or no longer answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The record of a failure in the processes' store. `line` is empty where the user has been told."""
+
+    exit_code: int
+    rank: int
+    line: str = ""
+
+    def to_json(self) -> str:
+        """The record as the store keeps it; see `from_json`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Failure:
+        """The record that `to_json` has written."""
+        return cls(**json.loads(text))
+
+
+def name_processes(ranks: Sequence[int], hosts: Sequence[str]) -> str:
+    """The processes of these ranks by machine, of which `hosts` has each process's: "berta (processes 2 and 3 of 4)"."""
+    by_host: dict[str, list[str]] = {}
+    for rank in sorted(ranks):
+        by_host.setdefault(hosts[rank], []).append(str(rank))
+    named = []
+    for host, numbers in by_host.items():
+        several = f"processes {', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else f"process {numbers[0]}"
+        named.append(f"{host} ({several} of {len(hosts)})")
+    return ", ".join(named)

@@ -1,0 +1,26 @@
+"""What processes compare before a command begins."""
+
+import pytest
+
+from encoderlab.cli import same_start
+from encoderlab.config.command_settings import EvalConfig
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """The facts that were compared, in place of a comparison."""
+    facts = {}
+    monkeypatch.setattr(same_start, "check_agreement", lambda processes, found, remedy: facts.update(found))
+    return facts
+
+
+def test_programs_and_settings_are_compared_and_what_may_differ_between_machines_is_not(compared):
+    same_start.check_same_start(EvalConfig(run="outputs/mine", run_dir="outputs/new", cache_dir="/fast/cache"), Processes(0, 2))
+    assert {"encoderlab", "PyTorch", "split", "threads", "precision"} <= compared.keys()
+    assert not {"run", "run_dir", "cache_dir"} & compared.keys()
+
+
+def test_one_process_compares_nothing(compared):
+    same_start.check_same_start(EvalConfig(run="outputs/mine"), SINGLE_PROCESS)
+    assert compared == {}
