@@ -416,3 +416,8 @@ def test_a_range_without_trials_says_what_to_type(multirun):
         with pytest.raises(SettingError, match="trials=20 to search it"):
             sweep_settings([f"training.learning_rate={values}"], multirun)
     assert sweep_settings(["text=log(1,2)"], multirun)[1] == ["text=log(1,2)"]
+
+
+def test_the_runs_of_a_sweep_with_a_folder_of_its_own_are_in_it(sweep, commands):
+    records = sweep("seed=1,2", name="mine")
+    assert {record.folder.parent for record in records} == {Path("mine/runs")}
