@@ -220,11 +220,13 @@ def _start(command: str, settings: Any, overrides: Sequence[str], processes: Pro
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     from encoderlab.cli.same_start import check_same_start
 
-    continuable = {"explicit": explicit} if hasattr(settings, "resume") else {}
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.watched(RESTART):
         check_same_start(settings, processes)
-        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable, **shared)
+        if getattr(settings, "resume", None) is not None:
+            resume = import_module("encoderlab.runs.folders.resume")
+            settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))
+        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)
 
 
 def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], processes: Processes) -> None:

@@ -75,7 +75,7 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         table.add_row(name, *shown.values(), words)
     console.print(table)
     console.print()
-    if any(counts["numbers"] for counts in survey.values()):
+    if any(counts.get("numbers") for counts in survey.values()):
         console.print(_numbers(survey))
         return
     labels = list(dict.fromkeys(label for counts in survey.values() for label in counts["labels"]))
@@ -146,7 +146,7 @@ def _label_counts(survey: Mapping[str, Mapping[str, Any]], labels: Iterable[str]
 def _numbers(survey: Mapping[str, Mapping[str, Any]]) -> Table:
     table = table_of("numbers", "min", "mean", "std. dev.", "max")
     for name, counts in survey.items():
-        found = counts["numbers"] or {}
+        found = counts.get("numbers") or {}
         table.add_row(name, *(f"{found[key]:,.6g}" if key in found else "-" for key in ("min", "mean", "deviation", "max")))
     return table
 
