@@ -57,8 +57,8 @@ class Machine:
 
     @property
     def python_path(self) -> str:
-        """Where Python finds this checkout."""
-        return os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        """Where Python finds this checkout, and what the trial finds."""
+        return os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def start(self, command: Sequence[str], output: Path) -> subprocess.Popen:
         """Start a program on the machine; what it prints goes to the file `output`."""
