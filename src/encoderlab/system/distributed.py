@@ -13,6 +13,7 @@ which a thread of PyTorch's process group can abort it (`Processes.end`).
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -189,6 +190,8 @@ class Processes:
     def _gone(self, error: RuntimeError, remedy: str) -> Exception:
         """What a broken connection means: who has died shows in the beats that follow, or in what another process says."""
         broken = time.monotonic()
+        if hasattr(signal, "pthread_sigmask"):  # torchrun ends those that are left, and this one has yet to say why
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             if self.heartbeat is not None:
                 self.heartbeat.tell_broken(self.store)
