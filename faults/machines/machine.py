@@ -118,9 +118,8 @@ class Machine:
     def _connect(self) -> None:
         _checked("ip", "link", "set", _card(self.address), "netns", str(self.init))
         self.run("ip", "link", "set", _card(self.address), "name", "eth0")
-        self.run(
-            "ip", "link", "set", "eth0", "address", f"02:00:00:00:00:{int(self.address.rpartition('.')[2]):02x}"
-        )  # as before a boot
+        hardware_address = f"02:00:00:00:00:{int(self.address.rpartition('.')[2]):02x}"  # the same after a boot
+        self.run("ip", "link", "set", "eth0", "address", hardware_address)
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
         self.run("ip", "link", "set", "eth0", "up")
         self.run("ip", "link", "set", "lo", "up")
