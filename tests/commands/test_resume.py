@@ -96,7 +96,7 @@ def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command
 def test_a_run_that_goes_on_with_other_threads_says_that_it_is_rounded_otherwise(command, stopped, capsys):
     stopped(*SHORT, "training.threads=1", "run_dir=run")
     command("train", "resume=run", "training.threads=2")
-    note = "Went on with threads 2 instead of 1: the steps that follow are rounded otherwise"
+    note = "Resumed with threads 2 instead of 1: from here on, rounding differs"
     assert note in capsys.readouterr().err
     assert any(line.startswith(note) for line in report("run")["notes"])
 

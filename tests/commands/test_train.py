@@ -113,7 +113,7 @@ def test_what_was_picked_for_speed_is_said_in_one_line_and_the_parts_of_a_batch_
         "threads",
         "attention by",
         "not compiled (as set)",
-        "batches in 1 part (a step takes",
+        "batches in 1 micro-batch (a step takes",
     ):
         assert said in line
     recorded = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]

@@ -20,7 +20,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
-from encoderlab.sweeps.search import _written, search_space
+from encoderlab.sweeps.search import _written, score_of, search_space
 from encoderlab.sweeps.sweep import Sweep, _is_finished, sweep_settings
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
@@ -419,3 +419,15 @@ def test_a_range_without_trials_says_what_to_type(multirun):
         with pytest.raises(SettingError, match="trials=20 to search it"):
             sweep_settings([f"training.learning_rate={values}"], multirun)
     assert sweep_settings(["text=log(1,2)"], multirun)[1] == ["text=log(1,2)"]
+
+
+def test_the_runs_of_a_sweep_with_a_folder_of_its_own_are_in_it(sweep, commands):
+    records = sweep("seed=1,2", name="mine")
+    assert {record.folder.parent for record in records} == {Path("mine/runs")}
+
+
+@pytest.mark.parametrize(("figure", "score"), [("pearson", 0.4), ("mae", -0.4)])
+def test_a_search_prefers_the_smaller_error(tmp_path, figure, score):
+    report = {"main_figure": figure, "splits": {"validation": {figure: 0.4}}}
+    (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    assert score_of(RunFolder(tmp_path)) == score

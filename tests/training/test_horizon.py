@@ -78,7 +78,8 @@ def test_what_is_no_time_is_refused_with_an_example(budget):
 
 def test_a_budget_goes_on_with_what_was_left_of_it():
     clock = Clock(1000.0)
-    budget = TimeBudget(100.0, spent=40.0, clock=clock)
+    budget = TimeBudget(100.0, clock=clock)
+    budget.resume(40.0)
     assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
     assert (budget.steps(50), budget.spent()) == (50, 100.0)
@@ -193,7 +194,8 @@ def test_compiling_may_use_up_the_whole_budget():
 
 def test_a_run_that_is_resumed_compiles_anew_at_its_old_pace():
     clock = Clock(1000.0)
-    budget = TimeBudget(100.0, spent=20.0, clock=clock, compiled=True)
+    budget = TimeBudget(100.0, clock=clock, compiled=True)
+    budget.resume(20.0)
     assert budget.steps(200) == 200 + 800
     clock.now += 30.0
     assert budget.steps(201) == pytest.approx(201 + 500, rel=0.02)

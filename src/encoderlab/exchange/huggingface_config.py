@@ -74,7 +74,7 @@ def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -
 
 def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
     """What a classifier answers with; without a problem_type, one output is a number, as transformers takes it."""
-    named = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
+    named: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
     default: TargetKind = "number" if classes == 1 else "label"
     return named.get(str(fields.get("problem_type")), default)
 

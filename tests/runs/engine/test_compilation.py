@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import wraps
 
 import pytest
 import torch
@@ -15,13 +16,13 @@ CPU, CUDA = (Compute(torch.device(name), torch.float32, 1, "as set") for name in
 
 
 class Doubling(nn.Module):
-    """Something small enough to be compiled in a test, called as an encoder is."""
+    """An encoder small enough to be compiled in a test."""
 
     def __init__(self, width=4):
         super().__init__()
         self.embedding, self.linear = nn.Embedding(2, width), nn.Linear(width, width)
 
-    def forward(self, ids, types, mask):
+    def encode(self, ids, types, mask):
         return self.linear(self.embedding(ids)) * 2
 
 
@@ -31,10 +32,10 @@ def compiler(monkeypatch):
     calls = []
 
     def compiler(fails=None):
-        def compile_module(module, **options):
+        @wraps(torch.compile)
+        def compile_encode(encode, **options):
             calls.append(options)
-            if fails:
-                module._compiled_call_impl = broken
+            return broken if fails else encode
 
         def broken(*arguments):
             raise RuntimeError(fails)
@@ -42,7 +43,7 @@ def compiler(monkeypatch):
         zeros = torch.zeros
         monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: zeros(*shape, dtype=dtype))
         monkeypatch.setattr(torch.random, "fork_rng", lambda cards: nullcontext())
-        monkeypatch.setattr(nn.Module, "compile", compile_module)
+        monkeypatch.setattr(torch, "compile", compile_encode)
         return calls
 
     return compiler
@@ -81,14 +82,14 @@ def test_without_a_working_compiler_the_encoder_stays_as_it_is_and_the_reason_is
     encoder = Doubling()
     assert compile_encoder(encoder, Compile.always, CPU) == "not compiled (no working compiler: No C++ compiler found)"
     ids = torch.tensor([[0, 1]])
-    assert encoder(ids, ids, None).shape == (1, 2, 4)
+    assert encoder.encode(ids, ids, None).shape == (1, 2, 4)
     assert all(weight.grad is None for weight in encoder.parameters())
 
 
 def test_trying_the_compiler_draws_nothing_and_leaves_no_gradient(monkeypatch):
-    monkeypatch.setattr(nn.Module, "compile", lambda module, **options: None)
+    monkeypatch.setattr(torch, "compile", wraps(torch.compile)(lambda encode, **options: encode))
     encoder = nn.Sequential()
-    encoder.forward = lambda ids, types, mask: torch.rand(3, requires_grad=True)
+    encoder.encode = lambda ids, types, mask: torch.rand(3, requires_grad=True)
     before = torch.get_rng_state()
     assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
     assert torch.equal(torch.get_rng_state(), before)
@@ -96,8 +97,9 @@ def test_trying_the_compiler_draws_nothing_and_leaves_no_gradient(monkeypatch):
 
 @pytest.mark.slow
 def test_a_sweep_over_widths_compiles_each_of_its_models(monkeypatch):
-    compile_module = nn.Module.compile
-    monkeypatch.setattr(nn.Module, "compile", lambda module, mode, **options: compile_module(module, backend="eager", **options))
+    compile_function = torch.compile
+    without_code = wraps(torch.compile)(lambda encode, mode, **options: compile_function(encode, backend="eager", **options))
+    monkeypatch.setattr(torch, "compile", without_code)
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 3)
     torch._dynamo.reset()
@@ -105,7 +107,7 @@ def test_a_sweep_over_widths_compiles_each_of_its_models(monkeypatch):
     for width in range(2, 12):
         encoder = Doubling(width)
         assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
-        assert encoder(ids, ids, None).shape == (1, 5, width)
+        assert encoder.encode(ids, ids, None).shape == (1, 5, width)
 
 
 @pytest.mark.slow
@@ -123,9 +125,9 @@ def test_a_compiled_encoder_answers_the_same_and_keeps_the_names_of_its_weights(
     torch.manual_seed(0)
     encoder = Doubling()
     names, ids = list(encoder.state_dict()), torch.tensor([[0, 1, 1]])
-    expected = encoder(ids, ids, None)
+    expected = encoder.encode(ids, ids, None)
     said = compile_encoder(encoder, Compile.always, CPU)
     if said != "compiled":
         pytest.skip(said)
-    torch.testing.assert_close(encoder(ids, ids, None), expected)
+    torch.testing.assert_close(encoder.encode(ids, ids, None), expected)
     assert list(encoder.state_dict()) == names

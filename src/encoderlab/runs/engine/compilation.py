@@ -6,8 +6,8 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch import nn
 
+from encoderlab.model.encoder import Encoder
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
@@ -16,8 +16,8 @@ RECOMPILATIONS = 64  # of one model, for layouts and shapes that differ in kind;
 COMPILED = "compiled"
 
 
-def compile_encoder(encoder: nn.Module, choice: Compile, compute: Compute) -> str:
-    """Compile `encoder` in place (its weights keep their names) if that is asked for, or pays; says in a few words what was done.
+def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute) -> str:
+    """Compile `encoder.encode` (weights keep their names) if that is asked for or pays; says in a few words what was done.
 
     `auto` compiles on CUDA alone: on a CPU, with a length of its own in each batch, compiled code was not faster than PyTorch's own
     kernels (benchmarks/RESULTS.md). Where there is no working compiler the encoder stays as it is, and the words say why. Lengths
@@ -32,10 +32,10 @@ def compile_encoder(encoder: nn.Module, choice: Compile, compute: Compute) -> st
         return "not compiled (CUDA graphs need a CUDA card)"
     if compute.deterministic:
         _fix_order_of_sums()
-    encoder.compile(dynamic=True, mode=MODES.get(choice), **_own_limit())
+    encoder.encode = torch.compile(encoder.encode, dynamic=True, mode=MODES.get(choice), **_own_limit())
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
-        encoder._compiled_call_impl = None  # what `compile` has set; PyTorch has no way to take it back
+        del encoder.encode  # the compiled one: that of the class is left
         return f"not compiled (no working compiler: {wrong})"
     return f"{COMPILED} with CUDA graphs" if choice is Compile.cuda_graphs else COMPILED
 
@@ -60,13 +60,13 @@ def _fix_order_of_sums() -> None:
     config.split_reductions = False
 
 
-def _what_is_wrong_with_the_compiler(encoder: nn.Module, compute: Compute) -> str | None:
+def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
     """Take the encoder forward and back once, with two tokens: a compiler or toolchain that is broken shows in no other way."""
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     cards = [compute.device] if compute.device.type == "cuda" else []
     try:
         with torch.random.fork_rng(cards), compute.autocast():
-            encoder(ids, ids, None).float().sum().backward()
+            encoder.encode(ids, ids, None).float().sum().backward()
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # of as many kinds as there are ways for a toolchain to be broken
