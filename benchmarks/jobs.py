@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from benchmarks.shapes import SHAPES, Shape
-from benchmarks.sides import Side, journalled, journalled_until, printed
+from benchmarks.sides import Side, journalled, journalled_until, printed, processor_time
 
 OURS = "encoderlab"
 BERT_PIECES = 30_522  # bert-base-uncased's vocabulary
@@ -88,6 +88,17 @@ def _predict(what: str, texts: tuple[str, ...], repeats: int, sampled: int) -> J
     return Job(what, sides, (Target("examples_per_second", "pipeline", 5),), setup=setup, note=note)
 
 
+def _start(what: str, ours: tuple[str, ...], at_most: float, setup: tuple[tuple[str, ...], ...] = ()) -> Job:
+    sides = (Side(OURS, ours, processor_time), Side("import_torch", ("-c", "import torch"), processor_time))
+    note = "Processor time of the whole process, user and system. It is a cost: the ratio says how many times as much ours takes."
+    target = Target("processor_seconds", "import_torch", at_most=at_most)
+    return Job(what, sides, (target,), figure="processor_seconds", setup=setup, note=note)
+
+
+_train_smoke = (
+    *("-m", "encoderlab", "train", "task=brackets", "training=smoke", "training.threads={threads}"),
+    *(f"dataset.{split}_rows=64" for split in ("train", "validation", "test")),
+)
 _notebook_bert = replace(SHAPES["notebook_bert"], vocabulary=BERT_PIECES, mlm_rate=0.15)
 _mini = replace(SHAPES["mini"], vocabulary=OWN_PIECES, mlm_rate=0.15)
 _prepare = ("-m", "benchmarks.ours.prepare", "--cache", "{round}/cache", "--threads", "{threads}")
@@ -206,6 +217,13 @@ JOBS: Mapping[str, Job] = {
         "that "
         "reaches the line.",
     ),
+    "start_predict": _start(
+        "predicting one text",
+        ("-m", "encoderlab", "predict", "run={work}/run", "text=()()", "threads={threads}"),
+        1.4,
+        setup=((*_train_smoke, "run_dir={work}/run"),),
+    ),
+    "start_train": _start("training on 64 rows of brackets, to the finished report", (*_train_smoke, "run_dir={folder}/run"), 3),
     "predict_sst2": _predict("prediction, BERT-tiny, SST-2's validation split", ("--data", "sst2"), 5, 872),
     "predict_amazon": _predict(
         "prediction, BERT-tiny, 100,000 texts: Amazon's reviews, repeated", ("--data", "amazon", "--count", "100000"), 1, 10_000

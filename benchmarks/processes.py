@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A process that ended well: its standard output, its seconds and its peak memory in bytes."""
+    """A process that ended well: its standard output, its seconds, its peak memory in bytes, and its seconds on a processor."""
 
     output: str
     seconds: float
     peak_memory: int
+    processor_seconds: float = 0.0
 
     @property
     def last_line(self) -> str:
@@ -46,18 +47,18 @@ def finished(command: Sequence[str], environment: Mapping[str, str] | None = Non
         child = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, stdout=output, stderr=errors, text=True
         )
-        status, used = _waited(child)
+        status, used, processor_seconds = _waited(child)
         seconds = time.perf_counter() - started
         output.seek(0)
         errors.seek(0)
         if status:
             said = [line for line in errors.read().splitlines() if line.strip()] or ["it said nothing"]
             raise TrainingError(f"{said[-1].rstrip('.')} (exit code {status} of {' '.join(command)})")
-        return Finished(output.read(), seconds, used)
+        return Finished(output.read(), seconds, used, processor_seconds)
 
 
-def _waited(child: subprocess.Popen) -> tuple[int, int]:
-    """The exit code and the peak memory of that child alone, which only wait4 tells."""
+def _waited(child: subprocess.Popen) -> tuple[int, int, float]:
+    """The exit code, the peak memory and the seconds on a processor of that child alone, which only wait4 tells."""
     try:
         _, status, used = os.wait4(child.pid, 0)
     except BaseException:
@@ -66,4 +67,4 @@ def _waited(child: subprocess.Popen) -> tuple[int, int]:
         raise
     child.returncode = os.waitstatus_to_exitcode(status)
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes on Linux, bytes on macOS
-    return child.returncode, used.ru_maxrss * unit
+    return child.returncode, used.ru_maxrss * unit, used.ru_utime + used.ru_stime

@@ -57,6 +57,11 @@ def printed(done: Finished, folder: Path) -> Figures:
     return {name.removeprefix("real_"): value for name, value in said.items()}
 
 
+def processor_time(done: Finished, folder: Path) -> Figures:
+    """What the whole process cost, from its start to its end."""
+    return {"processor_seconds": round(done.processor_seconds, 3)}
+
+
 def journalled(done: Finished, folder: Path) -> Figures:
     """The figures of a run of ours in `folder`/run, between the first logged step after the warmup and the last one."""
     run = folder / "run"

@@ -15,6 +15,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "tokens_per_second": ("real tokens/s", lambda value: f"{value:,.0f}"),
     "seconds_to_target": ("seconds to the line", lambda value: f"{value:.2f}"),
     "seconds": ("seconds measured", lambda value: f"{value:.2f}"),
+    "processor_seconds": ("processor time", lambda value: f"{value:.2f} s"),
     "padding": ("padding", lambda value: f"{value:.1%}"),
     "peak_memory": ("peak memory", mebibytes),
     "first_step_seconds": ("first step after", lambda value: f"{value:.1f} s"),
@@ -54,7 +55,8 @@ def _aimed(rounds: Sequence[dict[str, Any]], target: Target) -> str:
     spread, met = reached(rounds, target)
     verdict = "met" if met else "missed"
     if target.against is not None:
-        figures = f"({_words(target.figure)}; target {target.at_least:g}x, {verdict})"
+        wanted = f"{target.at_least:g}x" if target.at_most is None else f"at most {target.at_most:g}x"
+        figures = f"({_words(target.figure)}; target {wanted}, {verdict})"
         return f"**{target.side} / {target.against}: {_times(spread)}** {figures}"
     shown = COLUMNS[target.figure][1]
     wanted = f"at least {shown(target.at_least)}" if target.at_least is not None else f"at most {shown(target.at_most)}"

@@ -45,8 +45,8 @@ GRID: dict[str, tuple[str, ...]] = {
     "modern": (*REVERSE, "model=modern", *SMALL),
 }
 # What no step of these runs depends on: settings that the config and the schedule give anew; and what is kept for memory that runs
-# out, steps that are left out, another accumulate, tokenizer or processor, which tests of their own are about.
-NOT_ASKED = {("optimizer", "param_groups"), ("parts",), ("skipped",), ("accumulate",), ("tokenizer",), ("computed_on",)}
+# out, skipped steps, another accumulate, tokenizer or processor, which tests of their own are about.
+NOT_ASKED = {("optimizer", "param_groups"), ("micro_batches",), ("skipped",), ("accumulate",), ("tokenizer",), ("computed_on",)}
 NOTICING = ("dropout", EARLY, "patience")  # the cases that are asked whether they miss a piece
 CLOCK = ("progress", "counted", "seconds")
 WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) takes it apart

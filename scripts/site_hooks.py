@@ -33,12 +33,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The theme's files, the pages, their images, and a page for each other file that a page links to."""
+    """The theme's files, the style sheet, the pages, their images, and a page for each other file that a page links to."""
     for file in [file for file in files if file.src_dir == config.docs_dir]:
         files.remove(file)  # it comes back under its path in the repository
     pages = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
     for path in pages:
         files.append(File.generated(config, _uri(path), abs_src_path=str(path)))
+    style = ROOT / "docs" / "site.css"
+    files.append(File.generated(config, _uri(style), abs_src_path=str(style)))
     notebooks = sorted((ROOT / "docs").glob("*.ipynb"))
     for path in notebooks:
         files.append(File.generated(config, f"{_uri(path)}.md", content=notebook_as_markdown(path)))
@@ -83,10 +85,12 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
 
 def _formula(formula: str) -> str:
     """A formula as an image with its source as the alternative text: the page then needs no script to draw it."""
+    from matplotlib import rc_context
     from matplotlib.mathtext import math_to_image
 
     drawn = BytesIO()
-    math_to_image(f"${formula.strip()}$", drawn, format="svg")
+    with rc_context({"savefig.transparent": True}):
+        math_to_image(f"${formula.strip()}$", drawn, format="svg")
     return f"![{formula.strip()}](data:image/svg+xml;base64,{base64.b64encode(drawn.getvalue()).decode()})"
 
 

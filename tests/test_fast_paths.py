@@ -15,7 +15,7 @@ from encoderlab.runs.engine.compilation import compile_encoder
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import optimize
+from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 
 STEPS, ROWS, LENGTH, VOCABULARY = 12, 6, 10, 50
@@ -75,7 +75,8 @@ def curve(model, micro_batches_of=lambda batch: [batch], *, fused=True):
     optimizer = build_optimizer(model, training)
     for group in optimizer.param_groups:
         group["fused"] = fused
-    steps = optimize(model, [list(micro_batches_of(batch)) for batch in batches()], optimizer, training, CPU, FixedSteps(STEPS))
+    given = [list(micro_batches_of(batch)) for batch in batches()]
+    steps = optimize(Learner(model, optimizer, training, CPU), given, FixedSteps(STEPS))
     return torch.stack([torch.stack(list(step.losses.values())) for step in steps])
 
 
@@ -102,7 +103,7 @@ def test_a_batch_computed_in_parts_trains_as_the_whole_one(shape):
 def compiled_as_plain():
     """Whether the curve with a compiled encoder is the plain one, or why it could not be compiled."""
     model = built(SHAPES[0])
-    said = compile_encoder(model.encoder, Compile.always, CPU.device)
+    said = compile_encoder(model.encoder, Compile.always, CPU)
     return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if said == "compiled" else said
 
 
@@ -121,6 +122,7 @@ def test_the_curve_tells_another_training_apart(shape):
     without_mask = [replace(batch, attention_mask=None) for batch in batches()]
     model = built(shape)
     training = TrainingConfig(steps=STEPS, learning_rate=1e-2)
-    steps = optimize(model, [[b] for b in without_mask], build_optimizer(model, training), training, CPU, FixedSteps(STEPS))
+    learner = Learner(model, build_optimizer(model, training), training, CPU)
+    steps = optimize(learner, [[batch] for batch in without_mask], FixedSteps(STEPS))
     other = torch.stack([torch.stack(list(step.losses.values())) for step in steps])
     assert not torch.allclose(other, plain(shape), rtol=2e-4, atol=2e-5)

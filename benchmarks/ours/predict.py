@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.texts import first_lines
 from encoderlab.commands.predict import predict
-from encoderlab.config.command_settings import PredictConfig
+from encoderlab.config.inference_settings import PredictConfig
 from encoderlab.runs.models.assembly import reopen
 
 

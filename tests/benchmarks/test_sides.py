@@ -8,7 +8,7 @@ import pytest
 from benchmarks.comparison import Settings, missing
 from benchmarks.jobs import JOBS
 from benchmarks.processes import Finished
-from benchmarks.sides import Side, filled, journalled, journalled_until, printed
+from benchmarks.sides import Side, filled, journalled, journalled_until, printed, processor_time
 
 
 def write_run(folder, *lines):
@@ -48,6 +48,13 @@ def test_our_time_to_an_accuracy_is_that_of_the_first_evaluation_that_reaches_it
 def test_a_script_s_figures_are_its_last_line_of_json(tmp_path):
     output = 'downloading\n{"old": 1}\n{"real_tokens_per_second": 5.0, "steps": 3}\nbye\n'
     assert printed(Finished(output, 1.0, 0), tmp_path) == {"tokens_per_second": 5.0, "steps": 3}
+
+
+def test_a_process_that_works_costs_processor_time_and_one_that_waits_does_not(tmp_path):
+    codes = ("sum(range(30_000_000))", "import time; time.sleep(0.1)")
+    sides = [Side("one", ("-S", "-c", code), processor_time) for code in codes]
+    working, waiting = (side.run({"folder": str(tmp_path)}, {}, small=False)["processor_seconds"] for side in sides)
+    assert working > 2 * waiting > 0
 
 
 def test_a_side_is_a_process_whose_memory_is_measured(tmp_path):

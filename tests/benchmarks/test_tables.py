@@ -95,3 +95,11 @@ def test_a_card_s_figures_are_shown_beside_its_roof():
     table = gpu_table({**MADE, "device": "NVIDIA H200", "scales": {"base_512": {**figures(1400), **found}}})
     assert "| base, 512 | 128 | 28,000 | 25.0% | 61 s | 788.00 TFLOP/s | 41.0% |" in table
     assert "On NVIDIA H200. 2030-01-02" in table
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(2.6, "met"), (3.0, "missed")])
+def test_a_cost_is_said_as_a_multiple_of_the_peer_s(ours, verdict):
+    rounds = [{"encoderlab": {"processor_seconds": ours}, "import_torch": {"processor_seconds": 2.0}}]
+    table = job_table("start_predict", {**MADE, "roofs": {}, "commands": {}, "seeds": [0], "rounds": rounds})
+    times = f"{ours / 2:.2f}"
+    assert f"**encoderlab / import_torch: {times}x ({times} to {times})** (processor time; target at most 1.4x, {verdict})" in table

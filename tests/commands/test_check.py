@@ -79,6 +79,6 @@ def test_optional_libraries_are_told_by_the_packages_own_extras(monkeypatch):
         'numpy>=1; python_version < "4" and extra == "arrays"',
     ]
     monkeypatch.setattr(installation, "requires", lambda name: said)
-    monkeypatch.setattr(installation, "_version", {"numpy": "2.0"}.get)
+    monkeypatch.setattr(installation, "installed_version", {"numpy": "2.0"}.get)
     assert installation.optional_libraries() == {"wandb": {"wandb": None}, "arrays": {"numpy": "2.0"}}
     assert checking._optional() == "optional: found arrays, not found wandb (pip install 'encoderlab[wandb]')"

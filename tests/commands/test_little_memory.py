@@ -13,16 +13,16 @@ from encoderlab.training.memory import MemoryTooSmallError
 @pytest.fixture
 def little_memory(monkeypatch):
     """A device that has room for so many tokens at a time, padding among them."""
-    forward, refused = Encoder.forward, []
+    encode, refused = Encoder.encode, []
 
     def leave(tokens):
-        def forward_in_little(encoder, input_ids, *further, **named):
+        def encode_in_little(encoder, input_ids, *further, **named):
             if input_ids.numel() > tokens:
                 refused.append(input_ids.numel())
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return forward(encoder, input_ids, *further, **named)
+            return encode(encoder, input_ids, *further, **named)
 
-        monkeypatch.setattr(Encoder, "forward", forward_in_little)
+        monkeypatch.setattr(Encoder, "encode", encode_in_little)
         return refused
 
     return leave
@@ -91,13 +91,14 @@ def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_pat
     said = capsys.readouterr().err
     assert "encoderlab: out of memory in step " in said
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
-    assert any(note.startswith("Batches were computed in ") for note in report["notes"])
+    assert any(note.startswith("The last batches were computed in ") for note in report["notes"])
 
 
+@pytest.mark.slow
 def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
-    with pytest.raises(MemoryTooSmallError, match="in 1 part. Set training.accumulate=2"):
+    with pytest.raises(MemoryTooSmallError, match="in 1 micro-batch. Set training.accumulate=2"):
         command("train", "task=brackets", "dataset.limit=200", *little, "training.accumulate=1", "run_dir=run")
 
 

@@ -127,3 +127,90 @@ def test_a_threshold_for_an_unknown_label_is_refused(command, tmp_path):
         command("train", *COLUMNS, "dataset.path=rows.csv", "task.thresholds={sprot: 0.3}")
     with pytest.raises(SettingError, match="task.thresholds gives sport 3"):
         command("train", *COLUMNS, "dataset.path=rows.csv", "task.thresholds={sport: 3}")
+
+
+def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, topics_run, capsys):
+    transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")
+    command("predict", f"run={topics_run}", "text=rain goal table", "precision=fp32", "format=jsonl")
+    ours = json.loads(capsys.readouterr().out)
+    command("export", f"run={topics_run}", "path=there")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained("there").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained("there")
+    assert model.config.problem_type == "multi_label_classification"
+    chances = model(**tokenizer("rain goal table", return_tensors="pt")).logits[0].sigmoid().tolist()
+    assert chances == pytest.approx(list(ours["probabilities"].values()), abs=1e-4)
+    capsys.readouterr()
+    command("predict", "run=there", "text=rain goal table", "precision=fp32", "format=jsonl")
+    again = json.loads(capsys.readouterr().out)
+    assert again["predicted"] == ours["predicted"]
+    assert json.loads((topics_run / "model" / "config.json").read_text())["encoderlab"]["task"]["thresholds"] == pytest.approx(
+        model.config.thresholds
+    )
+
+
+def test_a_finished_run_answers_over_http_with_its_labels(topics_run, cache):
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from starlette.testclient import TestClient
+
+    from encoderlab.config.command_settings import OpenRunConfig
+    from encoderlab.runs.models.assembly import reopen
+    from encoderlab.serving.web_service import Limits, web_service
+
+    assembly = reopen(OpenRunConfig(cache_dir=str(cache), run=str(topics_run), device="cpu", threads=1))
+    client = TestClient(web_service(assembly, Limits(3, 100, 2000), ["127.0.0.1"]), base_url="http://127.0.0.1")
+    (answer,) = client.post("/predict", json={"text": "rain goal table"}).json()["answers"]
+    assert answer["predicted"] == ["sport", "weather"] and set(answer["probabilities"]) == {"politics", "sport", "weather"}
+
+
+def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
+    from encoderlab.runs.folders.finished import read_answers, read_run
+    from encoderlab.runs.folders.folder import RunFolder
+
+    (answers,) = read_answers([read_run(RunFolder(topics_run))])
+    test = report_of(topics_run)["splits"]["test"]
+    assert answers.labels.shape == (test["n"], 3)
+    assert (answers.labels == answers.predicted).all(1).mean() == pytest.approx(test["subset_accuracy"])
+    command("eval", f"run={topics_run}", "run_dir=again")
+    command("compare", topics_run, "again", "output=compared")
+    found = json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))
+    assert found["figure"] == "f1_micro"
+    assert [row["difference"]["value"] for row in found["settings"] if row["difference"]] == [0]
+
+
+def test_baseline_and_data_speak_of_labels(command, tmp_path, capsys):
+    write_rows(tmp_path / "rows.csv", 120)
+    where = ("task=multilabel", "dataset=files", "dataset.path=rows.csv", "dataset.label=topics")
+    command("baseline", *where, "format=json")
+    report = json.loads(capsys.readouterr().out)
+    assert report["main_figure"] == "f1_micro" and report["baselines"]["tfidf_logreg"]["ahead_of_majority_by"] > 0
+    assert "goal" in report["baselines"]["tfidf_logreg"]["top_features"]["sport"]
+    command("data", *where, "format=json", "model=tiny")
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts["splits"]["train"]["labels"]) == {"politics", "sport", "weather"}
+
+
+def test_a_stopped_run_resumes_to_the_same_scores(command, stopped, tmp_path):
+    write_rows(tmp_path / "rows.csv", 80)
+    where = (*COLUMNS, "dataset.path=rows.csv", *SIZE, "training=smoke", "training.batch_size=16", "baselines=false")
+    command("train", *where, "run_dir=whole")
+    stopped(*where, "run_dir=halved")
+    command("train", "resume=halved")
+    whole, halved = (report_of(tmp_path / name)["splits"]["validation"] for name in ("whole", "halved"))
+    assert whole == halved
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_the_example_of_an_onnx_folder_gives_the_same_labels(command, topics_run, tmp_path, capsys):
+    from tests.commands.test_export_onnx import answers_of_the_readme
+
+    command("export", f"run={topics_run}", "format=onnx", "path=there")
+    said = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
+    assert said["problem_type"] == "multi_label_classification" and set(said["thresholds"]) == {"politics", "sport", "weather"}
+    texts = ["rain goal table", "vote law sun", "table chair table"]
+    (tmp_path / "rows.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    capsys.readouterr()
+    command("predict", f"run={topics_run}", "input=rows.txt", "format=jsonl", "precision=fp32")
+    ours = [json.loads(line)["predicted"] for line in capsys.readouterr().out.splitlines()]
+    assert [answer["predicted"] for answer in answers_of_the_readme(tmp_path / "there", texts)] == ours
+    assert ours[0] == ["sport", "weather"]

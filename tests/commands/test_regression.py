@@ -109,3 +109,58 @@ def test_rows_that_all_have_one_number_teach_nothing(command, tmp_path):
 def test_a_dataset_with_labels_of_its_own_has_no_numbers(command):
     with pytest.raises(DataError, match="dataset=brackets has one label in each row, and the task asks for a number"):
         command("train", "task=regression", "dataset=brackets")
+
+
+def test_an_exported_model_answers_in_the_units_of_the_file_by_itself(command, numbers_run, capsys):
+    transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")
+    command("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")
+    ours = json.loads(capsys.readouterr().out)["predicted"]
+    command("export", f"run={numbers_run}", "path=there")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained("there").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained("there")
+    assert model.config.problem_type == "regression" and model.config.num_labels == 1
+    assert float(model(**tokenizer("good great", return_tensors="pt")).logits) == pytest.approx(ours, abs=0.05)
+    capsys.readouterr()
+    command("predict", "run=there", "text=good great", "precision=fp32", "format=jsonl")
+    assert json.loads(capsys.readouterr().out)["predicted"] == pytest.approx(ours, abs=0.05)
+
+
+def test_runs_are_compared_row_by_row_and_the_smaller_error_is_the_better(command, numbers_run, tmp_path):
+    for seed in (1, 2):
+        columns = ("dataset.text=review", "dataset.label=price", f"dataset.path=rows{seed}.csv")
+        write_rows(tmp_path / f"rows{seed}.csv", 30)
+        command("eval", f"run={numbers_run}", "dataset=files", *columns, f"run_dir=scored{seed}")
+    command("compare", "scored1", "scored2", "figure=mae", "output=compared")
+    found = json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))
+    assert found["figure"] == "mae"
+    tested = [row["difference"] for row in found["settings"] if row["difference"]]
+    assert [one["test"] for one in tested] in ([], ["paired bootstrap"])
+
+
+def test_a_finished_run_answers_over_http_and_from_python_alike(numbers_run, cache):
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from starlette.testclient import TestClient
+
+    import encoderlab
+    from encoderlab.config.command_settings import OpenRunConfig
+    from encoderlab.runs.models.assembly import reopen
+    from encoderlab.serving.web_service import Limits, web_service
+
+    assembly = reopen(OpenRunConfig(cache_dir=str(cache), run=str(numbers_run), device="cpu", threads=1))
+    client = TestClient(web_service(assembly, Limits(3, 100, 2000), ["127.0.0.1"]), base_url="http://127.0.0.1")
+    assert client.get("/model").json()["answers_with"] == "number" and "a number for each text" in client.get("/").text
+    (answer,) = client.post("/predict", json={"text": "good great"}).json()["answers"]
+    (ours,) = encoderlab.load(numbers_run, device="cpu").predict(["good great"])
+    assert set(answer) == {"predicted"} and answer["predicted"] == pytest.approx(ours["predicted"], abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_the_example_of_an_onnx_folder_answers_in_the_units_of_the_file(command, numbers_run, tmp_path, capsys):
+    from tests.commands.test_export_onnx import answers_of_the_readme
+
+    command("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")
+    ours = json.loads(capsys.readouterr().out)["predicted"]
+    command("export", f"run={numbers_run}", "format=onnx", "path=there")
+    (answer,) = answers_of_the_readme(tmp_path / "there", ["good great"])
+    assert answer["predicted"] == pytest.approx(ours, abs=0.05)

@@ -26,13 +26,14 @@ def broken_third_step(monkeypatch):
 def test_a_step_that_was_left_out_is_told_of_everywhere(command, broken_third_step, tmp_path, capsys):
     command("train", *LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run")
     assert (
-        "encoderlab: Step 3 was left out, not being finite: sequence loss nan, gradient norm nan; rows " in capsys.readouterr().err
+        "encoderlab: Step 3 was skipped because it was not finite: sequence loss nan, gradient norm nan; rows "
+        in capsys.readouterr().err
     )
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "skipped"] == [3]
     assert [line["skipped"] for line in lines if line["kind"] == "step"] == [0, *[1] * 6]
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
-    assert "1 step was left out, loss or gradient not being finite: 3" in report["notes"]
+    assert "1 step was skipped because the loss or the gradient was not finite: 3" in report["notes"]
 
 
 def test_without_the_setting_the_run_stops_there(command, broken_third_step):
@@ -49,4 +50,4 @@ def test_a_run_that_goes_on_counts_the_steps_that_were_left_out_before(command, 
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "skipped"] == [3]
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
-    assert "1 step was left out, loss or gradient not being finite: 3" in report["notes"]
+    assert "1 step was skipped because the loss or the gradient was not finite: 3" in report["notes"]

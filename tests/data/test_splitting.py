@@ -54,6 +54,39 @@ def test_a_rare_label_is_on_both_sides_where_it_has_two_texts_and_in_training_wh
     assert {label for _, label in rows_of(parts["validation"])} == {0, 1}
 
 
+@pytest.mark.parametrize("fraction", [0.1, 0.25])
+def test_many_rare_labels_take_no_more_than_the_fraction(fraction):
+    """400 rows with 271 labels: with a row of each rare label, a quarter would be held out for a tenth."""
+    labels = [n % 271 for n in range(400)]
+    parts = hold_out(split_of([f"t{n}" for n in range(400)], labels), {"validation": fraction}, 0)
+    assert abs(len(parts["validation"]) - 400 * fraction) <= 1
+    assert {label for _, label in rows_of(parts["validation"])} <= {label for _, label in rows_of(parts["train"])}
+
+
+@given(
+    authors=st.lists(st.sampled_from(["ann", "bob", "cem", "dan", "eva", "", None]), min_size=30, max_size=60),
+    seed=st.integers(0, 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_rows_of_one_group_stay_on_one_side_with_those_of_the_same_text(authors, seed):
+    texts = [f"t{n // 2 if n < 4 else n}" for n in range(len(authors))]
+    split = split_of(texts, [n % 2 for n in range(len(authors))])
+    try:
+        parts = hold_out(split, {"validation": 0.2}, seed, authors)
+    except DataError as refused:
+        assert "groups (dataset.group) are too few to take validation rows from" in str(refused)
+        return
+    rows = {(example.text, example.label): author for example, author in zip(split, authors, strict=True)}
+    sides = [{rows[row] for row in rows_of(part)} - {None, ""} for part in parts.values()]
+    assert not sides[0] & sides[1]
+    assert not {text for text, _ in rows_of(parts["train"])} & {text for text, _ in rows_of(parts["validation"])}
+
+
+def test_one_group_of_all_rows_is_refused():
+    with pytest.raises(DataError, match=r"20 rows with 1 groups \(dataset.group\) are too few to take test rows from"):
+        hold_out(split_of([f"t{n}" for n in range(20)], [n % 2 for n in range(20)]), {"test": 0.2}, 0, ["ann"] * 20)
+
+
 def test_a_text_repeated_very_often_stays_in_training():
     texts = ["again"] * 50 + [f"t{n}" for n in range(50)]
     parts = [hold_out(split_of(texts, [n % 2 for n in range(100)]), {"validation": 0.1}, seed) for seed in range(10)]

@@ -406,7 +406,7 @@ def test_real_labels_are_in_the_export(tmp_path):
         ({"position_embedding_type": "relative_key"}, r"position_embedding_type=relative_key\. Allowed: absolute\."),
         ({"is_decoder": True}, r"is_decoder=True\. Allowed: False\."),
         ({"add_cross_attention": True}, r"add_cross_attention=True\. Allowed: False\."),
-        ({"problem_type": "regression"}, r"problem_type=regression\. Allowed: single_label_classification\."),
+        ({"problem_type": "ranking"}, r"problem_type=ranking\. Allowed: single_label_classification or multi_label_class"),
         ({"tie_word_embeddings": "yes"}, r"tie_word_embeddings=yes\. Allowed: True or False\."),
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
         ({"num_hidden_layers": True}, r"num_hidden_layers=True\. Allowed: a whole number\."),
@@ -447,9 +447,25 @@ def test_labels_that_do_not_fit_the_head_are_refused(tmp_path, change, line):
         read_huggingface(folder)
 
 
-def test_a_regression_is_refused(tmp_path):
-    with pytest.raises(DataError, match="which is a regression. Allowed: two classes or more"):
-        read_huggingface(saved(theirs_of("DistilBertForSequenceClassification", num_labels=1), tmp_path))
+def test_a_head_of_one_number_is_a_regression_and_several_numbers_are_refused(tmp_path):
+    found = read_huggingface(saved(theirs_of("DistilBertForSequenceClassification", num_labels=1), tmp_path / "one"))
+    assert (found.heads.sequence_classes, found.heads.sequence_target, found.labels) == (1, "number", [])
+    three = theirs_of("DistilBertForSequenceClassification", num_labels=3, problem_type="regression")
+    with pytest.raises(DataError, match="holds a head with 3 numbers. Allowed: one number"):
+        read_huggingface(saved(three, tmp_path / "three"))
+
+
+def test_sets_of_labels_are_read_with_the_thresholds_that_an_export_of_ours_says(tmp_path):
+    kind = {
+        "num_labels": 2,
+        "problem_type": "multi_label_classification",
+        "id2label": {0: "a", 1: "b"},
+        "label2id": {"a": 0, "b": 1},
+    }
+    for thresholds, read in (({"a": 0.3, "b": 0.6}, {"a": 0.3, "b": 0.6}), ({"a": 0.3}, None)):
+        theirs = theirs_of("BertForSequenceClassification", **kind, thresholds=thresholds)
+        found = read_huggingface(saved(theirs, tmp_path / str(len(thresholds))))
+        assert (found.heads.sequence_target, found.labels, found.thresholds) == ("label_set", ["a", "b"], read)
 
 
 def half(path):

@@ -13,7 +13,7 @@ import pytest
 
 from encoderlab.cli import main as cli
 from encoderlab.data.files.files import FilesDataset, read_unlabelled
-from encoderlab.data.files.formats import Format
+from encoderlab.data.files.formats import Dialect, Format
 from encoderlab.errors import DataError, UserError
 
 BOM, MEBIBYTE = codecs.BOM_UTF8, 2**20
@@ -54,7 +54,7 @@ def of_jsonl(name, content, verdict, **settings):
 
 PARQUET = parquet({"text": ["x", "y"] * 500, "label": ["a", "b"] * 500})
 NOT_UTF8 = pa.array([b"x", b"\xff\xfe"], pa.binary()).view(pa.string())
-STRAY = "rows.csv, lines 2 to 5 are one quoted row, yet line 2 reads like a row of its own"
+STRAY = "rows.csv, lines 2 to 5 are one quoted row, and each of them could also be a row of its own"
 ENDS = "the rows before do not. End all rows alike"
 
 CASES = dict(
@@ -69,9 +69,31 @@ CASES = dict(
             "UTF-16 cut in a character", "text,label\nx,a\n".encode("utf-16") + b"a", "rows.csv, line 3 cannot be decoded as UTF-16"
         ),
         of_csv("UTF-32", "text,label\nx,a\n".encode("utf-32"), "rows.csv, line 1 holds a NUL byte"),
-        of_csv("Latin-1", b"text,label\nx,a\ncaf\xe9,b\n", "rows.csv, line 3 cannot be decoded as UTF-8"),
+        of_csv("Latin-1", b"text,label\nx,a\ncaf\xe9,b\n", [("x", "a"), ("caf\xe9", "b")]),
         of_csv(
-            "Latin-1 far into the file", b"text,label\n" + b"x,a\n" * 9000 + b"\xe9,b\n", "rows.csv, line 9002 cannot be decoded"
+            "Windows-1252 far into the file",
+            b"text,label\n" + b"x,a\n" * 9000 + b"\x80,b\n",
+            [*[("x", "a")] * 9000, ("\u20ac", "b")],
+        ),
+        of_csv(
+            "neither UTF-8 nor Windows-1252", b"text,label\nx,a\n\x81,b\n", "rows.csv, line 3 is neither UTF-8 nor Windows-1252"
+        ),
+        of_csv(
+            "UTF-8 with a broken line",
+            b"text,label\n\xc3\xa9,a\n\xe9,b\n",
+            "rows.csv, line 3 cannot be decoded as UTF-8, and other lines can",
+        ),
+        of_csv(
+            "Shift JIS, as is said",
+            "text,label\n\u732b,a\n\u72ac,b\n".encode("shift_jis"),
+            [("\u732b", "a"), ("\u72ac", "b")],
+            encoding="shift_jis",
+        ),
+        of_csv(
+            "another encoding than is said",
+            b"text,label\nx,a\n\xe9,b\n",
+            "rows.csv, line 3 cannot be decoded as UTF-8",
+            encoding="utf-8",
         ),
         of_csv("NUL", b"text,label\nx,a\ny\0,b\n", "rows.csv, line 3 holds a NUL byte"),
         of_csv("end-of-file mark of DOS", b"text,label\nx,a\ny,b\n\x1a", "rows.csv, line 4 has 1 cells, the header has 2"),
@@ -135,8 +157,14 @@ CASES = dict(
         ),
         of_csv("two columns of one name", "id,id,text,label\n1,2,x,a\n", "rows.csv has more than one column 'id'"),
         of_csv("a blank in a name", "text, label\nx,a\n", "The first line of rows.csv has no column 'label'"),
-        of_csv("semicolons", "text;label\nx;a\n", "The cells in the first line of rows.csv are separated by semicolons"),
-        of_csv("tabs", "text\tlabel\nx\ta\n", "The cells in the first line of rows.csv are separated by tabs"),
+        of_csv("semicolons", "text;label\nx, y;a\nz;b\n", [("x, y", "a"), ("z", "b")]),
+        of_csv("tabs", "text\tlabel\nx\ta\ny\tb\n", AB),
+        of_csv("Excel's first line", "sep=;\ntext;label\nx;a\ny;b\n", AB),
+        of_csv(
+            "a line break in front of the label of another row",
+            'label,text\na,"x\nb,y"\nb,"z,\nw"\n',
+            [("x\nb,y", "a"), ("z,\nw", "b")],
+        ),
         of_csv(
             "a hundred thousand columns", ",".join(["text", "label", *map(str, range(100_000))]) + "\nx,a\n", "line 2 has 2 cells"
         ),
@@ -231,9 +259,9 @@ OTHERS = {
     ),
     "no gzip": Dirty("rows.csv.gz", b"text,label\nx,a\n", "rows.csv.gz is no whole gzip file"),
     "gzip by another name": Dirty(
-        "rows.csv", gzip.compress(b"text,label\nx,a\n", mtime=0), "It is compressed: rename it to rows.csv.gz"
+        "rows.csv", gzip.compress(b"text,label\nx,a\n", mtime=0), "rows.csv is compressed. Rename it to rows.csv.gz"
     ),
-    "Latin-1 in gzip": Dirty("rows.csv.gz", gzip.compress(b"text,label\ncaf\xe9,a\n"), "rows.csv.gz, line 2 cannot be decoded"),
+    "Latin-1 in gzip": Dirty("rows.csv.gz", gzip.compress(b"text,label\ncaf\xe9,a\nx,b\n"), [("caf\xe9", "a"), ("x", "b")]),
     "a quote that opens a tab-separated cell": Dirty(
         "rows.tsv", b'text\tlabel\n"x\ta\ny\tb\n', "rows.tsv, line 2 has a cell that begins with"
     ),
@@ -363,7 +391,11 @@ def test_predictions_read_the_same_rows_or_refuse_the_same_files(name, tmp_path)
     words = case.file.endswith(".conll") or "lists" in name
     try:
         split = read_unlabelled(
-            path, text=case.settings.get("text", "text" if not case.file.endswith(".conll") else "0"), text_pair=None, words=words
+            path,
+            text=case.settings.get("text", "text" if not case.file.endswith(".conll") else "0"),
+            text_pair=None,
+            words=words,
+            dialect=Dialect(encoding=case.settings.get("encoding", "auto")),
         )
         read = [" ".join(example.words) if words else example.text for example in split]
     except DataError as refused:
@@ -376,7 +408,7 @@ def test_predictions_read_the_same_rows_or_refuse_the_same_files(name, tmp_path)
 TYPED = [
     "byte-order mark",
     "UTF-16, big end first",
-    "Latin-1",
+    "UTF-8 with a broken line",
     "NUL",
     "carriage returns",
     "mixed ends behind texts",

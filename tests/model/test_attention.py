@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from encoderlab.model.attention import MultiHeadAttention, attend, attention_weights
 from encoderlab.model.config import Positions
 from encoderlab.model.dropout import Dropout
-from encoderlab.model.packing import Padded
+from encoderlab.model.packing import Layout, SelectedTokens, Selection
 
 NO_DROPOUT = Dropout(0.0)
 
@@ -43,17 +43,17 @@ def test_explicit_attention_equals_the_fast_path(lengths, d_head, masked):
 def test_the_weights_shown_are_the_weights_used(settings, first, make_config):
     torch.manual_seed(0)
     attention = MultiHeadAttention(make_config(**settings))
-    x, tokens = torch.randn(2, 5, 16), Padded(2, 5, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
+    x, tokens = torch.randn(2, 5, 16), Layout.padded(2, 5, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
     mixed = attention.weights(x, tokens) @ attention.by_head(attention.value(x)).transpose(1, 2)
     explicit = attention.output(mixed.transpose(1, 2).flatten(2))
-    asked = tokens if first is None else tokens.first(first)
-    assert_close(attention(x, tokens, asked), explicit[:, :first], rtol=1e-5, atol=1e-5)
+    selected = None if first is None else SelectedTokens(Selection(None, first), tokens)
+    assert_close(attention(x, tokens, selected), explicit[:, :first], rtol=1e-5, atol=1e-5)
 
 
 def test_rotary_attention_between_equal_tokens_depends_on_their_distance_alone(make_config):
     torch.manual_seed(0)
     attention = MultiHeadAttention(make_config(positions=Positions.rotary))
-    logarithms = attention.weights(3 * torch.randn(16).expand(1, 6, 16), Padded(1, 6, None)).log()[0]
+    logarithms = attention.weights(3 * torch.randn(16).expand(1, 6, 16), Layout.padded(1, 6)).log()[0]
     compared = logarithms - logarithms.diagonal(dim1=1, dim2=2)[:, :, None]
     assert_close(compared[:, 1:, 1:], compared[:, :-1, :-1], rtol=1e-3, atol=1e-4)
     assert compared.abs().max() > 0.01

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from encoderlab.model import attention
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
-from encoderlab.model.packing import Padded
+from encoderlab.model.packing import Layout, Selection
 
 CHOICES = {
     "positions": st.sampled_from(Positions),
@@ -28,8 +28,8 @@ CHOICES = {
 any_shape = st.fixed_dictionaries(CHOICES)
 
 
-def encode(model, batch, **keywords):
-    return model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, **keywords)
+def encode(model, batch):
+    return model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
 
 
 @given(shape=any_shape, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), extra=st.integers(0, 4))
@@ -86,7 +86,9 @@ def test_the_maps_are_the_weights_that_every_layer_uses(make_model, make_batch, 
 @settings(deadline=None, max_examples=30)
 def test_answering_only_for_the_first_tokens_gives_them_the_same_answers(make_model, make_batch, shape, first):
     model, batch = make_model(**shape).eval(), make_batch([5, 3])
-    assert_close(encode(model, batch, first=first), encode(model, batch)[:, :first], rtol=1e-5, atol=2e-5)
+    inputs = batch.input_ids, batch.token_type_ids, batch.attention_mask
+    firsts = model.encoder.encode(*inputs, selection=Selection(None, first))
+    assert_close(firsts, model.encoder(*inputs)[:, :first], rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("positions", Positions)
@@ -125,8 +127,7 @@ def test_dropout_reaches_both_sublayers_and_leaves_the_residual(norm_position, m
     layer, x = make_model(norm_position=norm_position).encoder.layers[0], torch.randn(2, 5, 16)
     layer.dropout = DropAll()
     normed = layer.feed_forward_norm(layer.attention_norm(x))
-    tokens = Padded(2, 5, None)
-    assert_close(layer(x, tokens, tokens), normed if norm_position is NormPosition.post else x)
+    assert_close(layer(x, Layout.padded(2, 5)), normed if norm_position is NormPosition.post else x)
 
 
 def test_dropout_reaches_the_embeddings(make_model):
@@ -187,6 +188,7 @@ import torch
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, Norm, Positions
 from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.packing import FIRST_TOKENS, Selection
 for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activation": Activation.geglu, "word_dropout": 0.1}):
     encoder = EncoderWithHeads(ModelConfig(d_model=16, d_ff=24, **shape), 9, 0, HeadSizes(2)).encoder
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)
@@ -195,12 +197,12 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
     encoder.eval()
     torch.testing.assert_close(compiled(*inputs), encoder(*inputs))
     torch._dynamo.reset()
-    compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=True)
+    compiled = torch.compile(encoder.encode, backend="eager", fullgraph=True, dynamic=True)
     for length, n_tokens in ((5, 7), (6, 8)):
         ids, mask = torch.ones(2, length, dtype=torch.long), torch.arange(length) < torch.tensor([[length], [2]])
-        for asked in ({}, {"first": 1}, {"positions": torch.tensor([0, length, 1, length + 1]), "most": 2}):
-            inputs = ids, torch.zeros_like(ids), mask
-            torch.testing.assert_close(compiled(*inputs, n_tokens=n_tokens, **asked), encoder(*inputs, n_tokens=n_tokens, **asked))
+        for selection in (None, FIRST_TOKENS, Selection(torch.tensor([0, length, 1, length + 1]), 2)):
+            inputs = ids, torch.zeros_like(ids), mask, n_tokens, selection
+            torch.testing.assert_close(compiled(*inputs), encoder.encode(*inputs))
 """
 
 

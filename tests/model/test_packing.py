@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 from encoderlab.model import attention
 from encoderlab.model.config import NormPosition, Pooling, Positions
-from encoderlab.model.heads import most_of_one_sequence
-from encoderlab.model.packing import attendable, worth_packing
+from encoderlab.model.heads import most_targets_in_a_sequence
+from encoderlab.model.packing import Selection, attendable, worth_packing
 
 CHOICES = {
     "positions": st.sampled_from(Positions),
@@ -54,8 +54,8 @@ def answers_and_gradients(model, batch, *, packs):
     return answers, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def encode(model, batch, **keywords):
-    return model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, **keywords)
+def encode(model, batch, n_tokens=None, selection=None):
+    return model.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, n_tokens, selection)
 
 
 @given(settings=any_model, lengths=some_lengths, hole=st.booleans())
@@ -72,15 +72,17 @@ def test_leaving_padding_out_changes_neither_answers_nor_gradients(make_model, m
 @settings(deadline=None, max_examples=40)
 def test_any_tokens_can_be_asked_for_in_any_order_and_twice(make_model, make_batch, settings, lengths, first):
     model, batch = make_model(**settings).eval(), padded_batch(make_batch, lengths)
-    everything, real = encode(model, batch), batch.attention_mask
+    real = batch.attention_mask
+    everything = model.encoder(batch.input_ids, batch.token_type_ids, real)
+    assert_close(encode(model, batch), everything)
     packed = encode(model, batch, n_tokens=batch.n_tokens)
     assert_close(packed[real], everything[real], rtol=1e-5, atol=1e-5)
     assert not packed[~real].any()
     positions = torch.cat([batch.target_positions.flip(0), batch.target_positions])
     for n_tokens in (None, batch.n_tokens):
-        some = encode(model, batch, positions=positions, most=2 * max(lengths), n_tokens=n_tokens)
+        some = encode(model, batch, n_tokens, Selection(positions, 2 * max(lengths)))
         assert_close(some, everything.flatten(0, 1)[positions], rtol=1e-5, atol=1e-5)
-        firsts = encode(model, batch, first=first, n_tokens=n_tokens)
+        firsts = encode(model, batch, n_tokens, Selection(None, first))
         assert firsts.shape == everything[:, :first].shape
         assert_close(firsts[real[:, :first]], everything[:, :first][real[:, :first]], rtol=1e-5, atol=1e-5)
 
@@ -184,9 +186,9 @@ def test_padding_is_left_out_by_itself_where_there_is_enough_of_it(make_model, m
 def test_how_many_tokens_of_a_sequence_are_asked_is_counted_where_that_costs_nothing(make_batch):
     batch = make_batch([5, 3, 1])
     batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
-    assert most_of_one_sequence(batch) == 2
-    assert most_of_one_sequence(replace(batch, target_positions=batch.target_positions[:0])) == 0
-    assert most_of_one_sequence(replace(batch, target_positions=batch.target_positions.to("meta"))) == 5
+    assert most_targets_in_a_sequence(batch) == 2
+    assert most_targets_in_a_sequence(replace(batch, target_positions=batch.target_positions[:0])) == 0
+    assert most_targets_in_a_sequence(replace(batch, target_positions=batch.target_positions.to("meta"))) == 5
 
 
 def test_a_sequence_of_padding_alone_may_attend_to_all_of_it():

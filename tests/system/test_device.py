@@ -22,7 +22,7 @@ def machine(monkeypatch):
     def has(*accelerators, bf16=True, amx=False, avx512_bf16=False, vendor=None):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in accelerators)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "cuda" in accelerators else 0)
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
@@ -166,7 +166,7 @@ def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_sys
 
 
 def test_what_was_picked_is_said_in_one_line():
-    assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 threads"
+    assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 thread"
 
 
 def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeypatch):
@@ -195,3 +195,23 @@ def test_apples_cards_are_for_one_process(monkeypatch):
     assert choose_compute("auto", processes=Processes(0, 2, 0, 2)).device == torch.device("cpu")
     with pytest.raises(SettingError, match="training.device=mps works for one process, and there are 2"):
         choose_compute("mps", processes=Processes(0, 2, 0, 2))
+
+
+def test_attention_by_cudnn_which_plans_for_each_shape_is_left_out_on_a_gpu(machine, monkeypatch):
+    switches = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", switches.append)
+    machine()
+    choose_compute(threads=1)
+    assert switches == []
+    machine("cuda")
+    choose_compute(threads=1)
+    assert switches == [False]
+
+
+def test_slurm_may_show_each_process_its_own_gpu_alone(machine, monkeypatch):
+    machine("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(SettingError, match="2 processes on this machine want a card each, and it has 1"):
+        choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2))
+    monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
+    assert choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2)).device == torch.device("cuda:0")

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.training.config import TrainingConfig
+from encoderlab.training.config import Compile, TrainingConfig
 
 RANGED = [declared for declared in fields(TrainingConfig) if {"least", "above", "most", "below"} & set(declared.metadata)]
 NUMBERS = [declared.name for declared in RANGED if any(declared.metadata[key] is not None for key in ("least", "above"))]
@@ -47,6 +47,12 @@ def test_more_parts_than_rows_are_refused():
         "Allowed: at most one part for each row. Set training.accumulate=4."
     )
     assert TrainingConfig(batch_size=4, accumulate=4).accumulate == 4
+
+
+def test_micro_batches_are_refused_with_cuda_graphs_which_would_overwrite_their_gradients():
+    with pytest.raises(SettingError, match=r"^training\.accumulate=2 with .*cuda_graphs .*Set training\.accumulate=1 or "):
+        TrainingConfig(accumulate=2, compile=Compile.cuda_graphs)
+    assert TrainingConfig(accumulate=1, compile=Compile.cuda_graphs).accumulate == 1
 
 
 def test_the_defaults_are_a_recipe_that_can_be_run():

@@ -13,10 +13,10 @@ from encoderlab.training.schedule import learning_rate_at
 from tests.stand_ins import Clock
 
 
-def run(seconds, durations):
+def run(seconds, durations, *, compiled=False):
     """The steps a budget allows where they take these `durations`: when each ends, and its learning rate."""
     clock = Clock(1000.0)
-    budget = TimeBudget(seconds, clock=clock)
+    budget = TimeBudget(seconds, clock=clock, compiled=compiled)
     config = TrainingConfig(schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
     ends, rates = [], []
     for done, duration in enumerate(durations):
@@ -78,7 +78,8 @@ def test_what_is_no_time_is_refused_with_an_example(budget):
 
 def test_a_budget_goes_on_with_what_was_left_of_it():
     clock = Clock(1000.0)
-    budget = TimeBudget(100.0, spent=40.0, clock=clock)
+    budget = TimeBudget(100.0, clock=clock)
+    budget.resume(40.0)
     assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
     assert (budget.steps(50), budget.spent()) == (50, 100.0)
@@ -170,6 +171,34 @@ def test_the_length_of_a_run_is_said_in_words(given, words):
 )
 def test_long_rows_are_read_fewer_times(rows, tokens, epochs):
     assert fixed_by_rows(replace(FINETUNING, max_tokens=2_000_000), rows, tokens).epochs == epochs
+
+
+def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of_the_budget():
+    ends, rates = run(90.0, [50.0] + [0.1] * 1000, compiled=True)
+    assert 88 < ends[-1] <= 90.0 + 1e-6
+    peak = rates.index(max(rates))
+    assert 20 <= peak <= 60, "a tenth of the 400 steps that there is time for"
+    assert rates[-1] < 0.05
+
+
+def test_code_that_is_compiled_again_for_a_second_layout_is_no_pace_either():
+    ends, rates = run(100.0, [20.0, 0.1, 0.1, 30.0] + [0.1] * 1000, compiled=True)
+    assert 98 < ends[-1] <= 100.0 + 1e-6
+    assert max(abs(after - before) for before, after in zip(rates[4:], rates[5:], strict=False)) < 0.05
+
+
+def test_compiling_may_use_up_the_whole_budget():
+    ends, _ = run(90.0, [95.0] + [0.1] * 10, compiled=True)
+    assert len(ends) == 1
+
+
+def test_a_run_that_is_resumed_compiles_anew_at_its_old_pace():
+    clock = Clock(1000.0)
+    budget = TimeBudget(100.0, clock=clock, compiled=True)
+    budget.resume(20.0)
+    assert budget.steps(200) == 200 + 800
+    clock.now += 30.0
+    assert budget.steps(201) == pytest.approx(201 + 500, rel=0.02)
 
 
 @pytest.mark.parametrize(

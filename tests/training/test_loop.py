@@ -12,7 +12,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import optimize
+from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.training.schedule import learning_rate_at
 
@@ -70,10 +70,14 @@ def cut(batch, targets_in_row, sizes):
     return micro_batches
 
 
+def learner(model, config):
+    return Learner(model, build_optimizer(model, config), config, CPU)
+
+
 def trained(batches, **settings):
     config = TrainingConfig(**{"steps": 5, "learning_rate": 0.05, **settings})
     model = Tiny()
-    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU, FixedSteps(config.steps)))
+    steps = list(optimize(learner(model, config), batches, FixedSteps(config.steps)))
     return model, steps
 
 
@@ -86,7 +90,7 @@ def test_accumulation_over_uneven_parts_gives_the_weights_of_the_whole_batch(siz
     for a, b in zip(one.parameters(), micro_batches.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
     assert micro_batch_steps[-1].figures() == pytest.approx(one_steps[-1].figures(), rel=1e-4)
-    assert (micro_batch_steps[0].examples, micro_batch_steps[0].tokens) == (8, 48)
+    assert (micro_batch_steps[0].totals.examples, micro_batch_steps[0].totals.tokens) == (8, 48)
 
 
 def test_a_part_without_any_question_is_no_error():
@@ -99,14 +103,14 @@ def test_steps_follow_the_schedule_and_count_on_from_where_they_are_told():
     config = TrainingConfig(steps=10, schedule=Schedule.cosine)
     model = Tiny()
     batches = islice(repeat([rows(4, [1] * 4)]), 3)
-    steps = list(optimize(model, batches, build_optimizer(model, config), config, CPU, FixedSteps(10), after=4))
+    steps = list(optimize(learner(model, config), batches, FixedSteps(10), after=4))
     assert [step.number for step in steps] == [5, 6, 7]
     assert [step.learning_rate for step in steps] == [learning_rate_at(n, 10, config) for n in (4, 5, 6)]
 
 
 def test_the_loop_ends_where_its_horizon_says_however_many_batches_there_are():
     config, model = TrainingConfig(), Tiny()
-    steps = list(optimize(model, repeat([rows(4, [1] * 4)]), build_optimizer(model, config), config, CPU, FixedSteps(3)))
+    steps = list(optimize(learner(model, config), repeat([rows(4, [1] * 4)]), FixedSteps(3)))
     assert [(step.number, step.of) for step in steps] == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -125,7 +129,7 @@ def test_a_loss_that_is_no_number_stops_the_run_before_it_reaches_the_weights():
     before = copy.deepcopy(model.state_dict())
     config = TrainingConfig(steps=1)
     with pytest.raises(TrainingError, match=r"step 1 is not finite.*learning_rate"):
-        list(optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, config), config, CPU, FixedSteps(config.steps)))
+        list(optimize(learner(model, config), [[rows(4, [1] * 4)]], FixedSteps(config.steps)))
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 
 
@@ -144,14 +148,3 @@ def test_the_optimizer_gets_every_setting_of_adamw():
     config = TrainingConfig(beta1=0.8, beta2=0.95, epsilon=1e-5, learning_rate=0.25)
     group = build_optimizer(Tiny(), config).param_groups[0]
     assert (group["betas"], group["eps"], group["lr"]) == ((0.8, 0.95), 1e-5, 0.25)
-
-
-def test_a_step_that_runs_out_of_memory_says_what_to_type():
-    class Full(Tiny):
-        def forward(self, batch):
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    training, model = TrainingConfig(steps=1), Full()
-    steps = optimize(model, [[rows(4, [1] * 4)]], build_optimizer(model, training), training, CPU, FixedSteps(1))
-    with pytest.raises(TrainingError, match="too small for step 1.*training.accumulate=2"):
-        next(steps)

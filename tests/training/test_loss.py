@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, Prediction, Targets
-from encoderlab.training.loss import answers, losses, soft_cross_entropy
+from encoderlab.training.loss import count_targets, losses, soft_cross_entropy
 
 
 def batch(labels=None, token_labels=None, targets=None):
@@ -31,12 +31,12 @@ def test_both_questions_are_summed_and_counted_each_by_itself():
     found = losses(prediction, asked)
     assert found["sequence"].item() == pytest.approx(-prediction.sequence_logits.log_softmax(-1)[range(4), labels].sum().item())
     assert found["token"].item() == pytest.approx(-prediction.token_logits.log_softmax(-1)[range(6), token_labels].sum().item())
-    assert answers(asked) == {"sequence": 4, "token": 6}
+    assert count_targets(asked) == {"sequence": 4, "token": 6}
 
 
 def test_a_question_nobody_answers_has_no_loss():
     assert losses(Prediction(torch.randn(4, 2)), batch()) == {}
-    assert answers(batch()) == {}
+    assert count_targets(batch()) == {}
 
 
 def test_low_precision_logits_lose_nothing_in_the_sum():
@@ -54,7 +54,7 @@ def test_a_teacher_is_the_divergence_of_softened_answers_beside_the_labels():
     found = losses(prediction, taught)
     assert found["teacher_sequence"].item() == pytest.approx(0.75 * divergence.item(), rel=1e-5)
     assert found["sequence"].item() == pytest.approx(0.25 * losses(prediction, batch(labels))["sequence"].item())
-    assert answers(taught) == {"sequence": 4, "teacher_sequence": 4}
+    assert count_targets(taught) == {"sequence": 4, "teacher_sequence": 4}
 
 
 def test_a_student_that_answers_as_its_teacher_has_nothing_to_learn():
@@ -71,7 +71,7 @@ def test_vectors_are_compared_by_direction_and_add_up_over_micro_batches():
     found = losses(Prediction(sequence_vectors=vectors, token_vectors=tokens), taught)
     assert found["teacher_sequence"].item() == pytest.approx(0, abs=1e-5)
     assert found["teacher_token"].item() == pytest.approx(0.5 * 2 * 6, rel=1e-5)
-    assert answers(taught)["teacher_token"] == 6
+    assert count_targets(taught)["teacher_token"] == 6
 
 
 def test_a_process_without_rows_learns_nothing_of_the_teacher():
@@ -79,4 +79,4 @@ def test_a_process_without_rows_learns_nothing_of_the_teacher():
     empty = batch(torch.tensor([0, 1, 1, 0]), targets=targets).without_answers()
     logits = torch.randn(4, 2, requires_grad=True)
     sum(losses(Prediction(logits), empty).values()).backward()
-    assert not logits.grad.any() and answers(empty) == {"sequence": 0, "teacher_sequence": 0}
+    assert not logits.grad.any() and count_targets(empty) == {"sequence": 0, "teacher_sequence": 0}

@@ -19,8 +19,8 @@ def micro_batches_of(*rows, length=7):
 def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_would_help():
     said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
     assert str(said) == (
-        "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 parts. "
-        "Set training.accumulate=4 to compute each batch in 4 parts, alike but for what dropout draws."
+        "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 micro-batches. "
+        "Set training.accumulate=4 to compute each batch in 4 micro-batches; only dropout's random draws differ."
     )
     assert said.exit_code == 4
 
@@ -28,7 +28,12 @@ def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_wou
 def test_an_allocation_that_really_fails_is_recognised():
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**60, dtype=torch.int8)
-    assert "in 1 part. Set training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
+    assert "in 1 micro-batch. Set training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
+
+
+def test_cublas_says_in_its_own_words_that_it_could_not_allocate():
+    error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    assert "Set training.accumulate=2 " in str(out_of_memory(error, 1, micro_batches_of(3)))
 
 
 def test_no_more_parts_are_asked_for_than_a_batch_has_rows():

@@ -14,7 +14,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import optimize
+from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
@@ -55,12 +55,12 @@ def trained(kinds, limit, *, waits, after=0, before=(), log_every=1000):
     training = TrainingConfig(steps=100, learning_rate=0.1, log_every=log_every)
     model = Poisoned()
     optimizer = build_optimizer(model, training)
-    finite = NonFiniteGuard(limit, waits=waits, before=before)
+    guard = NonFiniteGuard(limit, waits=waits, before=before)
     batches = ([batch(kind, 10 * number)] for number, kind in enumerate(kinds, start=1))
     seen = []
-    for step in optimize(model, batches, optimizer, training, CPU, FixedSteps(100), after=after, finite=finite):
+    for step in optimize(Learner(model, optimizer, training, CPU, guard), batches, FixedSteps(100), after=after):
         seen.append((step, copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])))
-    return seen, finite
+    return seen, guard
 
 
 def same(a, b):
@@ -70,12 +70,12 @@ def same(a, b):
 @WAYS
 @pytest.mark.parametrize("kind", [Poisoned.LOSS, Poisoned.GRADIENT, Poisoned.HUGE])
 def test_a_step_that_is_not_finite_changes_neither_weights_nor_averages_nor_their_count(kind, waits):
-    seen, finite = trained([9, 9, kind, 9], 1, waits=waits)
+    seen, guard = trained([9, 9, kind, 9], 1, waits=waits)
     (_, before, averages), (_, after, averages_after) = seen[1], seen[2]
     assert same(before, after)
     assert all(same(averages[key], averages_after[key]) for key in averages)
     assert not same(after, seen[3][1])
-    assert [left_out.step for left_out in finite.skipped] == [3]
+    assert [skipped.step for skipped in guard.skipped] == [3]
 
 
 @WAYS
@@ -101,15 +101,15 @@ def test_the_run_stops_at_the_first_step_beyond_the_limit_and_names_it(waits):
         trained(kinds, 1, waits=waits, log_every=7)
     said = str(stopped.value)
     assert said.startswith("The loss or the gradient of step 4 is not finite (sequence loss nan, gradient norm nan; rows 40, 41 of")
-    assert "1 steps before it were left out" not in said
-    assert "1 step before it was left out, as training.skip_nonfinite=1 allows" in said
+    assert "1 steps before it were skipped" not in said
+    assert "1 step before it was skipped, as training.skip_nonfinite=1 allows" in said
     assert stopped.value.exit_code == 4
 
 
 def test_the_device_is_not_waited_for_between_two_readings(monkeypatch):
     reads = []
     read = NonFiniteGuard.read
-    monkeypatch.setattr(NonFiniteGuard, "read", lambda finite: reads.append(len(finite._unread)) or read(finite))
+    monkeypatch.setattr(NonFiniteGuard, "read", lambda guard: reads.append(len(guard._unread)) or read(guard))
     seen, _ = trained([9] * 9, 0, waits=False, log_every=4)
     assert reads == [1, 3, 4, 1]  # after steps 1, 4, 8, and at the end
     assert [len(step.skipped) for step, *_ in seen] == [0] * 9
@@ -117,7 +117,7 @@ def test_the_device_is_not_waited_for_between_two_readings(monkeypatch):
 
 def test_a_step_hands_out_what_became_known_with_it():
     seen, _ = trained([9, 1, 9, 9, 1], 9, waits=False, log_every=4)
-    assert [[left_out.step for left_out in step.skipped] for step, *_ in seen] == [[], [], [], [2], []]
+    assert [[skipped.step for skipped in step.skipped] for step, *_ in seen] == [[], [], [], [2], []]
     assert [step.n_skipped for step, *_ in seen] == [0, 0, 0, 1, 1]
     assert seen[1][0].figures()["loss"] is None
 
@@ -127,8 +127,8 @@ def test_what_was_left_out_before_a_stop_counts_after_it(waits):
     _, first = trained([9, 1, 9], 2, waits=waits)
     state = first.state()
     _, second = trained([9, 1], 2, waits=waits, after=3, before=state)
-    assert [left_out.step for left_out in second.skipped] == [2, 5]
-    assert second.note() == "2 steps were left out, loss or gradient not being finite: 2, 5"
+    assert [skipped.step for skipped in second.skipped] == [2, 5]
+    assert second.note() == "2 steps were skipped because the loss or the gradient was not finite: 2, 5"
     with pytest.raises(TrainingError, match="step 5 is not finite"):
         trained([9, 1], 1, waits=waits, after=3, before=state)
     assert trained([9], 0, waits=waits)[1].note() is None
@@ -138,13 +138,11 @@ def test_what_was_left_out_before_a_stop_counts_after_it(waits):
 
 
 def test_rows_beyond_the_first_few_are_counted():
-    finite = NonFiniteGuard(1, waits=True)
+    guard = NonFiniteGuard(1, waits=True)
     ids = torch.zeros(4, 1, dtype=torch.long)
     micro_batches = [Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)]
-    finite.take(
-        build_optimizer(Poisoned(), TrainingConfig()), 1, {"token": torch.tensor(math.inf)}, torch.tensor(1.0), micro_batches
-    )
-    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(finite.skipped[0])
+    guard.arm(build_optimizer(Poisoned(), TrainingConfig()), 1, {"token": torch.tensor(math.inf)}, torch.tensor(1.0), micro_batches)
+    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(guard.skipped[0])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the card's own kernel can be tried on a card only")
@@ -153,8 +151,9 @@ def test_the_fused_kernel_of_a_card_leaves_the_step_out():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
     before = copy.deepcopy(model.state_dict())
     model(torch.full((2, 3), math.nan, device="cuda")).sum().backward()
-    finite = NonFiniteGuard(1, waits=False)
+    guard = NonFiniteGuard(1, waits=False)
     rows = Batch(*[torch.zeros(2, 1, dtype=torch.long)] * 2, None, torch.arange(2), torch.zeros(0).long(), None, None, 2)
-    finite.take(optimizer, 1, {"sequence": model.weight.grad.sum()}, model.weight.grad.norm(), [rows])
+    guard.arm(optimizer, 1, {"sequence": model.weight.grad.sum()}, model.weight.grad.norm(), [rows])
+    optimizer.step()
     assert same(before, model.state_dict())
-    assert [left_out.step for left_out in finite.read()] == [1]
+    assert [skipped.step for skipped in guard.read()] == [1]

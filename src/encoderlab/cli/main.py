@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -64,7 +65,9 @@ usage: encoderlab COMMAND [name=value ...]
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
+    warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # of its fits and undefined scores: reports say what they mean
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: any job of a sweep may ask for deterministic products
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = placed()
@@ -154,7 +157,7 @@ def _check_world(processes: Processes, command: str, *arguments: str) -> None:
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
     from encoderlab.config.composing import check_combinations, checked_flags
     from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
-    from encoderlab.config.overrides import folders_as_setting, quoted_arguments
+    from encoderlab.config.overrides import folders_as_setting, quoted_arguments, with_task_of_own_data
     from encoderlab.config.schemas import COMMAND_CONFIGS, check_shown, register_schemas
     from encoderlab.sweeps.sweep import sweep_settings
 
@@ -162,10 +165,10 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     register_schemas()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
     begun: list[str] = []
-    refused: list[UserError | FailedElsewhereError] = []
+    refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
     with explained(command, begun):
         flags = checked_flags(command, arguments)
-        arguments = folders_as_setting(command, arguments, flags.overrides)
+        arguments = with_task_of_own_data(command, folders_as_setting(command, arguments, flags.overrides))
         options, arguments = sweep_settings(arguments, flags.multirun)
         if flags.multirun and options.trials is None:
             check_combinations(quoted_arguments(flags.overrides))
@@ -191,7 +194,7 @@ def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], 
 
 
 def _job(
-    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError], processes: Processes
+    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError | BrokenPipeError], processes: Processes
 ) -> Callable[[DictConfig], None]:
     """What Hydra calls with the composed config; `begun` gets a word when its command starts.
 
@@ -208,7 +211,7 @@ def _job(
                 settings = typed(config, COMMAND_CONFIGS[command])
             begun.append(command)
             _start(command, settings, HydraConfig.get().overrides.task, processes)
-        except (UserError, FailedElsewhereError) as error:
+        except (UserError, FailedElsewhereError, BrokenPipeError) as error:
             refused.append(error)
 
     return job
@@ -219,11 +222,13 @@ def _start(command: str, settings: Any, overrides: Sequence[str], processes: Pro
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     from encoderlab.cli.same_start import check_same_start
 
-    continuable = {"explicit": explicit} if hasattr(settings, "resume") else {}
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.watched(RESTART):
         check_same_start(settings, processes)
-        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **continuable, **shared)
+        if getattr(settings, "resume", None) is not None:
+            resume = import_module("encoderlab.runs.folders.resume")
+            settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))
+        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)
 
 
 def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], processes: Processes) -> None:

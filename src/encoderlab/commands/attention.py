@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import torch
 
-from encoderlab.config.command_settings import AttentionConfig
+from encoderlab.config.inference_settings import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.interpretation.attention_maps import plot_attention

@@ -15,7 +15,8 @@ from encoderlab.commands.eval import eval
 from encoderlab.commands.export import export
 from encoderlab.commands.predict import predict
 from encoderlab.commands.train import train
-from encoderlab.config.command_settings import EvalConfig, ExportConfig, PredictConfig, RunConfig
+from encoderlab.config.command_settings import EvalConfig, ExportConfig, RunConfig
+from encoderlab.config.inference_settings import PredictConfig
 from encoderlab.config.preparation_settings import CheckConfig
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.tokenizers.config import WordPieceConfig

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from encoderlab.commands.train import train_and_report
 from encoderlab.config.command_settings import DistillConfig
 from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
+from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.pretraining.teacher_vectors import (
@@ -31,7 +31,7 @@ from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import AUTO, continued_run, run_folder
+from encoderlab.runs.folders.resume import continued_run, run_folder, with_recorded_settings
 from encoderlab.runs.inspection.pair_facts import pair_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained
@@ -46,18 +46,13 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 from encoderlab.training.horizon import length_in_words
 
 
-def distill(
-    config: DistillConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS
-) -> RunFolder | None:
+def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train the student, score it, and write the run folder; what can be refused is refused before it is made.
 
-    `explicit` and `processes` as for `train`. Raises SettingError, DataError or TrainingError with what the user can do.
+    The `processes` share the work. Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    resumed = (
-        None if config.resume in (None, AUTO) else processes.broadcast_from_main(lambda: continued_run(config, explicit, "distill"))
-    )
-    task = config.task if resumed is None else resumed[0].task
-    if config.teacher is None and resumed is None:
+    task = config.task
+    if config.teacher is None:
         raise required_setting("teacher")
     if isinstance(task, PretrainingConfig):
         raise SettingError(
@@ -65,11 +60,11 @@ def distill(
             remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
         )
     if not isinstance(task, TeacherVectorsConfig):
-        return _on_a_task(config, explicit, processes)
-    return _on_documents(config, explicit, processes)
+        return _on_a_task(config, processes)
+    return _on_documents(config, processes)
 
 
-def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
+def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
     """The student learns a task's labels and its teacher's probabilities."""
     if config.task.target != "label":
         raise SettingError(
@@ -85,17 +80,17 @@ def _on_a_task(config: DistillConfig, explicit: Collection[str] | None, processe
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            explicit = None if control.resume is None else ()  # a control that was stopped keeps the settings it was started with
-            return train_and_report(control, "distill", explicit, processes, taught_by)
+            recorded = with_recorded_settings(control, (), "distill")  # if it was stopped, it keeps those it was started with
+            return train_and_report(recorded, "distill", processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
 
-    return train_and_report(config, "distill", explicit, processes, taught_by)
+    return train_and_report(config, "distill", processes, taught_by)
 
 
-def _on_documents(config: DistillConfig, explicit: Collection[str] | None, processes: Processes) -> RunFolder | None:
+def _on_documents(config: DistillConfig, processes: Processes) -> RunFolder | None:
     """The student learns its teacher's vectors."""
-    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, "distill"))
+    run = processes.broadcast_from_main(lambda: continued_run(config, "distill"))
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:
@@ -143,6 +138,12 @@ def _assembled(
     return assembly, corpus, rows, pair_facts(rows["train"], corpus)
 
 
+def _scores(assembly: Assembly, rows: SentenceRows) -> TeacherVectorsScores:
+    scores = assembly.evaluate(rows)
+    assert isinstance(scores, TeacherVectorsScores)
+    return scores
+
+
 def _fit_and_report(
     config: DistillConfig,
     assembly: Assembly,
@@ -153,7 +154,7 @@ def _fit_and_report(
     trackers: Trackers,
 ) -> None:
     fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
-    scores = {name: assembly.evaluate(part) for name, part in rows.items() if name != "train"}
+    scores = {name: _scores(assembly, part) for name, part in rows.items() if name != "train"}
     assembly.processes.leave()
     if not assembly.processes.is_main:
         return

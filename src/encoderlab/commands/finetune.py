@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from encoderlab.commands.pretrain import pretrain
 from encoderlab.commands.train import train_and_report
 from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
@@ -16,17 +14,15 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 
-def finetune(
-    config: FinetuneConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS
-) -> RunFolder | None:
+def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
     With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.fitting.adaptation`.
-    `explicit` as for `train`. Raises SettingError, DataError or TrainingError before the run folder is made.
+    Raises SettingError, DataError or TrainingError before the run folder is made.
     """
 
     def adapt(settings: PretrainConfig, documents: Documents) -> object:
-        return pretrain(settings, None, processes, documents)
+        return pretrain(settings, processes, documents)
 
     def prepared(config: FinetuneConfig, corpus: Corpus) -> Teaching:
         if config.adapt is None:
@@ -38,4 +34,4 @@ def finetune(
             )
         return Adaptation(config, corpus, adapt)
 
-    return train_and_report(config, "finetune", explicit, processes, prepared)
+    return train_and_report(config, "finetune", processes, prepared)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,16 +47,15 @@ from encoderlab.training.horizon import length_in_words
 
 def pretrain(
     config: PretrainConfig,
-    explicit: Collection[str] | None = None,
     processes: Processes = SINGLE_PROCESS,
     documents: Documents | None = None,
 ) -> RunFolder | None:
     """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
 
-    `explicit` and `processes` as for `train`. The `documents` are those of `config.dataset` unless others are given.
+    The `processes` share the work. The `documents` are those of `config.dataset` unless others are given.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, "pretrain"))
+    run = processes.broadcast_from_main(lambda: continued_run(config, "pretrain"))
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:

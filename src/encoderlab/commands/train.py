@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -42,20 +42,18 @@ from encoderlab.tasks.rows import Rows
 from encoderlab.training.horizon import length_in_words
 
 
-def train(config: RunConfig, explicit: Collection[str] | None = None, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
+def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
 
-    With `config.dry_run` there is no folder: what the run would be like is printed.
-    `explicit` matters where a run is continued; see `runs.folders.resume.continued_run`. The `processes` share the work.
+    With `config.dry_run` there is no folder: what the run would be like is printed. The `processes` share the work.
     Raises SettingError, DataError or TrainingError with what the user can do.
     """
-    return train_and_report(config, "train", explicit, processes)
+    return train_and_report(config, "train", processes)
 
 
 def train_and_report(
     config: RunConfig,
     command: str,
-    explicit: Collection[str] | None,
     processes: Processes,
     taught_by: Callable[[Any, Corpus], Teaching] | None = None,
 ) -> RunFolder | None:
@@ -63,7 +61,7 @@ def train_and_report(
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
-    run = processes.broadcast_from_main(lambda: continued_run(config, explicit, command))
+    run = processes.broadcast_from_main(lambda: continued_run(config, command))
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
     else:
@@ -113,7 +111,7 @@ def _try_out(assembly: Assembly, corpus: Corpus, rows: dict[str, Rows], command:
 def _refuse_pretraining(config: RunConfig) -> None:
     if isinstance(config.task, DocumentTaskConfig):
         command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Use encoderlab {command}")
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
 
 
 def _fit_and_report(

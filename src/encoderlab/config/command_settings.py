@@ -1,11 +1,10 @@
-"""The settings of the commands that make runs, and of those that open them; see also `preparation_settings`."""
+"""The settings of the commands that make runs, and what those share that open them; see `inference_settings` for the latter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from encoderlab.data.files.formats import Quoting
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizers.config import TokenizerConfig
 from encoderlab.encoders.catalogue import SHIPPED
@@ -16,15 +15,6 @@ from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig, seconds_of
 
 CACHE = "~/.cache/encoderlab"  # where ENCODERLAB_CACHE names no other (configs/command.yaml)
-
-
-class PredictionFormat(Enum):
-    """How predictions are written: a table, a JSON object a line, a Parquet file, or GLUE's submission form."""
-
-    csv = "csv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    glue = "glue"
 
 
 TRACKERS = ("tensorboard", "wandb")
@@ -154,102 +144,6 @@ class EvalConfig(OpenRunConfig):
     split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
     run_dir: str | None = setting(None, RUN_DIR)
-
-
-@dataclass
-class PredictConfig(OpenRunConfig):
-    """Answer for new texts: one row out for each row in, in order."""
-
-    text: str | None = setting(None, "One text to answer for.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    input: str | None = setting(None, "File to answer for (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
-    split: str | None = setting(None, "A split of the run's dataset to answer for.")
-    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
-    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
-    output: str | None = setting(None, "File to write; null: standard output.")
-    format: PredictionFormat | None = setting(
-        None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
-    )
-    top_k: int | None = setting(None, "Write only this many of the most probable classes, instead of all.", least=1)
-    min_probability: float | None = setting(
-        None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
-    )
-    unsure: str | None = setting(
-        None, "What is predicted where the answer is left open; null: nothing (in csv an empty cell), and _ for a word."
-    )
-
-
-@dataclass
-class ServeConfig(OpenRunConfig):
-    """Try a finished run by hand: a page, and answers over HTTP, on this machine."""
-
-    host: str = setting("127.0.0.1", "Address to listen to; 127.0.0.1 is reached from this machine alone, 0.0.0.0 from any other.")
-    port: int = setting(8000, "Port to listen to; 0: any that is free.", least=0, most=65535)
-    max_texts: int = setting(100, "Texts, or pairs, that one request may hold.", least=1, most=10_000)
-    max_characters: int = setting(10_000, "Characters that each text may have.", least=1, most=1_000_000)
-
-
-@dataclass
-class AttentionConfig(OpenRunConfig):
-    """Plot attention maps: one figure per layer, and the arrays."""
-
-    text: str | None = setting(None, "One text to look at.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
-    rows: list[int] | None = setting(None, "Rows of the split to look at, such as [0,7], counted from 0; null: the first.")
-    run_dir: str | None = setting(None, RUN_DIR)
-
-
-class ImportanceMethod(Enum):
-    """How the importance of a token is found; see `runs.inference.importance`."""
-
-    both = "both"
-    gradient = "gradient"
-    occlusion = "occlusion"
-
-
-@dataclass
-class ExplainConfig(OpenRunConfig):
-    """Show which words speak for an answer, and which against it: on the screen, and as a page."""
-
-    text: str | None = setting(None, "One text to explain the answer for.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
-    rows: list[int] | None = setting(None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first.")
-    label: str | None = setting(None, "The class to explain; null: the likeliest one.")
-    word: int | None = setting(
-        None, "Where words are labelled, the one to explain, counted from 0; null: the first.", least=0, most=1048575
-    )
-    method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
-    precision: Precision = setting(Precision.fp32, "Format of the matrix products: fp32 (exact), bf16 (faster), or auto.")
-    run_dir: str | None = setting(None, RUN_DIR)
-
-
-class VectorPooling(Enum):
-    """How the vectors of a text's tokens become one."""
-
-    cls = "cls"
-    mean = "mean"
-
-
-@dataclass
-class EmbedConfig(OpenRunConfig):
-    """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
-
-    run: str = setting(SHIPPED, "The encoder: one of encoderlab list encoders, a run folder, its model/ or a Hugging Face folder.")
-    input: str | None = setting(None, "File of texts (csv, tsv, jsonl, parquet or txt); null: lines of standard input.")
-    split: str | None = setting(None, "A split of the run's dataset.")
-    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
-    text_pair_column: str | None = setting(
-        None, "Column of `input` that holds the second text; null: as trained, but none where text_column is given."
-    )
-    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
-    output: str = setting(REQUIRED, "The .npy file to write; the index lies beside it, as .index.jsonl.")
-    pooling: VectorPooling = setting(VectorPooling.mean, "What stands for a text: mean of its tokens' vectors, or cls.")
-    tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
-    normalize: bool = setting(False, "Bring each vector to length 1.")
-    precision: Precision = setting(Precision.fp32, "Format of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 
 
 class ExportFormat(Enum):

@@ -13,6 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import datasets
+    import pyarrow as pa
 
     from encoderlab.batch import TargetKind
 
@@ -55,11 +56,12 @@ class Split:
 
     The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them, or
     numbers; a row with an unknown answer has label None. `where` says where a row, given by its index, was read from; where a
-    source does not know, it is counted.
+    source does not know, it is counted. `carried` are further columns of the same rows, such as an id: they are kept for the user
+    and mean nothing to a task.
     """
 
-    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None) -> None:
-        self.table = table
+    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None, carried: pa.Table | None = None) -> None:
+        self.table, self.carried = table, carried
         self.where = where or _counted
 
     def __len__(self) -> int:
@@ -86,7 +88,8 @@ class Split:
     def take(self, rows: Sequence[int]) -> Split:
         """The split with only `rows`, in that order."""
         places, where = np.asarray(rows, np.int64), self.where
-        return Split(self.table.select(rows), lambda row: where(int(places[row])))
+        carried = None if self.carried is None else self.carried.take(places)
+        return Split(self.table.select(rows), lambda row: where(int(places[row])), carried)
 
     def texts(self) -> Iterator[str]:
         """All texts in their order, pairs one after the other, words with a blank between them."""

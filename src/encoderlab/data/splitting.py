@@ -1,6 +1,9 @@
-"""Rows held out from training: drawn by seed, in every label's proportion, equal texts always together."""
+"""Rows held out from training: drawn by seed, in every label's proportion, equal texts and rows of one group always together."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +15,17 @@ _UNLABELLED = -1
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
-def hold_out(split: Split, fractions: dict[str, float], seed: int) -> dict[str, Split]:
+def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None) -> dict[str, Split]:
     """`split` divided into a part for each name in `fractions` and what remains, named train.
 
-    Rows keep their order. Rows with equal text (and pair, or words) stay on one side. Of each label every part gets its fraction,
-    to the nearest group of equal texts, at least one group where there are enough, and training is never left without a label
-    that another part has; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest,
-    and numbers are drawn from each fifth of their range alike. Raises DataError where a part would be empty.
+    Rows keep their order. Rows with equal text (and pair, or words) stay on one side, and so do rows with an equal value in
+    `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and of each label its
+    share of them; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest, and
+    numbers are drawn from each fifth of their range alike. Training is never left without a label that another part has. Raises
+    DataError where a part would be empty.
     """
     hashes = hashed(split)
-    _, groups = np.unique(hashes.texts, return_inverse=True)
+    groups = _groups(hashes.texts, kept_together)
     labels = _strata(split, hashes)
     part = np.zeros(len(split), np.int8)  # 0: training
     generator = np.random.default_rng(seed)
@@ -30,13 +34,36 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int) -> dict[str, 
         share = fraction * len(split) / len(free)
         taken = free[_drawn(groups[free], labels[free], share, generator)]
         if not len(taken):
-            raise DataError(
-                f"{len(split)} rows with {groups.max(initial=-1) + 1} different texts are too few to take {name} rows from",
-                remedy=f"Add rows, or give {name} rows of their own: dataset.train=FILE dataset.{name}=FILE",
-            )
+            raise _too_few(len(split), groups, name, grouped=kept_together is not None)
         part[taken] = number
     names = ["train", *fractions]
     return {name: split.take(np.flatnonzero(part == number).tolist()) for number, name in enumerate(names)} if fractions else {}
+
+
+def _too_few(n_rows: int, groups: np.ndarray, name: str, *, grouped: bool) -> DataError:
+    of = "groups (dataset.group)" if grouped else "different texts"
+    return DataError(
+        f"{n_rows} rows with {groups.max(initial=-1) + 1} {of} are too few to take {name} rows from",
+        remedy=f"Add rows, or give {name} rows of their own: dataset.train=FILE dataset.{name}=FILE",
+    )
+
+
+def _groups(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
+    """The group of each row: rows with one text or one value belong together, and whatever these belong with."""
+    _, groups = np.unique(texts, return_inverse=True)
+    if kept_together is None:
+        return groups
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n_texts = int(groups.max(initial=-1)) + 1
+    numbers = {value: n_texts + number for number, value in enumerate(dict.fromkeys(kept_together)) if value not in (None, "")}
+    known = np.array([value in numbers for value in kept_together], bool)
+    values = np.array([numbers[value] for value in kept_together if value in numbers], np.int64)
+    total = n_texts + len(set(kept_together))
+    edges = coo_array((np.ones(len(values), np.int8), (groups[known], values)), shape=(total, total))
+    _, components = connected_components(edges, directed=False)
+    return np.unique(components[groups], return_inverse=True)[1]
 
 
 def _strata(split: Split, hashes: Hashes) -> np.ndarray:
@@ -54,21 +81,44 @@ def _strata(split: Split, hashes: Hashes) -> np.ndarray:
 
 
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:
-    """Which rows to take, as a mask: whole groups, of each label about `fraction` of its rows."""
+    """Which rows to take, as a mask: whole groups, of each label about its share of `fraction` of the rows."""
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     label_of_group = _rarest_labels(groups, labels, len(sizes))
     taken = np.zeros(len(sizes), bool)
-    for label in np.unique(label_of_group):
+    next_ones: list[tuple[float, float, int]] = []
+    budget = fraction * len(labels)
+    for label, wanted in _quotas(label_of_group, sizes, budget).items():
         members = np.flatnonzero(label_of_group == label)
-        wanted = fraction * sizes[members].sum()
         # A text repeated more often than rows are wanted stays in training, unless all are.
         small = members[sizes[members] <= max(wanted, sizes[members].min())]
-        drawn = generator.permutation(small)
-        nearest = int(np.abs(np.cumsum(sizes[drawn]) - wanted).argmin()) + 1
-        taken[drawn[: min(nearest, len(members) - 1)]] = True
+        drawn = generator.permutation(small)[: len(members) - 1]
+        rows = np.cumsum(sizes[drawn])
+        count = int(np.searchsorted(rows, wanted + 1e-9, side="right"))
+        taken[drawn[:count]] = True
+        if count < len(drawn):
+            lacking = wanted - (rows[count - 1] if count else 0)
+            next_ones.append((-lacking, generator.random(), int(drawn[count])))
+    for _, _, group in sorted(next_ones):  # the largest remainders first
+        if not taken.any() or sizes[taken].sum() + sizes[group] / 2 <= budget:
+            taken[group] = True
     only_taken = np.setdiff1d(labels[taken[groups]], labels[~taken[groups]])
     taken[groups[np.isin(labels, only_taken)]] = False
     return taken[groups]
+
+
+def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dict[int, float]:
+    """How many rows to take of each label, `budget` in all.
+
+    Each gets its share; a label too rare for a row gets one nevertheless, as long as such labels get no more than a quarter.
+    """
+    values, of_label, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
+    rows = np.bincount(of_label, weights=sizes)
+    wanted = budget * rows / rows.sum()
+    rare = (wanted < 1) & (n_groups > 1)
+    if 4 * rare.sum() <= budget and not rare.all():
+        wanted[~rare] *= (budget - rare.sum()) / wanted[~rare].sum()
+        wanted[rare] = 1
+    return dict(zip(values.tolist(), wanted.tolist(), strict=True))
 
 
 def _rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:

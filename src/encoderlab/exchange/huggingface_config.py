@@ -74,7 +74,7 @@ def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -
 
 def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
     """What a classifier answers with; without a problem_type, one output is a number, as transformers takes it."""
-    named = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
+    named: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
     default: TargetKind = "number" if classes == 1 else "label"
     return named.get(str(fields.get("problem_type")), default)
 
@@ -117,6 +117,14 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
         said_so = f"{folder}: config.json says id2label={str(named)[:80]}"
         raise DataError(f"{said_so}, and the head has {classes} classes", allowed="a name of its own for each class")
     return labels
+
+
+def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
+    """The threshold of each label as our own export of a multi-label model says them; None where there are none for all labels."""
+    named = fields.get("thresholds")
+    if not isinstance(named, dict) or set(named) != set(labels) or not all(isinstance(one, float) for one in named.values()):
+        return None
+    return {label: named[label] for label in labels}
 
 
 def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from encoderlab.errors import DataError
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.model.packing import attendable
+from encoderlab.model.packing import FIRST_TOKENS, attendable
 
 OPSET = 18  # what onnxruntime reads since 1.14 (2023)
 TOLERANCE = 1e-4  # how far an output may be off, in parts of the largest there is, or of 1 where all are smaller
@@ -53,8 +53,8 @@ class WholeModel(nn.Module):
         """The tensors of `outputs`, in that order."""
         model, mask = self.model, attention_mask.bool()
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        needs_main_process_first = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
-        hidden = model.encoder(input_ids, segments, mask, 1 if needs_main_process_first else None)
+        needs_first_only = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
+        hidden = model.encoder.encode(input_ids, segments, mask, selection=FIRST_TOKENS if needs_first_only else None)
         fields = {"last_hidden_state": hidden}
         if model.token_head is not None:
             fields["logits"] = model.token_head(hidden)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.dropout import Dropout
-from encoderlab.model.packing import Layout, PackedTokens, Padded, Selection
+from encoderlab.model.packing import Layout, SelectedTokens
 from encoderlab.model.positions import RotaryPositions
 
 
@@ -18,10 +18,10 @@ def attention_weights(
     k: Float[Tensor, "batch heads length d_head"],
     mask: Bool[Tensor, "batch length"] | None,
 ) -> Float[Tensor, "batch heads queries length"]:
-    """softmax(q k^T / sqrt(d_head)), equation 1: how much of each token goes into each answer. Each row sums to 1.
+    """softmax(q k^T / sqrt(d_head)), equation 1: how much of each token goes into each output. Each row sums to 1.
 
-    `mask` is True at tokens that may be attended to, at least one in each sequence (see `attendable`); None: all of them. (The root
-    is of d_head as in the paper, where some notebooks take the sequence's length.)
+    `mask` is True at tokens that may be attended to, at least one in each sequence (see `attendable`); None: all of them. The
+    scale is the root of d_head, as in the paper; some notebooks use that of the sequence's length.
     """
     scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # fewer numbers to divide than after the product
     if mask is not None:
@@ -53,30 +53,31 @@ def attend_packed(
     q: Float[Tensor, "targets heads d_head"],
     k: Float[Tensor, "tokens heads d_head"],
     v: Float[Tensor, "tokens heads d_head"],
-    tokens: PackedTokens,
-    selected: PackedTokens | Selection,
+    queries: Layout,
+    keys: Layout,
 ) -> Float[Tensor, "targets heads d_head"]:
-    """The same as `attend` without dropout, each sequence by itself, by PyTorch's kernel for them: FlashAttention-2 (Dao 2023)."""
+    """`attend` without dropout for packed sequences, by PyTorch's kernel for them: FlashAttention-2 (Dao 2023)."""
     from torch.nn.attention.varlen import varlen_attn  # takes a second to import, which a CPU need not wait for
 
-    answers = varlen_attn(q, k, v, selected.bounds, tokens.bounds, selected.width, tokens.width)
+    assert queries.bounds is not None and keys.bounds is not None, "both are packed"
+    answers = varlen_attn(q, k, v, queries.bounds, keys.bounds, queries.width, keys.width)
     assert isinstance(answers, Tensor)  # a pair only where more is asked for
     return answers
 
 
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
-    """Whether there is a kernel that computes `attend_packed` for these: see the checks of PyTorch's flash_api.cpp."""
+    """Whether `attend_packed` has a kernel for these; see the checks in PyTorch's flash_api.cpp."""
     fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 256
     return device.type == "cuda" and fits and _gpu_has_flash_attention()
 
 
 def _gpu_has_flash_attention() -> bool:
-    """Cards have it from compute capability 8 (Ampere) on. (The compiler can see through these two calls.)"""
+    """GPUs have it from compute capability 8 (Ampere) on. (The compiler can see through these two calls.)"""
     return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_properties().major >= 8
 
 
 def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int = 64) -> str:
-    """What computes attention in training, in words."""
+    """The name of what computes attention in training."""
     if formula_is_faster(device, dtype, dropout):
         return "matrix products and softmax"
     if packed_kernel_takes(device, dtype, dropout, d_head):
@@ -87,8 +88,8 @@ def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O with head_i = Attention(x W_i^Q, x W_i^K, x W_i^V) (paper, section 3.2.2).
 
-    The W_i of all heads stand side by side in one map. `d_head` need not be d_model / n_heads. Rotary positions, where they are
-    asked for, turn queries and keys.
+    The W_i of all heads stand side by side in one map. `d_head` need not be d_model / n_heads. Rotary positions, if configured,
+    rotate queries and keys.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -103,35 +104,33 @@ class MultiHeadAttention(nn.Module):
         self.rotate = RotaryPositions(config.reach, self.d_head) if rotary else None
         self.dropout = Dropout(config.attention_dropout)
 
-    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout) -> Float[Tensor, "*targets d_model"]:
-        """What the asked tokens learn from all tokens of their sequences, `x`."""
-        q, k = self.queries_and_keys(x, tokens, selected)
-        v = self.by_head(self.value(x))
-        if isinstance(tokens, PackedTokens) and self.has_packed_kernel(q.device, q.dtype):
-            assert not isinstance(selected, Padded)
-            answers = attend_packed(q, k, v, tokens, selected)
+    def forward(
+        self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
+    ) -> Float[Tensor, "*targets d_model"]:
+        """What the `selected` tokens (None: all) take from all tokens of their sequences, whose vectors are `x`."""
+        queried, queries = (x, layout) if selected is None else (selected.pick(x), selected.layout)
+        q, k, v = (self.by_head(each) for each in (self.query(queried), self.key(x), self.value(x)))
+        if self.rotate is not None:
+            q, k = self.rotate(q, queries.positions), self.rotate(k, layout.positions)
+        if layout.slots is not None and self.has_packed_kernel(q.device, q.dtype):
+            answers = attend_packed(q, k, v, queries, layout)
         else:
-            assert not isinstance(tokens, Selection)
-            q, k, v = (layout.pad(each).transpose(1, 2) for layout, each in ((selected, q), (tokens, k), (tokens, v)))
-            answers = selected.pack(attend(q, k, v, tokens.mask, self.dropout).transpose(1, 2))
+            q, k, v = queries.pad(q), layout.pad(k), layout.pad(v)
+            heads = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), layout.mask, self.dropout)
+            answers = queries.pack(heads.transpose(1, 2))
         return self.output(answers.flatten(-2))
 
     def has_packed_kernel(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether packed sequences are attended to by a kernel of their own: see `packed_kernel_takes`."""
+        """Whether packed sequences have an attention kernel of their own; see `packed_kernel_takes`."""
         return packed_kernel_takes(device, dtype, self.dropout.p if self.training else 0.0, self.d_head)
 
-    def weights(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
-        """The attention weights that `forward` uses when it does not train."""
-        q, k = self.queries_and_keys(x, tokens, tokens)
-        return attention_weights(q.transpose(1, 2), k.transpose(1, 2), tokens.mask)
-
-    def queries_and_keys(
-        self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout
-    ) -> tuple[Float[Tensor, "*targets heads d_head"], Float[Tensor, "*tokens heads d_head"]]:
-        """Queries of the asked tokens and keys of all tokens, each for every head."""
-        q, k = self.by_head(self.query(selected.pick(x))), self.by_head(self.key(x))
-        return (q, k) if self.rotate is None else (self.rotate(q, selected.positions), self.rotate(k, tokens.positions))
+    def weights(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
+        """The attention weights that `forward` uses when it does not train; `x` is padded."""
+        q, k = self.by_head(self.query(x)), self.by_head(self.key(x))
+        if self.rotate is not None:
+            q, k = self.rotate(q, layout.positions), self.rotate(k, layout.positions)
+        return attention_weights(q.transpose(1, 2), k.transpose(1, 2), layout.mask)
 
     def by_head(self, x: Float[Tensor, "*tokens width"]) -> Float[Tensor, "*tokens heads d_head"]:
-        """Cut the features of each token into those of its heads."""
+        """Split the features of each token into those of its heads."""
         return x.unflatten(-1, (-1, self.d_head))

@@ -13,7 +13,7 @@ from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.feed_forward import FeedForward
 from encoderlab.model.norm import build_norm
-from encoderlab.model.packing import Layout, Padded, lay_out
+from encoderlab.model.packing import Layout, SelectedTokens, Selection
 from encoderlab.model.positions import build_positions
 
 
@@ -40,14 +40,14 @@ class Embeddings(nn.Module):
         self,
         input_ids: Int[Tensor, "*batch tokens"],
         token_type_ids: Int[Tensor, "*batch tokens"],
-        positions: slice | Int[Tensor, " tokens"],
+        positions: slice | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """`positions` are the tokens' places in their sequence."""
+        """The sum of the three, normalised; `positions` are the tokens' in their sequences (None: as they stand)."""
         x = self.token(input_ids) * self.scale
         if self.training and self.word_dropout:
             x = F.dropout1d(x, self.word_dropout)
         if self.position is not None:
-            x = x + self.position(positions)
+            x = x + self.position(slice(input_ids.shape[-1]) if positions is None else positions)
         if self.segment is not None:
             x = x + self.segment(token_type_ids)
         return self.dropout(self.norm(x))
@@ -56,7 +56,7 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a residual connection with a norm (paper, section 3.1).
 
-    It answers for the `selected` tokens, after they have attended to all `tokens`, whose vectors are `x`.
+    Given the vectors `x` of tokens that lie as `layout` says, it computes those of all tokens or, faster, only of the `selected`.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -71,30 +71,36 @@ class EncoderLayer(nn.Module):
 class PostNormLayer(EncoderLayer):
     """norm(x + sublayer(x)), as in the paper and BERT."""
 
-    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout) -> Float[Tensor, "*targets d_model"]:
-        x = self.attention_norm(selected.pick(x) + self.dropout(self.attention(x, tokens, selected)))
+    def forward(
+        self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
+    ) -> Float[Tensor, "*targets d_model"]:
+        residual = x if selected is None else selected.pick(x)
+        x = self.attention_norm(residual + self.dropout(self.attention(x, layout, selected)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
-    def attention_map(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
-        return self.attention.weights(x, tokens)
+    def attention_map(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
+        return self.attention.weights(x, layout)
 
 
 class PreNormLayer(EncoderLayer):
     """x + sublayer(norm(x)): gradients reach every layer undiminished (Xiong et al. 2020, figure 1b)."""
 
-    def forward(self, x: Float[Tensor, "*tokens d_model"], tokens: Layout, selected: Layout) -> Float[Tensor, "*targets d_model"]:
-        x = selected.pick(x) + self.dropout(self.attention(self.attention_norm(x), tokens, selected))
+    def forward(
+        self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
+    ) -> Float[Tensor, "*targets d_model"]:
+        residual = x if selected is None else selected.pick(x)
+        x = residual + self.dropout(self.attention(self.attention_norm(x), layout, selected))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
-    def attention_map(self, x: Float[Tensor, "batch length d_model"], tokens: Padded) -> Float[Tensor, "batch heads length length"]:
-        return self.attention.weights(self.attention_norm(x), tokens)
+    def attention_map(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
+        return self.attention.weights(self.attention_norm(x), layout)
 
 
 LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
 
 
 class Encoder(nn.Module):
-    """Ids in, one vector per token out. Pre-norm layers leave their sum unnormed, so that one more norm follows the last."""
+    """Ids in, one vector per token out. Pre-norm layers leave their sum unnormed, so one more norm follows the last."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
@@ -109,32 +115,37 @@ class Encoder(nn.Module):
         input_ids: Int[Tensor, "batch length"],
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
-        first: int | None = None,
-        positions: Int[Tensor, " positions"] | None = None,
-        *,
-        most: int | None = None,
-        n_tokens: int | None = None,
-    ) -> Float[Tensor, "*answers d_model"]:
-        """The vector of each token: [batch, length, d_model].
+    ) -> Float[Tensor, "batch length d_model"]:
+        """The vector of each token. `attention_mask` is True at real tokens; None means that nothing is padding."""
+        layout = self._layout(input_ids, attention_mask)
+        x = self.embeddings(input_ids, token_type_ids)
+        for layer in self.layers:
+            x = layer(x, layout)
+        return self.final_norm(x)
 
-        Only of the `first` tokens of each sequence, where that is given: [batch, first, d_model]; or only of those at `positions`,
-        indices into the flattened tokens: [places, d_model], `most` at most in one sequence (None: each place once). The last layer
-        then computes little or nothing for the others, which saves a third of the time of two layers. `attention_mask` is True at
-        real tokens; None says that nothing is padding, which is faster. Where padding remains and `n_tokens` counts the real
-        tokens, padding is left out of all layers, and its vectors are zeros.
+    def encode(
+        self,
+        input_ids: Int[Tensor, "batch length"],
+        token_type_ids: Int[Tensor, "batch length"],
+        attention_mask: Bool[Tensor, "batch length"] | None,
+        n_tokens: int | None = None,
+        selection: Selection | None = None,
+    ) -> Float[Tensor, "*answers d_model"]:
+        """The same vectors, faster: without computing padding, and only for the selected tokens.
+
+        Where `n_tokens` counts the real tokens of a batch with padding, all layers work on these alone, and the vectors of padding
+        are zeros. With a `selection` the last layer computes only its tokens, which saves a third of the time of two layers:
+        [targets, d_model], or [batch, first, d_model] for the first tokens of each sequence.
         """
-        assert first is None or positions is None
-        batch, length = input_ids.shape
-        tokens = selected = lay_out(batch, length, attention_mask, n_tokens)
-        if first is not None:
-            selected = tokens.first(first)
-        if positions is not None:
-            selected = tokens.at(positions, most or length)
-        x = self.embed(input_ids, token_type_ids, tokens)
+        layout = self._layout(input_ids, attention_mask, n_tokens)
+        x = self.embeddings(layout.pack(input_ids), layout.pack(token_type_ids), layout.positions)
         *lower, last = self.layers
         for layer in lower:
-            x = layer(x, tokens, tokens)
-        return selected.unpack(self.final_norm(last(x, tokens, selected)))
+            x = layer(x, layout)
+        if selection is None:
+            return layout.pad(self.final_norm(last(x, layout)))
+        selected = SelectedTokens(selection, layout)
+        return selected.restore(self.final_norm(last(x, layout, selected)))
 
     def attention_maps(
         self,
@@ -142,20 +153,24 @@ class Encoder(nn.Module):
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> list[Float[Tensor, "batch heads length length"]]:
-        """The attention weights of every layer, the lowest first: [sequence, head, token that asks, token that is read]."""
-        batch, length = input_ids.shape
-        tokens = Padded(batch, length, attention_mask)
-        x = self.embed(input_ids, token_type_ids, tokens)
+        """The attention weights of every layer, the lowest first: [sequence, head, token that attends, token attended to]."""
+        layout = self._layout(input_ids, attention_mask)
+        x = self.embeddings(input_ids, token_type_ids)
         maps = []
         for layer in self.layers:
-            maps.append(layer.attention_map(x, tokens))
-            x = layer(x, tokens, tokens)
+            maps.append(layer.attention_map(x, layout))
+            x = layer(x, layout)
         return maps
 
-    def embed(
-        self, input_ids: Int[Tensor, "batch length"], token_type_ids: Int[Tensor, "batch length"], tokens: Layout
-    ) -> Float[Tensor, "*tokens d_model"]:
-        """What the lowest layer is given."""
-        length = input_ids.shape[1]
+    def _layout(
+        self,
+        input_ids: Int[Tensor, "batch length"],
+        attention_mask: Bool[Tensor, "batch length"] | None,
+        n_tokens: int | None = None,
+    ) -> Layout:
+        """Packed where there is padding and the number of real tokens is known, else padded."""
+        batch, length = input_ids.shape
         assert length <= self.max_length, f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
-        return self.embeddings(tokens.pack(input_ids), tokens.pack(token_type_ids), tokens.positions)
+        if attention_mask is None or n_tokens is None:
+            return Layout.padded(batch, length, attention_mask)
+        return Layout.packed(attention_mask, n_tokens)

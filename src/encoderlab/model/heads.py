@@ -1,7 +1,5 @@
 """The heads: from the encoder's vectors to logits for whole sequences, and for single tokens."""
 
-from functools import partial
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,7 +11,7 @@ from encoderlab.model.dropout import Dropout
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.initialization import ShapesOnly, initialize
 from encoderlab.model.norm import build_norm
-from encoderlab.model.packing import attendable, worth_packing
+from encoderlab.model.packing import FIRST_TOKENS, Selection, attendable, worth_packing
 from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling
 
 
@@ -38,8 +36,8 @@ class MaskedTokenHead(nn.Module):
         return F.linear(self.norm(F.gelu(self.dense(x))), decoder, self.bias)
 
 
-def most_of_one_sequence(batch: Batch) -> int:
-    """How many tokens of one sequence are asked at most. To count those of a card would mean to wait for it: there, all may be."""
+def most_targets_in_a_sequence(batch: Batch) -> int:
+    """The most target positions that one sequence has. Counting those on a GPU would mean waiting for it: there, all may be."""
     n, length = batch.input_ids.shape
     if batch.target_positions.device.type != "cpu":
         return length
@@ -47,12 +45,12 @@ def most_of_one_sequence(batch: Batch) -> int:
 
 
 class EncoderWithHeads(nn.Module):
-    """An encoder, and a head for each question it is asked.
+    """An encoder with a head for each kind of target.
 
-    The sequence head is a linear map of the pooled vector; the token head one of each asked token's vector, or a `MaskedTokenHead`
-    where its answers are pieces of the vocabulary. The teacher head maps each token's vector to that of a teacher, in distillation.
-    Initial weights are drawn from PyTorch's global generator: seed it (`torch.manual_seed`) before. `packs` says whether padding is
-    left out of the encoder; None: where that is the faster way.
+    The sequence head is a linear map of the pooled vector. The token head is one of the vector at each target position, or a
+    `MaskedTokenHead` that predicts pieces of the vocabulary. The teacher head maps each token's vector to that of a teacher, in
+    distillation. Initial weights come from PyTorch's global generator: seed it (`torch.manual_seed`) first. `packs` says whether
+    the encoder leaves padding out; None: wherever that is faster.
     """
 
     packs: bool | None = None
@@ -74,50 +72,42 @@ class EncoderWithHeads(nn.Module):
         initialize(self, config)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Logits for each sequence, and for the asked tokens (and no others: vocabularies are large); or a teacher's vectors."""
+        """Logits for each sequence and for the target positions (no others: vocabularies are large); or a teacher's vectors."""
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
-        firsts, target_positions = self._hidden(batch)
+        sequences, tokens = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None and self.pool is not None:
-            pooled = self.pool(firsts, attendable(batch.attention_mask))
+            pooled = self.pool(sequences, attendable(batch.attention_mask))
             sequence_logits = self.sequence_head(self.dropout(pooled))
         if self.token_head is not None:
-            token_logits = self.token_head(self.dropout(target_positions))
+            token_logits = self.token_head(self.dropout(tokens))
         if self.masked_token_head is not None:
-            token_logits = self.masked_token_head(target_positions, self.encoder.embeddings.token.weight)
+            token_logits = self.masked_token_head(tokens, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
-        """The vectors of the asked tokens and their mean over each sequence, as wide as the teacher's."""
-        hidden = self.encoder(
-            batch.input_ids,
-            batch.token_type_ids,
-            batch.attention_mask,
-            n_tokens=batch.n_tokens if self._packs(batch) else None,
-        )
-        vectors = teacher_head(hidden)
+        """The vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
+        vectors = teacher_head(self._encode(batch))
         pooled = MeanPool()(vectors, attendable(batch.attention_mask))
         return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.target_positions))
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
-        """What the pooling reads, and the vectors of the asked tokens (None: no head for them): no others are computed."""
+        """What the pooling reads, and the vectors at target positions (None: no head for them); no others are computed."""
         n, length = batch.input_ids.shape
-        encode = partial(
-            self.encoder,
-            batch.input_ids,
-            batch.token_type_ids,
-            batch.attention_mask,
-            n_tokens=batch.n_tokens if self._packs(batch) else None,
-        )
         if not self.reads_first:
-            hidden = encode()
+            hidden = self._encode(batch)
             return hidden, hidden.flatten(0, 1).index_select(0, batch.target_positions) if self.asks_tokens else None
         if not self.asks_tokens:
-            return encode(first=1), None
+            return self._encode(batch, FIRST_TOKENS), None
         firsts = torch.arange(0, n * length, length, device=batch.target_positions.device)
-        hidden = encode(positions=torch.cat([firsts, batch.target_positions]), most=1 + most_of_one_sequence(batch))
+        positions = torch.cat([firsts, batch.target_positions])
+        hidden = self._encode(batch, Selection(positions, 1 + most_targets_in_a_sequence(batch)))
         return hidden[:n, None], hidden[n:]
+
+    def _encode(self, batch: Batch, selection: Selection | None = None) -> Float[Tensor, "*answers d_model"]:
+        n_tokens = batch.n_tokens if self._packs(batch) else None
+        return self.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, n_tokens, selection)
 
     def _packs(self, batch: Batch) -> bool:
         if self.packs is not None:

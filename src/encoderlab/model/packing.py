@@ -1,10 +1,12 @@
-"""How the tokens of a batch lie in memory: sequences padded to one length, or real tokens alone, packed one behind another.
+"""How the tokens of a batch lie in memory: padded to one length, or packed, real tokens alone; and which the last layer computes.
 
-To leave padding out of everything, from the embeddings up, is the unpadding of MosaicBERT (Portes et al. 2023) and ModernBERT
+Leaving padding out of everything, from the embeddings up, is the unpadding of MosaicBERT (Portes et al. 2023) and ModernBERT
 (Warner et al. 2024). Nothing here makes the host wait for the device: whatever sets a shape comes from the host.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -12,14 +14,14 @@ from torch import Tensor
 
 
 def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tensor, "batch length"] | None:
-    """The same mask, but with all tokens of a sequence that is nothing but padding: a softmax over no tokens is NaN."""
+    """The same mask, but with every token of a sequence that is nothing but padding: a softmax over no tokens is NaN."""
     if attention_mask is None:
         return None
     return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
 
 
 def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kernel: bool) -> bool:
-    """Whether to leave out the padding of a batch with so many real tokens is faster than to compute it.
+    """Whether leaving out the padding of a batch with `n_tokens` real tokens is faster than computing it.
 
     `kernel` says that attention over packed sequences has a kernel of its own.
     """
@@ -30,122 +32,105 @@ def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kern
     return kernel or n_tokens < 0.9 * input_ids.numel()
 
 
-class Padded:
-    """All tokens of a batch, [batch, length], or the first `length` of each sequence.
+class Layout:
+    """The tokens of a batch: padded, [batch, width, ...], or packed one behind another, [tokens, ...].
 
-    `mask` is True at tokens that may be attended to; None: all of them. `positions` are the tokens' places in their sequence.
+    `pad` and `pack` convert between the two; where nothing is packed, both leave a tensor as it is. `positions` are the tokens'
+    positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens stand at the `slots` of
+    the flattened padded batch, and those of sequence i from `bounds[i]` to `bounds[i + 1]`.
     """
 
-    def __init__(self, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None) -> None:
-        self.batch, self.length = batch, length
-        self.mask = attendable(attention_mask)
-        self.positions = slice(length)
+    def __init__(
+        self,
+        batch: int,
+        width: int,
+        positions: slice | Int[Tensor, " tokens"],
+        mask: Bool[Tensor, "batch width"] | None = None,
+        slots: Int[Tensor, " tokens"] | None = None,
+        bounds: Int[Tensor, " bounds"] | None = None,
+    ) -> None:
+        self.batch, self.width, self.positions, self.mask, self.slots, self.bounds = batch, width, positions, mask, slots, bounds
+        self.real: Tensor | None = None  # where tokens are packed: True at the tokens of the flattened padded batch that are left
 
-    def pack(self, x: Shaped[Tensor, "batch length *features"]) -> Shaped[Tensor, "batch length *features"]:
-        """As it stands: padding stays."""
-        return x
+    @classmethod
+    def padded(cls, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None = None) -> Layout:
+        """All tokens of a batch as they stand; `attention_mask` is True at real ones."""
+        return cls(batch, length, slice(length), attendable(attention_mask))
 
-    pad = unpack = pack
+    @classmethod
+    def packed(cls, attention_mask: Bool[Tensor, "batch length"], n_tokens: int) -> Layout:
+        """The real tokens of a batch alone, of which there are `n_tokens`."""
+        batch, length = attention_mask.shape
+        real = attention_mask.flatten()
+        slots = torch.nonzero_static(real, size=n_tokens).flatten()
+        layout = cls(batch, length, slots % length, attendable(attention_mask), slots, _bounds(slots // length, batch))
+        layout.real = real
+        return layout
 
-    def pick(self, x: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch length d_model"]:
-        """The first `length` of all tokens."""
-        return x[:, : self.length]
+    def pack(self, x: Shaped[Tensor, "batch width *features"]) -> Shaped[Tensor, "*tokens"]:
+        """The tokens of this layout, out of a padded batch."""
+        return x if self.slots is None else x.flatten(0, 1).index_select(0, self.slots)
 
-    def first(self, n: int) -> Padded:
-        """The first `n` tokens of each sequence."""
-        return Padded(self.batch, min(n, self.length), None)
-
-    def at(self, positions: Int[Tensor, " targets"], most: int) -> Selection:
-        """The tokens at `positions`, indices into the flattened tokens, at most so many of one sequence."""
-        return Selection(positions, most, self.batch, self.length)
-
-
-class Packed:
-    """Some tokens of a padded batch, one behind another: [tokens]. `flat` are their indices into the flattened batch, rising.
-
-    The tokens of sequence i are those from `bounds[i]` to `bounds[i + 1]`, and at most `width`. `pad` and `pack` change between
-    [tokens, ...] and [batch, width, ...], where the tokens stand at the flattened `slots`. `mask` and `positions`: see `Padded`.
-    """
-
-    def __init__(self, flat: Int[Tensor, " tokens"], batch: int, length: int) -> None:
-        self.batch, self.length, self.width = batch, length, length
-        self.slots = flat
-        self.positions = flat % length
-        self.sequences = flat // length
-        starts = torch.arange(batch + 1, device=flat.device)
-        self.bounds = torch.searchsorted(self.sequences, starts, out_int32=True)
-
-    def pack(self, x: Shaped[Tensor, "batch width *features"]) -> Shaped[Tensor, " tokens *features"]:
-        """Leave out what is not of these tokens."""
-        return x.flatten(0, 1).index_select(0, self.slots)
-
-    def pad(self, x: Shaped[Tensor, " tokens *features"]) -> Shaped[Tensor, "batch width *features"]:
-        """Put zeros where there is no token."""
+    def pad(self, x: Shaped[Tensor, "*tokens"]) -> Shaped[Tensor, "batch width *features"]:
+        """The tokens where they stand in the padded batch, with zeros where there is none."""
+        if self.slots is None:
+            return x
         padded = x.new_zeros(self.batch * self.width, *x.shape[1:])
         return padded.index_copy_(0, self.slots, x).unflatten(0, (self.batch, self.width))
 
 
-class PackedTokens(Packed):
-    """All real tokens of a batch, of which there are `n_tokens`. A sequence of padding alone has none: zeros stand in for them."""
+class Selection(NamedTuple):
+    """The tokens whose vectors are wanted, `most` at most of each sequence.
 
-    def __init__(self, attention_mask: Bool[Tensor, "batch length"], n_tokens: int) -> None:
-        real = attention_mask.flatten()
-        super().__init__(torch.nonzero_static(real, size=n_tokens).flatten(), *attention_mask.shape)
-        self.mask, self.real = attendable(attention_mask), real
-
-    def pick(self, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens d_model"]:
-        """All of them."""
-        return x
-
-    def unpack(self, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "batch length d_model"]:
-        """The tokens where they stood before they were packed, and zeros at padding."""
-        return self.pad(x)
-
-    def first(self, n: int) -> Selection:
-        """The first `n` tokens of each sequence; zeros stand for padding."""
-        starts = torch.arange(self.batch, device=self.slots.device) * self.length
-        n = min(n, self.length)
-        return self.at(starts[:, None] + torch.arange(n, device=starts.device), n)
-
-    def at(self, positions: Int[Tensor, "*targets"], most: int) -> Selection:
-        """The tokens at `positions`, indices into the flattened batch as it was padded, at most so many of one sequence."""
-        return Selection(positions, most, self.batch, self.length, self.real)
-
-
-class Selection(Packed):
-    """The tokens a layer answers for, `most` at most of one sequence. `unpack` gives answers in the shape and order of `positions`.
-
-    `real` is given where the layer's tokens are packed: the flattened mask they were packed by.
+    They stand at `positions`, indices into the flattened padded batch, in any order; None means the first `most` of each sequence.
     """
 
-    def __init__(
-        self, positions: Int[Tensor, "*targets"], most: int, batch: int, length: int, real: Bool[Tensor, " positions"] | None = None
-    ) -> None:
+    positions: Int[Tensor, " targets"] | None
+    most: int
+
+
+FIRST_TOKENS = Selection(None, 1)
+
+
+class SelectedTokens:
+    """The tokens of a `selection`, out of those that lie as `tokens` says; `layout` is their own."""
+
+    def __init__(self, selection: Selection, tokens: Layout) -> None:
+        most = min(selection.most, tokens.width)
+        self.shape: tuple[int, ...] | None = None
+        if selection.positions is not None:
+            self._find(selection.positions, selection.most, tokens)
+        elif tokens.real is None:
+            self.layout = Layout(tokens.batch, most, slice(most))  # the first tokens of a padded batch are a slice of it
+        else:
+            starts = torch.arange(tokens.batch, device=tokens.real.device)[:, None] * tokens.width
+            self._find(starts + torch.arange(most, device=starts.device), most, tokens)
+
+    def _find(self, positions: Int[Tensor, "*targets"], most: int, tokens: Layout) -> None:
         flat, self.order = positions.flatten().sort()
-        super().__init__(flat, batch, length)
-        self.shape, self.width = positions.shape, most
-        behind = torch.arange(len(flat), device=flat.device) - self.bounds.index_select(0, self.sequences)
-        self.slots = self.sequences * most + behind
+        sequences = flat // tokens.width
+        bounds = _bounds(sequences, tokens.batch)
+        behind = torch.arange(len(flat), device=flat.device) - bounds.index_select(0, sequences)
+        self.layout = Layout(tokens.batch, most, flat % tokens.width, None, sequences * most + behind, bounds)
+        real = tokens.real
+        self.shape = positions.shape
         self.padding = None if real is None else ~real.index_select(0, flat)
         self.among = flat if real is None else (real.cumsum(0) - 1).index_select(0, flat).clamp(min=0)
 
-    def pick(self, x: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "targets d_model"]:
-        """The vectors of these tokens, of all tokens' vectors. Where padding is asked for, zeros: it has been left out."""
+    def pick(self, x: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*targets d_model"]:
+        """The vectors of these tokens, out of all vectors; zeros for padding that has been left out."""
+        if self.shape is None:
+            return x[:, : self.layout.width]
         picked = x.reshape(-1, x.shape[-1]).index_select(0, self.among)
         return picked if self.padding is None else picked.masked_fill(self.padding[:, None], 0.0)
 
-    def unpack(self, x: Float[Tensor, "targets d_model"]) -> Float[Tensor, "*positions d_model"]:
-        """The answers in the order in which they were asked for."""
+    def restore(self, x: Float[Tensor, "*targets d_model"]) -> Float[Tensor, "*positions d_model"]:
+        """The vectors in the order and shape in which they were selected."""
+        if self.shape is None:
+            return x
         return torch.empty_like(x).index_copy_(0, self.order, x).view(*self.shape, x.shape[-1])
 
 
-Layout = Padded | PackedTokens | Selection
-
-
-def lay_out(
-    batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None, n_tokens: int | None
-) -> Padded | PackedTokens:
-    """All tokens of a batch: packed where some are padding and the number of those that are not is known, else padded."""
-    if attention_mask is None or n_tokens is None:
-        return Padded(batch, length, attention_mask)
-    return PackedTokens(attention_mask, n_tokens)
+def _bounds(sequences: Int[Tensor, " tokens"], batch: int) -> Int[Tensor, " bounds"]:
+    """Where each of the `batch` sequences begins, and the last one ends, among tokens of these `sequences`, in rising order."""
+    return torch.searchsorted(sequences, torch.arange(batch + 1, device=sequences.device), out_int32=True)

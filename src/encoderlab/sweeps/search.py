@@ -15,6 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
 from encoderlab.errors import SettingError
+from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord
 from encoderlab.sweeps.sweep import Sweep
@@ -164,7 +165,7 @@ def _failed() -> Any:
 
 
 def score_of(folder: RunFolder) -> float | None:
-    """The main figure of a finished run on validation; None where it is no finite number.
+    """The main figure of a finished run on validation, an error (as MAE) with a minus; None where it is no finite number.
 
     Raises SettingError where validation was not scored.
     """
@@ -173,7 +174,8 @@ def score_of(folder: RunFolder) -> float | None:
         raise SettingError(
             "A search needs validation rows to choose by", remedy="Hold some out with dataset.validation_fraction=0.1"
         )
-    return report["splits"][SPLIT][report["main_figure"]]
+    score = report["splits"][SPLIT][report["main_figure"]]
+    return -score if score is not None and is_lower_better(report["main_figure"]) else score
 
 
 def _stop_if_hopeless(study: Study) -> None:

@@ -51,7 +51,9 @@ class Compute:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         precision = str(self.precision).removeprefix("torch.")
         same = ", deterministic kernels" if self.deterministic else ""
-        return f"device {name}, precision {precision} ({self.reason}), {self.threads} threads{same}"
+        return (
+            f"device {name}, precision {precision} ({self.reason}), {self.threads} thread{'' if self.threads == 1 else 's'}{same}"
+        )
 
 
 def choose_compute(
@@ -78,6 +80,8 @@ def choose_compute(
     chosen = _choose_device(device, setting)
     if processes.size > 1:
         chosen = _of_ones_own(chosen, device, setting, processes)
+    if chosen.type == "cuda":  # cuDNN plans its attention anew for each shape, and lengths differ from batch to batch
+        torch.backends.cuda.enable_cudnn_sdp(False)
     dtype, reason = _choose_precision(precision, chosen, width)
     return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
 
@@ -92,7 +96,7 @@ def _use_deterministic_kernels(wanted: bool) -> None:
         torch.use_deterministic_algorithms(wanted)
     torch.backends.cudnn.deterministic = wanted
     if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first matrix product on a card
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the process's first product: see also cli.main
         # Nothing here reads what it has not written. (PyTorch makes the attribute at run time.)
         torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -154,7 +158,10 @@ def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Pro
         raise SettingError(
             f"{setting}={wanted} is one card for {processes.size} processes", allowed="auto, cuda, cpu", remedy=remedy
         )
-    if processes.local_rank >= (gpus := torch.cuda.device_count()):
+    gpus = torch.cuda.device_count()
+    if gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each process sees its own GPU alone, as number 0
+        return torch.device("cuda", 0)
+    if processes.local_rank >= gpus:
         raise SettingError(f"{processes.local_size} processes on this machine want a card each, and it has {gpus}", remedy=remedy)
     chosen = torch.device("cuda", processes.local_rank)
     torch.cuda.set_device(chosen)
@@ -165,7 +172,7 @@ def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[to
     if wanted != "auto":
         return PRECISIONS[wanted], "as set"
     if device.type == "cuda":
-        if torch.cuda.is_bf16_supported():
+        if torch.cuda.is_bf16_supported(including_emulation=False):  # a GPU without the units would emulate them, slowly
             return torch.bfloat16, "the card has bf16 units"
         return torch.float32, "the card has no bf16 units"
     if device.type != "cpu":

@@ -139,6 +139,12 @@ class TrainingConfig:
                 f"training.steps={self.steps} and training.budget={self.budget} both say when to stop",
                 remedy="Set training.steps=null or training.budget=null to leave one of them out",
             )
+        if self.compile is Compile.cuda_graphs and self.accumulate is not None and self.accumulate > 1:
+            raise SettingError(
+                f"training.accumulate={self.accumulate} with training.compile=cuda_graphs would overwrite gradients",
+                allowed="CUDA graphs with whole batches",
+                remedy="Set training.accumulate=1 or training.compile=always",
+            )
         if self.accumulate is not None and self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",

@@ -6,10 +6,12 @@ With a time budget the number of steps is estimated anew after each step, so tha
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
+from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig, seconds_of
 
@@ -80,8 +82,12 @@ class Horizon(ABC):
         """How many steps the run is expected to have in all, `done` of them having been taken. It is over when that is `done`."""
 
     def spent(self) -> float:
-        """Seconds that are gone of the time there is, for a continuation to know; 0 where time does not matter."""
+        """Seconds used so far of the time there is, for a resumed run to know; 0 where time does not matter."""
         return 0.0
+
+    @abstractmethod
+    def resume(self, spent: float) -> None:
+        """Continue a run that has used so many seconds; called before the first step."""
 
 
 class FixedSteps(Horizon):
@@ -90,47 +96,81 @@ class FixedSteps(Horizon):
     def __init__(self, total: int) -> None:
         self.total = total
 
+    def resume(self, spent: float) -> None:
+        """See `Horizon.resume`: only steps count."""
+
     def steps(self, done: int) -> int:
         """See `Horizon.steps`."""
         return self.total
 
 
 class TimeBudget(Horizon):
-    """A run of so many seconds from its first step on, evaluations included, and of one step at least; `spent` are gone already.
+    """A run of so many seconds from its first step on, evaluations included, and of one step at least.
 
     The number of steps is estimated anew after each of them, from the time that all have taken so far. A schedule that follows the
-    estimate comes down to zero with the last step, which ends before the time does.
+    estimate comes down to zero with the last step, which ends before the time does. Where the model is `compiled`, code is made in
+    some of the first steps: what those take beyond the others is gone from the budget, and says nothing of the steps to come.
     """
 
-    GUESS = 1000  # steps, before the first one has been timed: its learning rate is that of a warmup of some length
+    GUESS = 1000  # steps, before one has been timed: its learning rate is that of a warmup of some length
+    FIRST_STEPS = 10  # in which a compiled model may meet new shapes
+    SLOW = 5.0  # times the fastest of the first steps
 
-    def __init__(self, seconds: float, spent: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds, self.clock = seconds, clock
-        self._spent = spent
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
+        self.seconds, self.clock, self.compiled = seconds, clock, compiled
+        self._spent = 0.0
         self._started: float | None = None
+        self._ended = 0.0
+        self._first: list[float] = []  # seconds of the first steps
 
     def steps(self, done: int) -> int:
         """See `Horizon.steps`."""
+        now = self.clock()
         if self._started is None:
-            self._started = self.clock() - self._spent
+            self._started = now - self._spent
             self._before = 0 if self._spent else done
-        taken = done - self._before
-        if taken == 0:
+            self._usual = self._spent / done if self._spent and done else math.inf  # of a step, before this process began
+        elif self.compiled and len(self._first) < self.FIRST_STEPS:
+            self._first.append(now - self._ended)
+        self._ended = now
+        taken, elapsed = done - self._before, now - self._started
+        left = self.seconds - elapsed
+        if taken == 0 or (left > 0 and taken == len(self._first) == 1):
             return done + self.GUESS
-        elapsed = self.clock() - self._started
-        return done + max(int((self.seconds - elapsed) * taken / max(elapsed, 1e-9)), 0)
+        return done + max(int(left * taken / max(elapsed - self._compiling(), 1e-9)), 0)
+
+    def _compiling(self) -> float:
+        """Seconds that the slow ones among the first steps have taken beyond the fastest."""
+        fastest = min([self._usual, *self._first])
+        return sum((seconds - fastest for seconds in self._first if seconds > self.SLOW * fastest), 0.0)
+
+    def resume(self, spent: float) -> None:
+        """See `Horizon.resume`."""
+        self._spent = spent
 
     def spent(self) -> float:
         """See `Horizon.spent`."""
         return self._spent if self._started is None else self.clock() - self._started
 
 
+def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0) -> Iterator[tuple[int, int, Sequence[Batch]]]:
+    """Each step until the `horizon`: its number, counted on from `after`, how many there will be, and its micro-batches."""
+    batches = iter(batches)
+    for number in count(after + 1):
+        steps = horizon.steps(number - 1)
+        micro_batches = next(batches, None) if number <= steps else None
+        if micro_batches is None:
+            return
+        yield number, steps, micro_batches
+
+
 def horizon_of(
-    training: TrainingConfig, rows: int, spent: float = 0.0, processes: Processes = SINGLE_PROCESS
+    training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, `spent` seconds of a budget being gone, and how many steps make an epoch."""
+    """Where training on `rows` rows ends, and how many steps make an epoch; `compiled` says whether a compiler works at first."""
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
-        return TimeBudget(seconds_of(training.budget), spent, clock), per_epoch
+        compiled = processes.all_reduce_max(int(compiled)) > 0
+        return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch

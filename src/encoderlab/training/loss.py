@@ -16,7 +16,7 @@ def losses(prediction: Prediction, batch: Batch) -> dict[str, Float[Tensor, ""]]
 
     `sequence` is `sequence_loss`, `token` the cross entropy against the labels, `teacher_sequence` and `teacher_token` what
     separates the student from its teacher (`targets` of the batch). Sums, not means, so that micro-batches can be added up exactly
-    before the division; see `answers`. Where the batch has no answers, a loss is 0, and so are its gradients.
+    before the division; see `count_targets`. Where the batch has no answers, a loss is 0, and so are its gradients.
     """
     found = {}
     weights = _label_weights(batch.targets)
@@ -42,8 +42,8 @@ def sequence_loss(
     return F.mse_loss(logits[:, 0], targets, reduction="sum")
 
 
-def answers(batch: Batch) -> dict[str, int]:
-    """How many answers each loss of `batch` is a sum over. Shapes only: no device is waited for."""
+def count_targets(batch: Batch) -> dict[str, int]:
+    """How many targets each loss of `batch` sums over. Reads shapes only, so no device is waited for."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
     if (targets := batch.targets) is not None:
         counts["teacher_sequence"] = targets.sequence_vectors if targets.sequence_logits is None else targets.sequence_logits

@@ -1,10 +1,9 @@
-"""Running out of memory: how a device says so, what to type then, and answers in smaller batches."""
+"""Running out of memory: how to recognise it, what to tell the user, and predictions in smaller batches."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -12,49 +11,44 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 
-SIGNS = ("out of memory", "can't allocate memory", "not enough memory")  # of CUDA and MPS; of a CPU; of a CPU under Windows
+SIGNS = (
+    "out of memory",  # of CUDA and MPS
+    "CUBLAS_STATUS_ALLOC_FAILED",  # of cuBLAS, which allocates beside PyTorch
+    "can't allocate memory",  # of a CPU
+    "not enough memory",  # of a CPU under Windows
+)
 Answer = TypeVar("Answer")
 
 
 class MemoryTooSmallError(TrainingError):
-    """A device whose memory is too small. `fewer_rows_help` says whether computing fewer rows at a time could mend that."""
+    """A device whose memory is too small. `fewer_rows_help` says whether computing fewer rows at a time could help."""
 
     def __init__(self, wrong: str, *, remedy: str, fewer_rows_help: bool = False) -> None:
         super().__init__(wrong, remedy=remedy)
         self.fewer_rows_help = fewer_rows_help
 
 
-@contextmanager
-def memory_errors_explained(step: int, micro_batches: Sequence[Batch], *, fewer_rows_help: bool = True) -> Iterator[None]:
-    """Raise MemoryTooSmallError with what to type where the enclosed work for a step runs out of memory; see `out_of_memory`."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise out_of_memory(error, step, micro_batches, fewer_rows_help=fewer_rows_help) or error from None
-
-
 def out_of_memory(
     error: RuntimeError, step: int, micro_batches: Sequence[Batch], *, fewer_rows_help: bool = True
 ) -> MemoryTooSmallError | None:
-    """What to say of an `error` in a step whose batch was computed in these `micro_batches`; None where it is about something else.
+    """The explanation of an `error` in a step whose batch was computed in these `micro_batches`; None if memory is not the problem.
 
-    Without parts the batch was still being made.
+    Without micro-batches the batch was still being made.
     """
     if not is_about_memory(error):
         return None
     remedy = "Choose a smaller model, or a smaller model.max_length"
     if not micro_batches:
         return MemoryTooSmallError(f"The memory is too small for the batch of step {step}", remedy=remedy, fewer_rows_help=True)
-    rows, longest = (
-        sum(len(micro_batch) for micro_batch in micro_batches),
-        max(micro_batch.input_ids.shape[1] for micro_batch in micro_batches),
-    )
+    rows = sum(len(micro_batch) for micro_batch in micro_batches)
+    longest = max(micro_batch.input_ids.shape[1] for micro_batch in micro_batches)
     device = micro_batches[0].input_ids.device.type
     more = min(2 * len(micro_batches), rows)
     helps = fewer_rows_help and len(micro_batches) < rows
     if helps:
-        remedy = f"Set training.accumulate={more} to compute each batch in {more} parts, alike but for what dropout draws"
-    batch = f"a batch of {rows} rows of up to {longest} tokens in {len(micro_batches)} part{'s' * (len(micro_batches) > 1)}"
+        remedy = f"Set training.accumulate={more} to compute each batch in {more} micro-batches; only dropout's random draws differ"
+    number = f"{len(micro_batches)} micro-batch{'es' * (len(micro_batches) > 1)}"
+    batch = f"a batch of {rows} rows of up to {longest} tokens in {number}"
     wrong = f"The memory of the device ({device}) is too small for step {step}, {batch}"
     return MemoryTooSmallError(wrong, remedy=remedy, fewer_rows_help=helps)
 

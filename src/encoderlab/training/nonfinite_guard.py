@@ -1,6 +1,6 @@
-"""Steps whose loss or gradient is not finite: kept from the weights, counted, and named with what was in their batch.
+"""Steps whose loss or gradient is not finite: they change nothing, are counted, and are reported with the rows of their batch.
 
-The fused AdamW reads a flag on the device and leaves the weights alone where it is set; the host learns of it when it logs.
+On CUDA the fused AdamW reads a flag on the device and leaves the weights alone if it is set; the host learns of it when it logs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
 
 @dataclass(frozen=True, slots=True)
 class SkippedStep:
-    """A step that was left out: its losses by the name of the question, and the norm of its gradient, one of them not finite.
+    """A skipped step: its losses by name and the norm of its gradient, at least one of them not finite.
 
-    `rows` are the places in the training split, counted from 0, of the first few of the `examples` in its batch.
+    `rows` are the positions in the training split, counted from 0, of the first few of the `examples` in its batch.
     """
 
     step: int
@@ -40,7 +40,7 @@ class SkippedStep:
         return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
 
     def figures(self) -> dict[str, Any]:
-        """The same as JSON has it: what is not finite is written as a word."""
+        """The step as JSON values: figures that are not finite become strings."""
         figures = {f"loss_{name}": loss for name, loss in self.losses.items()} | {"gradient_norm": self.gradient_norm}
         written = {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
         return {**written, "rows": self.rows, "examples": self.examples}
@@ -48,7 +48,7 @@ class SkippedStep:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A step of which the device alone knows whether it was left out: `flag` is 1.0 if it was, else 0.0."""
+    """A step of which only the device knows whether it was skipped: `flag` is 1.0 if it was, else 0.0."""
 
     step: int
     flag: Tensor
@@ -57,7 +57,7 @@ class _Unread:
     rows: Sequence[Tensor]
 
     def read(self, processes: Processes) -> SkippedStep:
-        """The step as it was in all processes of the `processes`, which read it together."""
+        """The skipped step with the rows of all `processes`, which must call this together."""
         mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
         shares = processes.gather(mine)
         named, counts = processes.broadcast_from_main(lambda: tuple(zip(*(shares or ()), strict=True)))
@@ -67,21 +67,27 @@ class _Unread:
 
 
 class NonFiniteGuard:
-    """Lets the optimizer take those steps alone whose losses and gradient are finite; up to `limit` others are left out.
+    """Makes the optimizer skip steps whose losses or gradient are not finite, at most `limit` of them.
 
-    A step that is left out changes neither weights nor the optimizer's averages nor its count of steps. On a CUDA card that is
-    decided by the card: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the
-    figures anyway. Elsewhere (`waits`), the host is told at once. `before` is the `state` of an earlier part of the same run.
+    A skipped step changes neither the weights nor the optimizer's averages nor its step count. On CUDA the device decides: the
+    fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the figures anyway. Elsewhere
+    (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state` of an earlier part of the same run.
     """
 
     def __init__(
         self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = (), processes: Processes = SINGLE_PROCESS
     ) -> None:
         self.limit, self.waits, self.processes = limit, waits, processes
+        self.armed = 0  # the last step that was about to change the weights
+        self.load(before)
+
+    def load(self, before: Iterable[Mapping[str, Any]]) -> None:
+        """Continue from the `state` of an earlier part of the same run."""
         self.skipped = [SkippedStep(**plain) for plain in before]
+        self._reported = len(self.skipped)
         self._unread: list[_Unread] = []
 
-    def take(
+    def arm(
         self,
         optimizer: torch.optim.Optimizer,
         step: int,
@@ -89,20 +95,20 @@ class NonFiniteGuard:
         gradient_norm: Tensor,
         micro_batches: Sequence[Batch],
     ) -> None:
-        """Have `optimizer` take a step, unless one of the figures is not finite. Raises TrainingError as `read` does.
+        """Make the coming `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as `read`.
 
-        Where several processes train one model, all must hand in the figures of the whole step: then all decide alike.
+        If several processes train one model, all must pass the figures of the whole step, so that all decide alike.
         """
         flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
         self._unread.append(_Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches]))
+        self.armed = step
         if not self.waits:
             optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW looks for it there
-            optimizer.step()
-        elif not self.read():
-            optimizer.step()
+        elif self.read():
+            optimizer.zero_grad()  # without gradients the optimizer's step does nothing
 
     def read(self) -> list[SkippedStep]:
-        """The steps left out among those not yet read; waits for the device.
+        """The skipped steps among those not yet read; waits for the device.
 
         Raises TrainingError, which names the first step beyond the limit.
         """
@@ -116,26 +122,33 @@ class NonFiniteGuard:
                 self.skipped.append(found[-1])
         return found
 
+    def report(self, *, read: bool) -> list[SkippedStep]:
+        """The skipped steps that no earlier report named; `read` first asks the device, as `read()` does."""
+        if read:
+            self.read()
+        reported, self._reported = self._reported, len(self.skipped)
+        return self.skipped[reported:]
+
     def state(self) -> list[dict[str, Any]]:
-        """The steps left out so far, as plain values; see `before`. Waits for the device. Raises TrainingError as `read` does."""
+        """The skipped steps so far, as plain values; see `before`. Waits for the device. Raises TrainingError as `read` does."""
         self.read()
         return [asdict(each) for each in self.skipped]
 
     def note(self) -> str | None:
-        """What a report says of the steps left out; None where there are none."""
+        """What a report says of the skipped steps; None if there are none."""
         if not self.skipped:
             return None
         n = len(self.skipped)
         steps = ", ".join(f"{each.step:,}" for each in self.skipped[:10]) + (", ..." if n > 10 else "")
-        return f"{n:,} step{'s were' if n > 1 else ' was'} left out, loss or gradient not being finite: {steps}"
+        return f"{n:,} step{'s were' if n > 1 else ' was'} skipped because the loss or the gradient was not finite: {steps}"
 
     def _refuse_beyond_limit(self, found: SkippedStep) -> None:
         n = len(self.skipped)
         if n < self.limit:
             return
         steps = f"{n:,} steps before it were" if n > 1 else "1 step before it was"
-        before = f"; {steps} left out, as training.skip_nonfinite={self.limit} allows" if n else ""
-        more = f"training.skip_nonfinite={max(2 * self.limit, 10)} leaves such steps out"
+        before = f"; {steps} skipped, as training.skip_nonfinite={self.limit} allows" if n else ""
+        more = f"training.skip_nonfinite={max(2 * self.limit, 10)} skips such steps"
         raise TrainingError(
             f"The loss or the gradient of step {found.step:,} is not finite ({found}){before}",
             remedy=f"Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; {more}",

@@ -1,4 +1,4 @@
-"""AdamW, with weight decay on matrices only, and less or no learning for the lower layers where that is asked for."""
+"""AdamW with weight decay on matrices only, lower or no learning rates for the lower layers, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inspect import unwrap
 from typing import Any, Protocol, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
 from encoderlab.training.config import TrainingConfig
@@ -41,6 +41,27 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     assert config.learning_rate is not None
     return EagerAdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> float:
+    """Give each group the learning rate times its `scale`; returns the learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group["scale"]
+    return learning_rate
+
+
+def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) -> Tensor:
+    """Scale the gradient down to `clip_norm` if it is longer (None: never); returns its norm before that."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    gather = getattr(norm, "full_tensor", None)  # of gradients that are sharded among processes
+    whole: Tensor = norm if gather is None else gather()
+    if clip_norm is None:
+        return whole
+    is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, asking would be waiting
+    if not is_short:
+        nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
+    return whole
 
 
 def freeze(model: nn.Module, config: TrainingConfig) -> None:

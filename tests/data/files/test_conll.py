@@ -109,3 +109,15 @@ def test_sentences_come_back_as_written_or_are_refused(tmp_path_factory, written
         assert sentences(path, content) == written
     except DataError as error:
         assert len(labels) < 2 or any(not word.strip() for sentence in written for pair in sentence for word in pair), error
+
+
+def test_columns_in_a_txt_file_are_recognised_or_the_format_is_suggested(tmp_path):
+    (tmp_path / "names.txt").write_text("Anna B-PER\nsaw O\n\nBerlin B-LOC\n")
+    splits = FilesDataset(path=str(tmp_path / "names.txt"), validation_fraction=0).load(tmp_path)
+    assert [example.words for example in splits.by_name["train"]] == [("Anna", "saw"), ("Berlin",)]
+    (tmp_path / "one.txt").write_text("Anna B-PER\nsaw O\n")
+    with pytest.raises(DataError, match="Set dataset.label=null, or dataset.format=conll if it has a word and its label per line"):
+        FilesDataset(path=str(tmp_path / "one.txt")).load(tmp_path)
+    assert (
+        len(FilesDataset(path=str(tmp_path / "names.txt"), label=None, validation_fraction=0).load(tmp_path).by_name["train"]) == 4
+    )

@@ -151,5 +151,5 @@ def test_files_that_cannot_be_documents_are_refused(tmp_path):
     assert pair == "b.txt holds documents, but dataset.text_pair=title is asked for. Set dataset.text_pair=null."
     (tmp_path / "empty").mkdir()
     assert error_of(tmp_path / "empty").startswith("empty has no .txt files.")
-    (tmp_path / "c.txt").write_bytes(b"One.\n\nTw\xf6.\n")
-    assert error_of(tmp_path / "c.txt").startswith("c.txt, line 3 cannot be decoded as UTF-8.")
+    (tmp_path / "c.txt").write_bytes(b"One.\n\nTw\x81.\n")
+    assert error_of(tmp_path / "c.txt").startswith("c.txt, line 3 is neither UTF-8 nor Windows-1252.")

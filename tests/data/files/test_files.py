@@ -36,6 +36,30 @@ def test_each_split_may_have_its_own_file(tmp_path):
     assert splits.origin == {"source": "files", "files": files}
 
 
+def test_a_split_may_have_several_files_or_a_pattern(tmp_path):
+    write(tmp_path / "b.csv", "text,label\nx,b\ny,a\n")
+    write(tmp_path / "a.csv", "label;text\na;z\n")
+    pq.write_table(pa.table({"text": pa.array(["w"], pa.large_string()), "label": ["b"]}), tmp_path / "c.parquet")
+    named = FilesDataset(train=[str(tmp_path / "b.csv"), str(tmp_path / "c.parquet")], validation=str(tmp_path / "a.csv"))
+    splits = named.load(tmp_path)
+    assert [example.text for example in splits.by_name["train"]] == ["x", "y", "w"]
+    assert splits.by_name["train"].where(1).endswith("b.csv, line 3") and splits.by_name["train"].where(2).endswith(
+        "c.parquet, row 1"
+    )
+    assert splits.origin["files"]["train"] == [str(tmp_path / "b.csv"), str(tmp_path / "c.parquet")]
+    pattern = FilesDataset(path=str(tmp_path / "*.csv"), validation_fraction=0).load(tmp_path)
+    assert [example.text for example in pattern.by_name["train"]] == ["z", "x", "y"]
+    write(tmp_path / "d.csv", "text,label\nx,\n")
+    assert error_of(tmp_path / "?.csv") == "d.csv, line 2 has no label in column 'label'. Fill it in, or take the row out."
+    assert error_of(tmp_path / "*.tsv").startswith(f"dataset.path={tmp_path}/*.tsv matches no file.".replace(f"{tmp_path}/", ""))
+
+
+@pytest.mark.parametrize("given", [[], [1], 7, "", {"a": "b"}])
+def test_what_is_no_file_and_no_list_of_files_is_refused(given):
+    with pytest.raises(SettingError, match="Allowed: a file, a folder, a pattern"):
+        FilesDataset(path=given)
+
+
 def test_validation_is_taken_from_training_where_it_has_no_file(tmp_path):
     rows = "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(40))
     files = parts(tmp_path, train=rows, test="text,label\nw,1\n")
@@ -242,6 +266,6 @@ def test_columns_of_new_texts_of_other_formats_are_chosen_with_the_settings_of_p
 def test_texts_by_line_have_no_labels(tmp_path):
     assert error_of(write(tmp_path / "rows.txt", "x\ny\n")) == (
         "rows.txt holds one text per line and no columns, but dataset.label is set. "
-        "Set dataset.label=null, or name a csv, tsv, jsonl or parquet file."
+        "Set dataset.label=null, or dataset.format=conll if it has a word and its label per line."
     )
     assert error_of(write(tmp_path / "rows.txt", ""), label=None) == "rows.txt has no rows. Name a file that has some."

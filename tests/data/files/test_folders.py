@@ -70,8 +70,21 @@ def test_a_folder_beside_the_splits_is_refused(tmp_path):
 
 def test_an_undecodable_example_is_refused_with_its_file(tmp_path):
     fill(tmp_path, pos=["fine"], neg=["bad"])
-    (tmp_path / "pos" / "0.txt").write_bytes(b"caf\xe9")
-    assert error_of(tmp_path).startswith("FOLDER/pos/0.txt, line 1 cannot be decoded as UTF-8.")
+    (tmp_path / "pos" / "0.txt").write_bytes(b"caf\x81")
+    assert error_of(tmp_path).startswith("FOLDER/pos/0.txt, line 1 is neither UTF-8 nor Windows-1252.")
+
+
+def test_of_many_files_in_windows_1252_the_first_is_named_and_the_others_are_counted(tmp_path, capsys):
+    for label in ("neg", "pos"):
+        (tmp_path / label).mkdir()
+        for number in range(3):
+            (tmp_path / label / f"{number}.txt").write_bytes(b"caf\xe9")
+    splits = FilesDataset(path=str(tmp_path), validation_fraction=0).load(tmp_path)
+    assert {example.text for example in splits.by_name["train"]} == {"caf\xe9"}
+    first, others = capsys.readouterr().err.splitlines()
+    assert (
+        "0.txt is not UTF-8 and is read as Windows-1252" in first and others == "encoderlab: 5 more files are read as Windows-1252"
+    )
 
 
 def test_pairs_are_refused_and_labels_unknown_to_training_too(tmp_path):

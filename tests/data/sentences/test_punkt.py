@@ -1,9 +1,6 @@
 """Punkt without NLTK's overhead splits every text as NLTK does."""
 
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import nltk
@@ -13,7 +10,6 @@ from hypothesis import strategies as st
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTokenizer, PunktTrainer
 
 from encoderlab.data.sentences.punkt import Punkt
-from encoderlab.data.sentences.punkt_rules import PunktModel
 
 NLTK_DATA = Path(__file__).resolve().parents[4] / "shared" / "nltk_data"
 CORPUS = """Dr. Smith met Mr. J. Jones of St. Louis in approx. 1990. In 1991. the firm, Acme Corp. Ltd., went to No. 10 Downing St. again.
@@ -107,7 +103,7 @@ def nltk_parameters(request):
 
 @pytest.fixture(scope="module")
 def both(nltk_parameters):
-    return Punkt(PunktModel.of(PunktSentenceTokenizer(nltk_parameters()))), PunktSentenceTokenizer(nltk_parameters())
+    return Punkt(PunktSentenceTokenizer(nltk_parameters())), PunktSentenceTokenizer(nltk_parameters())
 
 
 @settings(deadline=None, max_examples=400)
@@ -136,25 +132,19 @@ LOWER = st.sampled_from([word.lower() for word in WORDS] + ["."])
 )
 def test_whatever_was_learned_sentences_are_those_of_nltk(abbreviations, collocations, starters, contexts, text):
     theirs = PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts))
-    ours = Punkt(PunktModel.of(PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts))))
+    ours = Punkt(PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts)))
     assert ours.tokenize(text) == theirs.tokenize(text)
 
 
-def test_what_was_learned_travels_to_a_process_that_does_not_load_nltk(tmp_path):
-    punkt = Punkt(PunktModel.of(PunktSentenceTokenizer(trained_on(CORPUS))))
-    (tmp_path / "punkt").write_bytes(pickle.dumps(punkt))
-    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).tokenize(sys.argv[2]), 'nltk' in sys.modules)"
-    found = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "punkt"), CORPUS], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert found.stdout == f"{punkt.tokenize(CORPUS)} False\n"
+def test_what_was_learned_travels_to_another_process():
+    punkt = Punkt(PunktSentenceTokenizer(trained_on(CORPUS)))
+    assert pickle.loads(pickle.dumps(punkt)).tokenize(CORPUS) == punkt.tokenize(CORPUS)
 
 
 def test_words_never_met_before_are_not_kept():
     """NLTK's table gets an entry for each: memory would grow with the corpus."""
-    punkt = Punkt(PunktModel.of(PunktSentenceTokenizer(trained_on(CORPUS))))
-    known = len(punkt._model.contexts)
+    punkt = Punkt(PunktSentenceTokenizer(trained_on(CORPUS)))
+    known = len(punkt._nltk._params.ortho_context)
     for number in range(100):
         punkt.tokenize(f"Meet J. Name{number} at 10. Word{number}\x1c is approx. Thing{number} there.")
-    assert len(punkt._model.contexts) == known
     assert len(punkt._nltk._params.ortho_context) == known

@@ -18,6 +18,7 @@ def importance(texts, spans, scores, method="gradient", **changes):
         "label": "good",
         "probability": 0.75,
         "probabilities": {"bad": 0.25, "good": 0.75},
+        "predicted": "good",
         "pieces": ["x"] * len(spans),
         "scores": np.array(scores, dtype=np.float32),
         "special": np.array([span is None for span in spans]),

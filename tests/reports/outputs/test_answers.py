@@ -96,7 +96,7 @@ def test_a_row_is_written_before_the_next_is_asked_for(write):
 
 
 def test_the_forms_are_those_the_settings_offer():
-    from encoderlab.config.command_settings import PredictionFormat
+    from encoderlab.config.inference_settings import PredictionFormat
 
     assert {*TEXT_FORMATS, "parquet"} == {form.value for form in PredictionFormat}
 

@@ -86,11 +86,6 @@ def test_figures_that_are_not_finite_and_numbers_of_numpy_are_json():
     assert "perplexity" not in pretraining_card(report, CARD_FACTS)
 
 
-def test_test_is_the_scored_split_where_there_is_one():
-    assert report_of(splits={"validation": scores(), "test": scores()})["scored_split"] == "test"
-    assert report_of()["scored_split"] == "validation"
-
-
 @pytest.mark.parametrize(
     ("right", "outcome", "words"),
     [
@@ -132,11 +127,6 @@ def test_without_guessers_there_is_no_verdict():
     assert report_of(baselines={})["verdict"] is None
     assert best_baseline({}, "mlm_accuracy") is None
     assert best_baseline(GUESSERS, "nsp_accuracy") == ("word_overlap", 0.65)
-
-
-def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_too_good():
-    chosen = {"step": 7, "chosen_by": "mlm_accuracy", "chosen_on": "validation"}
-    assert any("chosen on validation, the split it is scored on" in note for note in report_of(checkpoint=chosen)["notes"])
 
 
 def test_report_page_and_curves_are_written(tmp_path, records):

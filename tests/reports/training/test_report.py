@@ -61,12 +61,6 @@ def test_the_keys_are_the_contracts():
     assert report["checkpoint"] == {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}
 
 
-def test_test_is_the_scored_split_where_it_has_labels():
-    assert report_of()["scored_split"] == "validation"
-    assert report_of(splits={"validation": classification(150), "test": classification(160)})["scored_split"] == "test"
-    assert report_of(splits={"train": classification(150)})["scored_split"] == "train"
-
-
 @pytest.mark.parametrize(
     ("right", "outcome", "words"),
     [(160, "above", "is above that"), (124, "above", "+0.020"), (121, "not distinguishable", "is not distinguishable from that")]
@@ -89,27 +83,6 @@ def test_a_skipped_baseline_is_said_and_not_compared():
 
 def test_without_baselines_there_is_no_verdict():
     assert report_of(baselines={})["verdict"] is None
-
-
-def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_too_good():
-    assert any("chosen on validation, the split it is scored on" in note for note in report_of()["notes"])
-    honest = report_of(splits={"validation": classification(150), "test": classification(160)})
-    assert honest["notes"] == ["a note"]
-
-
-def test_scores_on_the_training_rows_are_called_what_they_are():
-    notes = report_of(splits={"train": classification(150)})["notes"]
-    assert any("rows the model was trained on" in note for note in notes)
-
-
-def test_a_perfect_score_says_what_it_does_not_show():
-    notes = report_of(splits={"test": classification(200)})["notes"]
-    assert any("200 rows, an error rate of up to 0.015 may still hide" in note for note in notes)
-
-
-def test_figures_that_are_not_finite_become_null():
-    report = report_of(throughput={"tokens_per_second": float("nan"), "examples_per_second": np.float32("inf")})
-    assert report["throughput"] == {"tokens_per_second": None, "examples_per_second": None}
 
 
 def test_tagging_is_compared_word_by_word_as_far_as_the_model_read():

@@ -11,7 +11,6 @@ from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.sentences import blocks as sentence_blocks
 from encoderlab.data.sentences.punkt import Punkt
-from encoderlab.data.sentences.punkt_rules import PunktModel
 from encoderlab.data.sentences.splitter import SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
@@ -71,7 +70,7 @@ def test_the_store_is_that_of_one_sentence_after_the_other_whoever_makes_it(corp
     """Against the plainest way to make it, which reads as the store's description."""
     monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
     monkeypatch.setattr(document_corpus, "workers_at_hand", lambda: workers)
-    splitter = SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(PunktParameters()))), "Punkt", "Punkt 1")
+    splitter = SentenceSplitter(Punkt(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
     corpus = replace(corpus_of(documents=documents), splitter=splitter)
     task = task_of(corpus)

@@ -1,24 +1,29 @@
 """Compilation: asked for, or where it pays, with a line that says what was done; the answers stay the same."""
 
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import wraps
+
 import pytest
 import torch
 from torch import nn
 
 from encoderlab.runs.engine.compilation import compile_encoder
+from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CPU, CUDA = (Compute(torch.device(name), torch.float32, 1, "as set") for name in ("cpu", "cuda"))
 
 
 class Doubling(nn.Module):
-    """Something small enough to be compiled in a test."""
+    """An encoder small enough to be compiled in a test."""
 
-    def __init__(self):
+    def __init__(self, width=4):
         super().__init__()
-        self.linear = nn.Linear(4, 4)
+        self.embedding, self.linear = nn.Embedding(2, width), nn.Linear(width, width)
 
-    def forward(self, x):
-        return self.linear(x) * 2
+    def encode(self, ids, types, mask):
+        return self.linear(self.embedding(ids)) * 2
 
 
 @pytest.fixture
@@ -27,17 +32,18 @@ def compiler(monkeypatch):
     calls = []
 
     def compiler(fails=None):
-        def compile_function(function):
-            def compiled(*arguments):
-                if fails:
-                    raise RuntimeError(fails)
-                return function(*arguments)
+        @wraps(torch.compile)
+        def compile_encode(encode, **options):
+            calls.append(options)
+            return broken if fails else encode
 
-            return compiled
+        def broken(*arguments):
+            raise RuntimeError(fails)
 
-        monkeypatch.setattr(torch, "compile", compile_function)
-        monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(*shape))
-        monkeypatch.setattr(nn.Module, "compile", lambda module, **options: calls.append(options))
+        zeros = torch.zeros
+        monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: zeros(*shape, dtype=dtype))
+        monkeypatch.setattr(torch.random, "fork_rng", lambda cards: nullcontext())
+        monkeypatch.setattr(torch, "compile", compile_encode)
         return calls
 
     return compiler
@@ -68,23 +74,60 @@ def test_the_encoder_stays_as_it_is_where_compiling_does_not_pay_or_is_not_wante
 def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words, mode):
     calls = compiler()
     assert compile_encoder(Doubling(), choice, device) == words
-    assert calls == [{"dynamic": True, "mode": mode}]
+    assert [(call["dynamic"], call["mode"]) for call in calls] == [(True, mode)]
 
 
 def test_without_a_working_compiler_the_encoder_stays_as_it_is_and_the_reason_is_said(compiler):
-    calls = compiler(fails="No C++\n compiler found")
-    assert compile_encoder(Doubling(), Compile.always, CPU) == "not compiled (no working compiler: No C++ compiler found)"
-    assert calls == []
+    compiler(fails="No C++\n compiler found")
+    encoder = Doubling()
+    assert compile_encoder(encoder, Compile.always, CPU) == "not compiled (no working compiler: No C++ compiler found)"
+    ids = torch.tensor([[0, 1]])
+    assert encoder.encode(ids, ids, None).shape == (1, 2, 4)
+    assert all(weight.grad is None for weight in encoder.parameters())
+
+
+def test_trying_the_compiler_draws_nothing_and_leaves_no_gradient(monkeypatch):
+    monkeypatch.setattr(torch, "compile", wraps(torch.compile)(lambda encode, **options: encode))
+    encoder = nn.Sequential()
+    encoder.encode = lambda ids, types, mask: torch.rand(3, requires_grad=True)
+    before = torch.get_rng_state()
+    assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.slow
+def test_a_sweep_over_widths_compiles_each_of_its_models(monkeypatch):
+    compile_function = torch.compile
+    without_code = wraps(torch.compile)(lambda encode, mode, **options: compile_function(encode, backend="eager", **options))
+    monkeypatch.setattr(torch, "compile", without_code)
+    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 3)
+    torch._dynamo.reset()
+    ids = torch.zeros(1, 5, dtype=torch.int64)
+    for width in range(2, 12):
+        encoder = Doubling(width)
+        assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
+        assert encoder.encode(ids, ids, None).shape == (1, 5, width)
+
+
+@pytest.mark.slow
+def test_deterministic_code_adds_up_in_an_order_that_the_first_batch_does_not_decide(compiler, monkeypatch):
+    from torch._inductor import config
+
+    monkeypatch.setattr(config, "split_reductions", True)
+    compiler()
+    compile_encoder(Doubling(), Compile.always, replace(CPU, deterministic=True))
+    assert not config.split_reductions
 
 
 @pytest.mark.slow
 def test_a_compiled_encoder_answers_the_same_and_keeps_the_names_of_its_weights():
     torch.manual_seed(0)
     encoder = Doubling()
-    names, x = list(encoder.state_dict()), torch.randn(3, 4)
-    expected = encoder(x)
+    names, ids = list(encoder.state_dict()), torch.tensor([[0, 1, 1]])
+    expected = encoder.encode(ids, ids, None)
     said = compile_encoder(encoder, Compile.always, CPU)
     if said != "compiled":
         pytest.skip(said)
-    torch.testing.assert_close(encoder(x), expected)
+    torch.testing.assert_close(encoder.encode(ids, ids, None), expected)
     assert list(encoder.state_dict()) == names

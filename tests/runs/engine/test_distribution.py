@@ -12,7 +12,9 @@ from tests.torchrun import torchrun
 
 BEGIN = """
 import copy
+import weakref
 import torch
+from torch.distributed.tensor import DTensor
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.system.device import Compute
 from encoderlab.metrics import ClassificationMetrics
@@ -22,7 +24,7 @@ from encoderlab.runs.engine.distribution import Sharded, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import optimize
+from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.system.torchrun import join, placed
 
@@ -45,9 +47,20 @@ pieces = Sharded(original, processes)
 scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
-steps = list(optimize(pieces.stepped, [[batch(processes.rank)]] * 2, optimizer, settings, compute, FixedSteps(2), processes=processes))
-assert steps[-1].examples == 2
-weights, state = pieces.weights(), processes.broadcast_from_main(lambda: None) or pieces.optimizer_state(optimizer)
+learner = Learner(pieces.stepped, optimizer, settings, compute, processes=processes)
+steps = list(optimize(learner, [[batch(processes.rank)]] * 2, FixedSteps(2)))
+assert steps[-1].totals.examples == 2
+weights, full_tensor, whole, most = pieces.weights(), DTensor.full_tensor, [], 0
+def watched(self, **named):
+    global most
+    whole.append(weakref.ref(found := full_tensor(self, **named)))
+    most = max(most, sum(tensor() is not None for tensor in whole))
+    return found
+DTensor.full_tensor = watched
+gathered = pieces.optimizer_state(optimizer)
+DTensor.full_tensor = full_tensor
+assert processes.is_main or (most <= 2 and not any(gathered["state"].values())), "the others keep none of what they gather"
+state = processes.broadcast_from_main(lambda: gathered)
 assert weights.keys() == (original.state_dict().keys() if processes.is_main else set())
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
@@ -57,7 +70,7 @@ other = build_optimizer(again.model, settings)
 again.load(weights)
 again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps are handed on as they are
 for run, its in ((pieces, optimizer), (again, other)):
-    list(optimize(run.stepped, [[batch(processes.rank)]], its, settings, compute, FixedSteps(3), after=2, processes=processes))
+    list(optimize(Learner(run.stepped, its, settings, compute, processes=processes), [[batch(processes.rank)]], FixedSteps(3), after=2))
     run.finish()
 for name, weight in original.state_dict().items():
     assert torch.equal(weight, again.original.state_dict()[name]), name
@@ -74,7 +87,8 @@ for sharding in Sharding:
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=3))
     run = distribute(model, settings, processes)
     optimizer, modes = build_optimizer(run.model, settings), []
-    for step in optimize(run.stepped, [[batch]] * 3, optimizer, settings, compute, FixedSteps(3), processes=processes):
+    learner = Learner(run.stepped, optimizer, settings, compute, processes=processes)
+    for step in optimize(learner, [[batch]] * 3, FixedSteps(3)):
         modes.append({module.training for module in run.model.modules()})
         evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, processes)
     assert modes == [{True}] * 3, (sharding, modes)

@@ -96,13 +96,16 @@ def test_an_ordinary_run_is_computed_whole_and_says_what_it_takes():
     memory = step_memory(ModelConfig(n_layers=4, d_model=256), 10**7, PRETRAINING, 8000, 0.15, 128, FP32)
     micro_batches = choose_micro_batches(32, memory, CPU)
     assert micro_batches.number == 1
-    assert str(micro_batches).startswith("batches in 1 part (a step takes about 0.")
+    assert str(micro_batches).startswith("batches in 1 micro-batch (a step takes about 0.")
 
 
 def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.engine.micro_batches.free_memory", lambda device: 10 * 2**30)
     micro_batches = choose_micro_batches(100, StepMemory(0, 2**28), CPU)
-    assert str(micro_batches) == "batches in 4 parts (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
+    assert (
+        str(micro_batches)
+        == "batches in 4 micro-batches (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
+    )
 
 
 def test_where_memory_is_not_known_nothing_is_cut():

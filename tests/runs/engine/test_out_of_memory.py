@@ -16,7 +16,7 @@ from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import optimize
+from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.memory import MemoryTooSmallError
 from encoderlab.training.optimizer import build_optimizer
 
@@ -59,11 +59,8 @@ def run(model, micro_batches, *, after=0, optimizer=None):
         10,
     )
 
-    def loop(batches, done):
-        return optimize(model, batches, optimizer, training, CPU, FixedSteps(STEPS), after=done)
-
     torch.manual_seed(7)
-    steps = list(taken.take(loop, optimizer, after))
+    steps = list(taken.take(Learner(model, optimizer, training, CPU), FixedSteps(STEPS), after))
     return [step.figures() for step in steps], taken, torch.cat([weight.flatten() for weight in model.parameters()])
 
 
@@ -75,7 +72,7 @@ def test_the_curve_is_that_of_the_parts_set_by_hand(room, number, capsys):
     assert torch.equal(weights, expected)
     assert taken.micro_batches == MicroBatches(number, "memory ran out in step 1", open=True, grown=True)
     assert (
-        f"going on with batches in {number} parts (memory ran out in step 1), as training.accumulate={number}"
+        f"continuing with batches in {number} micro-batches (memory ran out in step 1), as training.accumulate={number} would"
         in capsys.readouterr().err
     )
 
@@ -107,7 +104,7 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
         torch.manual_seed(7)
         for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
             batches = training_batches(rows(), training, 0, 0, CPU.device, micro_batches=number, after=after)
-            for step in optimize(again, batches, optimizer, training, CPU, FixedSteps(STEPS), after=after):
+            for step in optimize(Learner(again, optimizer, training, CPU), batches, FixedSteps(STEPS), after=after):
                 found.append(step.figures())
                 if step.number == last:
                     break
@@ -116,16 +113,18 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
     expected_figures, expected = by_hand()
     assert figures == expected_figures
     assert torch.equal(weights, expected)
-    assert taken.note() == "Batches were computed in 2 parts at last: memory ran out in step 5"
+    assert taken.note() == "The last batches were computed in 2 micro-batches: memory ran out in step 5"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_parts_that_its_state_names():
     _, taken, _ = run(Small(3), MicroBatches(1, "a guess", open=True))
     model = Small(3)
-    run(model, MicroBatches(**taken.state()), after=6)
+    run(model, taken.micro_batches, after=6)
     assert max(model.sizes) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
 def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):

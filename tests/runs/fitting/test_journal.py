@@ -13,6 +13,7 @@ from encoderlab.runs.fitting.journal import Journal, seconds_since_start
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.training.loop import Step
 from encoderlab.training.nonfinite_guard import SkippedStep
+from encoderlab.training.totals import Totals
 from tests.stand_ins import Clock
 
 
@@ -25,7 +26,7 @@ def clock(monkeypatch):
 
 def step(number, loss=0.5, **losses):
     parts = {"sequence": torch.tensor(loss)} | {name: torch.tensor(value) for name, value in losses.items()}
-    return Step(number, 10, parts, torch.tensor(2.0), 0.25, examples=4, tokens=30, padded_tokens=40)
+    return Step(number, 10, parts, torch.tensor(2.0), 0.25, Totals(4, 30, 40, {}))
 
 
 def scores():
@@ -76,7 +77,7 @@ def test_a_step_that_was_left_out_is_named_and_its_line_is_json_all_the_same(tmp
     }
     assert (line["loss"], line["skipped"], first["skipped"]) == (None, 1, 0)
     assert (
-        "Step 3 was left out, not being finite: sequence loss nan, gradient norm inf; rows 5, 9 and 2 more"
+        "Step 3 was skipped because it was not finite: sequence loss nan, gradient norm inf; rows 5, 9 and 2 more"
         in capsys.readouterr().err
     )
 

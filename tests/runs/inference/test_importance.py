@@ -10,47 +10,25 @@ from hypothesis import strategies as st
 from torch import nn
 
 from encoderlab.batch import Encoded
-from encoderlab.config.command_settings import RunConfig
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.runs.inference.importance import log_odds, occluded, token_importance
-from encoderlab.runs.models.assembly import Assembly, build_model
-from encoderlab.runs.models.task import build_task
-from encoderlab.system.device import Compute
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
+from encoderlab.tasks.config import PretrainingConfig, TaggingConfig
 from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.rows import hold_encoded
-from encoderlab.training.config import TrainingConfig
+from tests.runs.small_assembly import LABELS, TOKENIZER, assembly_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-TOKENIZER = SymbolsConfig(symbols="0123456789ab").build(list, None)
-SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 12}
 SHAPES = [
     {},
     {"positions": Positions.learned, "pooling": Pooling.mean, "norm_position": NormPosition.pre, "segments": 2},
     {"positions": Positions.rotary, "norm": Norm.rms, "activation": Activation.geglu, "pooling": Pooling.max, "bias": False},
     {"pooling": Pooling.pooler, "scale_embeddings": True, "word_dropout": 0.5, "dropout": 0.5, "attention_dropout": 0.5},
 ]
-LABELS = ["up", "down", "level"]
 digits = st.text("0123456789ab", min_size=1, max_size=14)
-
-
-def assembly_of(task=None, labels=LABELS, seed=0, **shape):
-    """A model with every weight drawn."""
-    task = task or ClassificationConfig(name="digits")
-    model = ModelConfig(**SIZES | shape)
-    config = RunConfig("cache", task, None, SymbolsConfig(), model, TrainingConfig())
-    built = build_task(task, TOKENIZER, labels, model.max_length)
-    torch.manual_seed(seed)
-    encoder = build_model(config, TOKENIZER, built)
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter.normal_()
-    return Assembly(config, Compute(torch.device("cpu"), torch.float32, 1, "test"), TOKENIZER, built, encoder)
 
 
 def odds_of(assembly, encoded, label):
@@ -98,8 +76,8 @@ def test_gradient_times_input_is_the_slope_towards_an_embedding_of_zero(shape):
 class Through(nn.Module):
     """A layer that changes nothing."""
 
-    def forward(self, x, tokens, asked):
-        return asked.pick(x)
+    def forward(self, x, layout, selected=None):
+        return x if selected is None else selected.pick(x)
 
 
 @given(texts=st.lists(digits, min_size=1, max_size=4), seed=st.integers(0, 20))
@@ -237,7 +215,8 @@ def test_what_was_compiled_for_training_is_run_as_it_is_written():
     def no_compiler(graph, inputs):
         raise AssertionError("compiled")
 
-    assembly.model.encoder.compile(backend=no_compiler)
+    encoder = assembly.model.encoder
+    encoder.encode = torch.compile(encoder.encode, backend=no_compiler)
     compiled = token_importance(replace(assembly, compiled="compiled"), [TextExample("12ab")])[0]
     np.testing.assert_array_equal(plain.scores, compiled.scores)
 

@@ -42,7 +42,7 @@ def config(tmp_path):
 
 
 def test_the_settings_that_are_written_are_the_settings_of_the_run(folder, config):
-    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root))
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
     plain = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
     assert settings_from_dict(plain, RunConfig) == config
     assert plain["training"]["epochs"] == 0.25
@@ -58,7 +58,7 @@ def test_settings_of_another_command_are_written_too(folder, tmp_path):
 
 def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monkeypatch):
     monkeypatch.setattr("sys.argv", ["encoderlab", "train", "task=brackets"])
-    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root))
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
     found = json.loads(folder.environment.read_text(encoding="utf-8"))
     assert found["argv"] == ["encoderlab", "train", "task=brackets"]
     assert found["versions"]["torch"] == torch.__version__
@@ -71,7 +71,7 @@ def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monke
 
 
 def test_the_data_is_told_by_its_origin_its_counts_and_its_fingerprints(folder, config):
-    corpus = Corpus.load(config.dataset, folder.root)
+    corpus = Corpus.load(config.dataset, folder.root, config.task.target)
     record_start(folder, "train", config, CPU, corpus)
     found = json.loads(folder.environment.read_text(encoding="utf-8"))["dataset"]
     assert found["labels"] == ["unbalanced", "balanced"]

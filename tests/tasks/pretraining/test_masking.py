@@ -106,6 +106,18 @@ def test_a_row_is_masked_alike_in_any_batch(rows, key, parts):
         assert alone.target_positions.tolist() == here.tolist()
 
 
+def test_for_mps_whose_sorting_loses_bits_a_batch_is_masked_on_the_cpu(monkeypatch):
+    class OnMps(torch.Tensor):
+        device = torch.device("mps")
+
+    plain, moves = batch_of(random_rows(3, 20)), []
+    there = replace(plain, input_ids=plain.input_ids.as_subclass(OnMps))
+    monkeypatch.setattr(Batch, "to", lambda batch, device: moves.append((batch is there, device.type)) or plain)
+    masks = masking()
+    assert masks(there, 7) is plain
+    assert moves == [(True, "cpu"), (False, "mps")]
+
+
 def test_of_the_asked_tokens_eight_in_ten_are_hidden_one_is_random_and_one_stays():
     batch = batch_of(random_rows(400, 100))
     masked = masking()(batch, key=7)

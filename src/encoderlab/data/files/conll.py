@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from encoderlab.data.files.tables import RowsOfFile
@@ -14,6 +15,7 @@ from encoderlab.errors import DataError
 
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # universaldependencies.org/format
 _NAMED = "# global.columns ="  # CoNLL-U Plus says its columns on the first line
+_LOOKED_AT = 1000  # lines
 _DEFAULTS = {"text": ("text", 0), "label": ("label", -1)}  # in files without names: the word first, its label last
 
 
@@ -25,7 +27,7 @@ class _Layout:
     header: int  # the line that names the columns; 0 where none does
 
 
-def read_conll(path: Path, wanted: Wanted) -> Rows:
+def read_conll(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """The sentences of a file. Columns go by name, where the file has names, or by number (0 is the first, -1 the last).
 
     Left out are comments (lines that begin with # and are not as wide as the others), -DOCSTART- lines, and the ranges and empty
@@ -33,18 +35,29 @@ def read_conll(path: Path, wanted: Wanted) -> Rows:
     """
     if wanted.text_pair is not None:
         raise DataError(f"{path} holds sentences, no pairs of them", remedy="Set dataset.text_pair=null")
-    layout = _layout(path, wanted)
+    layout = _layout(path, wanted, encoding)
     columns = [_column(path, layout, wanted, setting) for setting in wanted.settings()]
     rows = RowsOfFile(path, list(wanted.settings()))
-    for line, sentence in _sentences(path, layout):
+    for line, sentence in _sentences(path, layout, encoding):
         rows.add(line, [[cells[column] for cells in sentence] for column in columns])
     return rows.finish()
 
 
-def _sentences(path: Path, layout: _Layout) -> Iterator[tuple[int, list[list[str]]]]:
+def holds_columns(path: Path, encoding: str) -> bool:
+    """Whether the first lines of a text file look like words with columns: as many in each, and blank lines between sentences."""
+    blank, widths = False, set()
+    for _, line in islice(plain_lines(path, encoding), _LOOKED_AT):
+        if not line.strip(" \t"):
+            blank = True
+        elif not line.startswith("#"):
+            widths.add(len(_cells(line, "\t" if "\t" in line else None)))
+    return blank and len(widths) == 1 and 1 not in widths
+
+
+def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int, list[list[str]]]]:
     """Each sentence as its words' cells, with the line of its first word."""
     begin, sentence = 0, []
-    for number, line in plain_lines(path):
+    for number, line in plain_lines(path, encoding):
         if line.strip(" \t"):  # a no-break space or a form feed is a word
             cells = _cells(line, layout.separator)
             if number == layout.header or _no_word(cells, layout, conllu=path.suffix == ".conllu"):
@@ -66,9 +79,9 @@ def _no_word(cells: list[str], layout: _Layout, *, conllu: bool) -> bool:
     return comment or cells[0] == "-DOCSTART-" or (conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]) is not None)
 
 
-def _layout(path: Path, wanted: Wanted) -> _Layout:
+def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
     names = _CONLLU if path.suffix == ".conllu" else []
-    for number, line in plain_lines(path):
+    for number, line in plain_lines(path, encoding):
         if line.startswith(_NAMED):
             names = line.removeprefix(_NAMED).lower().split()
         if not line.strip(" \t") or line.startswith("#"):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from encoderlab.data.files.encodings import AUTO, with_encodings
 from encoderlab.data.files.text_files import place, plain_lines
 from encoderlab.data.sources.columns import Rows
 from encoderlab.errors import DataError
@@ -43,8 +44,9 @@ def text_files(folder: Path) -> list[Path]:
     return files
 
 
-def read_document_files(path: Path, files: list[Path], cache_dir: Path) -> Rows:
+def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding: str = AUTO) -> Rows:
     """The documents of `files`, a row for each, its paragraphs on lines of their own; `path` is what the user calls them.
+    `encoding` is auto or that of all.
 
     The texts lie in a nameless file in `cache_dir`, mapped into memory and gone with the last of their readers. Raises DataError
     where there are none, or a file cannot be read.
@@ -52,9 +54,9 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path) -> Rows:
     lines, first_rows = array("q"), []
 
     def documents() -> Iterator[str]:
-        for file in files:
+        for file, found in with_encodings(files, encoding):
             first_rows.append(len(lines))
-            for line, text in _documents(file):
+            for line, text in _documents(file, found):
                 lines.append(line)
                 yield text
 
@@ -64,10 +66,10 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path) -> Rows:
     return Rows({"text": column}, lambda row: place(files[bisect_right(first_rows, row) - 1], lines[row]))
 
 
-def _documents(file: Path) -> Iterator[tuple[int, str]]:
+def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """Each document of a file, with the line it begins on."""
     begin, paragraphs = 0, []
-    for number, line in plain_lines(file):
+    for number, line in plain_lines(file, encoding):
         if stripped := line.strip():
             begin = begin if paragraphs else number
             paragraphs.append(stripped)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.documents import refuse_lone_document
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.files.formats import Format, Quoting, format_of
+from encoderlab.data.files.delimiters import refuse_unusable
+from encoderlab.data.files.encodings import encoding_of, refuse_unknown
+from encoderlab.data.files.formats import AS_IT_SHOWS, BINARY, Dialect, Format, OnMissing, Quoting, absolute, format_of, paths_of
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -23,36 +26,54 @@ if TYPE_CHECKING:
 class FilesDataset(ColumnDataset):
     """Rows of the user's own files: one file or folder for all, or one for each split."""
 
-    path: str | None = setting(None, "One file (or folder) with all rows; validation and test are taken from it.")
-    train: str | None = setting(None, "The training file, where each split has its own.")
-    validation: str | None = setting(None, "The validation file; without it, rows are taken from training.")
-    test: str | None = setting(None, "The test file.")
-    format: Format = setting(Format.auto, "auto goes by the name's end: .csv, .tsv, .jsonl, .parquet, .txt, .conll, or a folder.")
+    # Each is a name, a pattern or a list: OmegaConf has no union of them.
+    path: Any = setting(
+        None, "File or folder with all rows, or several: a pattern (data/*.csv) or a list; splits are taken from it."
+    )
+    train: Any = setting(None, "The training file, or several, where each split has its own.")
+    validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.")
+    test: Any = setting(None, "The test file, or several.")
+    format: Format = setting(
+        Format.auto, "auto goes by the name: .csv, .tsv, .jsonl, .parquet, .arrow, .xlsx, .txt, .conll, or a folder."
+    )
     quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal.")
+    delimiter: str = setting("auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character.")
+    encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1.")
+    on_missing: OnMissing = setting(OnMissing.error, "Rows without text or label: error (refuse the file) or drop (and list them).")
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_paths()
+        refuse_unusable(self.delimiter, "dataset.delimiter")
+        refuse_unknown(self.encoding, "dataset.encoding")
         for name in ("path", "train", "validation", "test"):
             if (path := getattr(self, name)) is not None:  # absolute, for a run is opened again from any folder
-                setattr(self, name, str(Path(path).expanduser().absolute()))
+                setattr(self, name, absolute(path, f"dataset.{name}"))
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the files are to be read."""
+        return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing is kept in `cache_dir`, for reading a copy would take as long."""
         from encoderlab.data.files.folders import split_folders
+        from encoderlab.data.sources.whole_rows import joined
 
         files = self._files(split_folders)
-        rows = {name: self._rows(path, target) for name, path in files.items()}
-        return self.splits(rows, self._origin(files), target=target)
+        rows = {name: joined([self._rows(path, target) for path in paths]) for name, paths in files.items()}
+        return self.splits(rows, _origin(files), target=target)
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """See `ColumnDataset.read_document_rows`; .txt files, alone or in folders, hold documents and not a text per line."""
         from encoderlab.data.files.document_files import split_folders
+        from encoderlab.data.sources.whole_rows import joined
 
         files = self._files(split_folders)
-        rows = {name: self._document_rows(path, cache_dir) for name, path in files.items()}
+        rows = {name: joined([self._document_rows(path, cache_dir) for path in paths]) for name, paths in files.items()}
         refuse_lone_document(len(rows["train"].columns["text"]))
-        return self.splits(rows, self._origin(files))
+        return self.splits(rows, _origin(files))
 
     def _document_rows(self, path: Path, cache_dir: Path) -> Rows:
         from encoderlab.data.files.document_files import read_document_files, text_files
@@ -64,22 +85,25 @@ class FilesDataset(ColumnDataset):
             raise DataError(
                 f"{path} holds documents, but dataset.text_pair={self.text_pair} is asked for", remedy="Set dataset.text_pair=null"
             )
-        return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir)
+        return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir, self.encoding)
 
-    def _files(self, split_folders: Callable[[Path], dict[str, Path]]) -> dict[str, Path]:
+    def _files(self, split_folders: Callable[[Path], dict[str, Path]]) -> dict[str, list[Path]]:
         if self.path is None:
             named = {"train": self.train, "validation": self.validation, "test": self.test}
-            return {name: _seen_from_here(path) for name, path in named.items() if path is not None}
-        path = _seen_from_here(self.path)
-        return split_folders(path) if format_of(path, self.format) is Format.folder else {"train": path}
-
-    def _origin(self, files: dict[str, Path]) -> dict[str, Any]:
-        return {"source": "files", "files": {name: str(path.absolute()) for name, path in files.items()}}
+            return {name: paths_of(given, f"dataset.{name}") for name, given in named.items() if given is not None}
+        paths = paths_of(self.path, "dataset.path")
+        if len(paths) > 1 or format_of(paths[0], self.format) is not Format.folder:
+            return {"train": paths}
+        return {name: [folder] for name, folder in split_folders(paths[0]).items()}
 
     def _rows(self, path: Path, target: TargetKind = "label") -> Rows:
+        from encoderlab.data.sources.columns import checked
         from encoderlab.data.sources.labels import refuse_missing_labels
 
-        rows = _read(path, format_of(path, self.format), self.wanted(target), self.quoting)
+        drop = self.on_missing is OnMissing.drop
+        wanted = replace(self.wanted(target), nulls=drop)
+        rows = _read(path, format_of(path, self.format), wanted, self.dialect)
+        rows = checked(_dropped(path, rows, wanted) if drop else rows, wanted)
         if self.label is not None and target != "label_set":
             refuse_missing_labels(rows, self.label)
         return rows
@@ -95,19 +119,37 @@ class FilesDataset(ColumnDataset):
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
 
 
-def _seen_from_here(path: str) -> Path:
-    """The path relative to the working folder where it lies inside, so that messages are short."""
-    absolute, here = Path(path), Path.cwd()
-    return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
+def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
+    names = {name: [str(path.absolute()) for path in paths] for name, paths in files.items()}
+    return {"source": "files", "files": {name: paths[0] if len(paths) == 1 else paths for name, paths in names.items()}}
 
 
-def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool, quoting: Quoting = Quoting.auto) -> Split:
+def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
+    """The rows with text and label; the others are counted and listed on standard error. Raises DataError where none is left."""
+    from encoderlab.data.sources.columns import listed
+    from encoderlab.data.sources.whole_rows import without_missing
+
+    total = len(rows.columns["text"])
+    left, lacking = without_missing(rows, wanted)
+    n_left = len(left.columns["text"])
+    if n_left < total:
+        places = {
+            setting: listed(rows.where(int(row)).removeprefix(f"{path}, ") for row in found) for setting, found in lacking.items()
+        }
+        reasons = "; ".join(f"{len(lacking[setting])} without {setting} ({places[setting]})" for setting in lacking)
+        print(f"encoderlab: {path}: {total - n_left} of {total} rows are dropped: {reasons}", file=sys.stderr)
+    if not n_left:
+        raise DataError(f"{path} has no row with both text and label", remedy="Check dataset.text and dataset.label")
+    return left
+
+
+def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool, dialect: Dialect = AS_IT_SHOWS) -> Split:
     """The texts of a file in its order, every label unknown.
 
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
     blank lines too, and `text` names nothing. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
     """
-    from encoderlab.data.sources.columns import Wanted, is_words, split_into_words
+    from encoderlab.data.sources.columns import Wanted, checked, is_words, split_into_words
     from encoderlab.data.sources.labels import as_split
 
     found = format_of(path, Format.auto)
@@ -115,7 +157,8 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
         raise DataError(f"{path} is a folder", allowed="a file", remedy="Name a file inside it")
     if text_pair is not None and found in (Format.txt, Format.conll):
         raise DataError(f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, for the run answers for pairs")
-    rows = _read(path, found, Wanted(text, text_pair, None, typed="{}_column"), quoting)
+    wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
+    rows = checked(_read(path, found, wanted, dialect), wanted)
     if words and not is_words(rows.columns["text"]):
         rows = split_into_words(rows)
     elif is_words(rows.columns["text"]) and not words:
@@ -123,17 +166,22 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
     return as_split(rows, None)
 
 
-def _read(path: Path, found: Format, wanted: Wanted, quoting: Quoting) -> Rows:
-    from encoderlab.data.files import conll, folders, tables
-    from encoderlab.data.sources.columns import checked
+def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
+    from encoderlab.data.files import columnar, conll, folders, spreadsheets, tables
 
+    if found not in BINARY:  # a folder's files each have their own
+        dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding))
+    if found is Format.txt and wanted.label is not None and conll.holds_columns(path, dialect.encoding):
+        found = Format.conll
     readers = {
-        Format.csv: lambda: tables.read_separated(path, wanted, ",", quoting),
-        Format.tsv: lambda: tables.read_separated(path, wanted, "\t", quoting),
-        Format.jsonl: lambda: tables.read_jsonl(path, wanted),
-        Format.parquet: lambda: tables.read_parquet(path, wanted),
-        Format.txt: lambda: tables.read_txt(path, wanted),
-        Format.conll: lambda: conll.read_conll(path, wanted),
-        Format.folder: lambda: folders.read_folder(path, wanted),
+        Format.csv: lambda: tables.read_separated(path, wanted, ",", dialect),
+        Format.tsv: lambda: tables.read_separated(path, wanted, "\t", dialect),
+        Format.jsonl: lambda: tables.read_jsonl(path, wanted, dialect.encoding),
+        Format.parquet: lambda: columnar.read_parquet(path, wanted),
+        Format.arrow: lambda: columnar.read_arrow(path, wanted),
+        Format.excel: lambda: spreadsheets.read_excel(path, wanted, dialect.sheet),
+        Format.txt: lambda: tables.read_txt(path, wanted, dialect.encoding),
+        Format.conll: lambda: conll.read_conll(path, wanted, dialect.encoding),
+        Format.folder: lambda: folders.read_folder(path, wanted, dialect.encoding),
     }
-    return checked(readers[found](), wanted)
+    return readers[found]()

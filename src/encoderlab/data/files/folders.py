@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from encoderlab.data.files.encodings import with_encodings
 from encoderlab.data.files.text_files import whole_text
 from encoderlab.data.sources.columns import Rows, Wanted
 from encoderlab.errors import DataError, SettingError
@@ -28,8 +29,11 @@ def split_folders(path: Path) -> dict[str, Path]:
     return {name: folders[name] for name in _SPLITS if name in folders}
 
 
-def read_folder(path: Path, wanted: Wanted) -> Rows:
-    """The texts of a folder by label and name. Raises DataError where a file is no .txt or stands outside the label folders."""
+def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
+    """The texts of a folder by label and name; `encoding` is auto or that of all files.
+
+    Raises DataError where a file is no .txt or stands outside the label folders.
+    """
     if wanted.text_pair is not None:
         raise SettingError(
             f"dataset.text_pair={wanted.text_pair} is set, but a file in a folder is one text", remedy="Set dataset.text_pair=null"
@@ -43,7 +47,7 @@ def read_folder(path: Path, wanted: Wanted) -> Rows:
         raise DataError(f"{wrong} is no .txt file", allowed=_LAYOUT, remedy="Rename it, or take it out")
     if not files:
         raise DataError(f"{path} has no examples", allowed=_LAYOUT)
-    columns = {"text": [whole_text(file) for file in files]}
+    columns = {"text": [whole_text(file, found) for file, found in with_encodings(files, encoding)]}
     if wanted.label is not None:
         columns["label"] = [file.parent.name for file in files]
     arrays = {name: pa.chunked_array([pa.array(values, pa.string())]) for name, values in columns.items()}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import glob
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
-from encoderlab.errors import DataError, closest
+from encoderlab.errors import DataError, SettingError, closest
 
 
 class Format(Enum):
@@ -16,6 +19,8 @@ class Format(Enum):
     tsv = "tsv"
     jsonl = "jsonl"
     parquet = "parquet"
+    arrow = "arrow"
+    excel = "excel"
     txt = "txt"
     conll = "conll"
     folder = "folder"
@@ -33,6 +38,27 @@ class Quoting(Enum):
     literal = "literal"
 
 
+class OnMissing(Enum):
+    """What becomes of rows without a text or a label."""
+
+    error = "error"
+    drop = "drop"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How files are to be read where their name does not say it.
+
+    `delimiter` and `encoding` are `auto` or what the user sets; `sheet` names one of a workbook.
+    """
+
+    quoting: Quoting = Quoting.auto
+    delimiter: str = "auto"
+    encoding: str = "auto"
+    sheet: str | None = None
+
+
+AS_IT_SHOWS = Dialect()
 _SUFFIXES = {
     ".csv": Format.csv,
     ".tsv": Format.tsv,
@@ -40,6 +66,9 @@ _SUFFIXES = {
     ".jsonl": Format.jsonl,
     ".ndjson": Format.jsonl,
     ".parquet": Format.parquet,
+    ".arrow": Format.arrow,
+    ".feather": Format.arrow,
+    ".xlsx": Format.excel,
     ".txt": Format.txt,
     ".conll": Format.conll,
     ".conllu": Format.conll,
@@ -47,7 +76,42 @@ _SUFFIXES = {
     ".iob2": Format.conll,
     ".bio": Format.conll,
 }
-_BINARY = (Format.parquet, Format.folder)
+BINARY = (Format.parquet, Format.arrow, Format.excel, Format.folder)
+
+
+def absolute(given: Any, setting: str) -> str | list[str]:
+    """A file, folder or pattern, or a list of them, from the root. Raises SettingError where it is none of these."""
+    if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
+        return [str(Path(one).expanduser().absolute()) for one in given]
+    if not isinstance(given, str) or not given:
+        raise SettingError(f"{setting} is {given!r}", allowed="a file, a folder, a pattern such as data/*.csv, or a list of files")
+    return str(Path(given).expanduser().absolute())
+
+
+def paths_of(given: str | list[str], setting: str) -> list[Path]:
+    """The files and folders that a path, a pattern or a list of them means, those of a pattern by name.
+
+    Raises DataError at a pattern that matches none.
+    """
+    paths: list[Path] = []
+    for one in [given] if isinstance(given, str) else given:
+        matches = [one] if Path(one).exists() or not glob.has_magic(one) else _matches(Path(one))
+        if not matches:
+            raise DataError(
+                f"{setting}={one} matches no file", remedy=f"Patterns start from {Path.cwd()}, unless they begin with /"
+            )
+        paths += [_seen_from_here(match) for match in matches]
+    return paths
+
+
+def _matches(pattern: Path) -> list[str]:
+    return sorted(str(path) for path in Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+
+
+def _seen_from_here(path: str) -> Path:
+    """The path relative to the working folder where it lies inside, so that messages are short."""
+    absolute, here = Path(path), Path.cwd()
+    return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
 
 
 def format_of(path: Path, chosen: Format) -> Format:
@@ -62,8 +126,8 @@ def format_of(path: Path, chosen: Format) -> Format:
         raise DataError(f"{path} is a folder", allowed=f"a {chosen.name} file", remedy="Name the file inside it")
     if found is Format.folder and not path.is_dir():
         raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Leave dataset.format out")
-    if found in _BINARY and path.suffix == ".gz":
-        raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll under .gz", remedy=f"Run gunzip {path}")
+    if found in BINARY and path.suffix == ".gz":
+        raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll in .gz", remedy=f"Run gunzip {path}")
     return found
 
 

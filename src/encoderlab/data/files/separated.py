@@ -1,22 +1,25 @@
 """Rows of csv and tsv files: every row as it stands, or refused with its line, never dropped, merged or shifted.
 
-Where the rows of a file could be counted in two ways, `auto` refuses the file and says which setting decides.
+Quoted cells may hold line breaks (RFC 4180, section 2). Two stray quotes look the same; where each line of such cells could be a
+row too, `auto` refuses the file and says which setting decides.
 """
 
 from __future__ import annotations
 
 import csv
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from encoderlab.data.files.delimiters import told_by_excel
 from encoderlab.data.files.formats import Quoting
-from encoderlab.data.files.text_files import LONGEST_LINE, numbered_lines, place
+from encoderlab.data.files.text_files import LONGEST_LINE, UTF_8, numbered_lines, place
 from encoderlab.data.sources.columns import listed
 from encoderlab.errors import DataError
 
-_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+_NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
 _ENDS = {"\n": "a line feed", "\r": "a carriage return", "\r\n": "a carriage return and a line feed"}
 
 
@@ -37,13 +40,42 @@ class Record:
 
 
 @dataclass
+class _Doubts:
+    """What speaks for and against line breaks in quoted cells, over a whole file.
+
+    `only_cells` says that some row over several lines cannot be rows line by line; `ambiguous` is the first that can.
+    """
+
+    only_cells: bool = False
+    ambiguous: Record | None = None
+    labels: set[str] = field(default_factory=set)
+    inside: dict[str, Record] = field(default_factory=dict)  # by the label of a line that looks like a row
+
+    def add(self, record: Record, either_way: bool, labels_inside: list[str]) -> None:
+        """Weigh a row over several lines."""
+        self.only_cells |= not either_way
+        self.ambiguous = self.ambiguous or (record if either_way else None)
+        for label in labels_inside:
+            self.inside.setdefault(label, record)
+
+    def perhaps_merged(self) -> Record | None:
+        """The first row that two stray quotes may have made of several."""
+        suspects = [record for label, record in self.inside.items() if label in self.labels]
+        return min([*suspects, *([self.ambiguous] if self.ambiguous else [])], key=lambda record: record.line, default=None)
+
+
+@dataclass
 class SeparatedFile:
-    """A csv or tsv file whose first row names its columns; `setting` is what the user types to set its quoting."""
+    """A csv or tsv file whose first row names its columns; `setting` is what the user types to set its quoting.
+
+    A line in front of that row which tells Excel the separator (`sep=;`) is no row.
+    """
 
     path: Path
     separator: str
     quoting: Quoting
     setting: str = "dataset.quoting"
+    encoding: str = UTF_8
     header: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +87,7 @@ class SeparatedFile:
         self.header = first.cells if first else []
         repeated = sorted(name for name, count in Counter(self.header).items() if count > 1)
         if not self.header:
-            where = self.path if first is None else place(self.path, 1)
+            where = self.path if first is None else place(self.path, first.line)
             raise DataError(f"{where} is empty", allowed="a first row with the names of the columns")
         if repeated:
             raise DataError(f"{self.path} has more than one column {repeated[0]!r}", remedy="Give each column a name of its own")
@@ -63,41 +95,29 @@ class SeparatedFile:
     def records(self, texts: Collection[str], label: str | None) -> Iterator[Record]:
         """All rows below the header; `texts` and `label` name the columns that are read.
 
-        Where quoting is `auto`, a quoted cell over several lines is refused if each of those lines reads like a row of its own, or
-        one of them like a row with a known label: that is what two stray quotes look like, and they would merge rows.
+        Raises DataError after the last row where quoting is `auto` and every quoted row over several lines could be rows of their
+        own, line by line. If only some could, quotes enclose cells, and a warning names the first of those.
         """
         width, column = len(self.header), None if label is None else self.header.index(label)
         watch = self.reads_quotes and self.quoting is Quoting.auto
-        known: set[str] = set()
-        suspects: dict[str, tuple[int, Record]] = {}
+        doubts = _Doubts()
         rows = self._all(texts)
         next(rows)
         for record in _without_blank_lines(rows, self.path, width):
             if len(record.cells) != width:
                 raise self._ragged(record)
-            if watch and len(record.raw) > 1 and self._reads_either_way(record, column):
-                raise self._merged(record.line, record)
             if watch and column is not None:
-                known.add(record.cells[column])
-                for line, value in self._rows_inside(record, column):
-                    suspects.setdefault(value, (line, record))
+                doubts.labels.add(record.cells[column])
+            if watch and len(record.raw) > 1:
+                doubts.add(record, self._reads_either_way(record, column), self._labels_inside(record, column))
             yield record
-        merged = [suspect for value, suspect in suspects.items() if value in known]
-        if merged:
-            raise self._merged(*min(merged, key=lambda suspect: suspect[0]))
-
-    def refuse_other_separator(self) -> None:
-        """Raise DataError where the first line is a single cell that seems to be several, with another separator."""
-        first = next(self._noted([]))
-        other = next((one for one in _SEPARATORS if one in first), None)
-        if other is None or self.separator in first:
-            return
-        formats = {",": "Set dataset.format=csv, or rename it to .csv", "\t": "Set dataset.format=tsv, or rename it to .tsv"}
-        raise DataError(
-            f"The cells in the first line of {self.path} are separated by {_SEPARATORS[other]}",
-            allowed=f"{_SEPARATORS[self.separator]} in such a file",
-            remedy=formats.get(other, f"Save it with {_SEPARATORS[self.separator]} instead"),
-        )
+        if doubts.ambiguous and not doubts.only_cells:
+            raise self._merged(doubts.ambiguous)
+        if merged := doubts.perhaps_merged():
+            print(
+                f"encoderlab: {self._lines_of(merged)} are read as one row: check that its quotes are meant to enclose a cell",
+                file=sys.stderr,
+            )
 
     def _all(self, texts: Collection[str]) -> Iterator[Record]:
         """Every row, the header too; a blank line has no cells."""
@@ -105,7 +125,7 @@ class SeparatedFile:
         taken: list[str] = []
         mode = csv.QUOTE_MINIMAL if self.reads_quotes else csv.QUOTE_NONE
         reader = csv.reader(self._noted(taken), delimiter=self.separator, quoting=mode, strict=True)
-        line, end = 1, ""
+        line, end = self._first_line(), ""
         while (cells := self._next(reader, line)) is not None:
             record = Record(line, cells, list(taken))
             end = self._end_of(record, end, texts)
@@ -114,8 +134,15 @@ class SeparatedFile:
             line += len(taken)
             taken.clear()
 
+    def _first_line(self) -> int:
+        """The line that the header begins on."""
+        first = next((line for _, line in numbered_lines(self.path, "", self.encoding)), "")
+        return 2 if told_by_excel(first) else 1
+
     def _noted(self, taken: list[str]) -> Iterator[str]:
-        for _, line in numbered_lines(self.path, ""):
+        for number, line in numbered_lines(self.path, "", self.encoding):
+            if number == 1 and told_by_excel(line):
+                continue
             taken.append(line)
             yield line
 
@@ -123,8 +150,6 @@ class SeparatedFile:
         try:
             return next(reader, None)
         except csv.Error as error:
-            if line == 1:
-                self.refuse_other_separator()  # "text";"label" is a mistaken quote to the csv module
             what = next((words for said, words in _CSV_ERRORS.items() if said in str(error)), _SINGLE_QUOTE)
             remedy = f'Write a quote inside quotes as "", or set {self.setting}=literal if quotes mean nothing here'
             raise DataError(f"{place(self.path, line)} {what}", remedy=remedy) from error
@@ -153,11 +178,12 @@ class SeparatedFile:
                 remedy=f"Set {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
             )
 
-    def _rows_inside(self, record: Record, column: int) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(record.raw[:-1], start=record.line):
-            cells = line.rstrip("\r\n").split(self.separator)
-            if len(cells) == len(self.header):
-                yield number, cells[column].strip('"')
+    def _labels_inside(self, record: Record, column: int | None) -> list[str]:
+        """The labels of the lines inside a quoted row, its first and last aside, that have as many cells as a row."""
+        if column is None:
+            return []
+        rows = [line.rstrip("\r\n").split(self.separator) for line in record.raw[1:-1]]
+        return [cells[column] for cells in rows if len(cells) == len(self.header)]
 
     def _reads_either_way(self, record: Record, column: int | None) -> bool:
         """Whether each line of a quoted row would be a row if quotes meant nothing.
@@ -174,20 +200,22 @@ class SeparatedFile:
         named = cells[column].strip('"') if column is not None else " ".join(cells)
         return named != "" and not any(cell.startswith(" ") for cell in cells[1:])
 
-    def _merged(self, line: int, record: Record) -> DataError:
-        last = record.line + len(record.raw) - 1
+    def _lines_of(self, record: Record) -> str:
+        return f"{self.path}, lines {record.line} to {record.line + len(record.raw) - 1}"
+
+    def _merged(self, record: Record) -> DataError:
         return DataError(
-            f"{self.path}, lines {record.line} to {last} are one quoted row, yet line {line} reads like a row of its own",
-            remedy=f"Mend the quotes, or set {self.setting}=double if it is one row, =literal if quotes mean nothing",
+            f"{self._lines_of(record)} are one quoted row, and each of them could also be a row of its own",
+            remedy=f"Set {self.setting}=double if quotes enclose cells, {self.setting}=literal if they mean nothing",
         )
 
     def _ragged(self, record: Record) -> DataError:
-        name = "tab" if self.separator == "\t" else "comma"
+        name = _NAMES.get(self.separator, repr(self.separator))
         return DataError(
             f"{place(self.path, record.line)} has {len(record.cells)} cells, the header has {len(self.header)}",
             allowed=f"one cell for each of {listed(self.header)}",
             remedy=f"A cell that holds a {name} stands in double quotes"
-            + (f" (with {self.setting}=double)" if name == "tab" and not self.reads_quotes else ""),
+            + (f" (with {self.setting}=double)" if not self.reads_quotes else ""),
         )
 
 

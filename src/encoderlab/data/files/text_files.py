@@ -1,4 +1,4 @@
-"""Text files, line by line: decoded without guessing, or refused with the line that cannot be; never more than a line in memory."""
+"""Text files, line by line, in the encoding they are said to have; never more than a line in memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 from encoderlab.errors import DataError
 
 LONGEST_LINE = 2**24  # characters: four times the Bible
-_ENCODINGS = "UTF-8, or UTF-16 with a byte-order mark"
-_BROKEN = "\ud800"  # half a character, which no decoder gives: marks what cannot be decoded
-codecs.register_error("encoderlab.broken", lambda error: (_BROKEN, cast(UnicodeDecodeError, error).end))
+ENCODINGS = "UTF-8, UTF-16 with a byte-order mark, or Windows-1252"
+UTF_8 = "utf-8-sig"  # with or without a byte-order mark
+BROKEN = "\ud800"  # half a character, which no decoder gives: marks what cannot be decoded
+codecs.register_error("encoderlab.broken", lambda error: (BROKEN, cast(UnicodeDecodeError, error).end))
 
 
 def place(path: Path, line: int) -> str:
@@ -25,17 +26,18 @@ def place(path: Path, line: int) -> str:
     return f"{path}, line {line}"
 
 
-def numbered_lines(path: Path, newline: str) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, newline: str, encoding: str = UTF_8) -> Iterator[tuple[int, str]]:
     """The lines of a text file (or of a text file in .gz), counted from 1, each with its end as it stands.
 
-    `newline` is that of `open`: "" takes any end, a line feed that alone. Raises DataError where the file cannot be read or
-    decoded, holds a NUL byte or a line of LONGEST_LINE characters, or unpacks to more than `most_unpacked` bytes.
+    `newline` is that of `open`: "" takes any end, a line feed that alone. `encoding` is Python's name of it, see
+    `encodings.encoding_of`. Raises DataError where the file cannot be read or decoded, holds a NUL byte or a line of LONGEST_LINE
+    characters, or unpacks to more than `most_unpacked` bytes.
     """
-    with _readable(path), _bytes_of(path) as stream:
-        text = io.TextIOWrapper(stream, encoding=_encoding(stream), newline=newline)
+    with readable(path, encoding), bytes_of(path) as stream:
+        text = io.TextIOWrapper(stream, encoding=encoding, newline=newline)
         for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
             if "\0" in line:
-                raise DataError(f"{place(path, number)} holds a NUL byte", allowed=f"text in {_ENCODINGS}")
+                raise DataError(f"{place(path, number)} holds a NUL byte", allowed=f"text in {ENCODINGS}")
             if len(line) == LONGEST_LINE:
                 raise DataError(
                     f"{place(path, number)} goes on for more than {LONGEST_LINE:,} characters",
@@ -45,14 +47,14 @@ def numbered_lines(path: Path, newline: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def plain_lines(path: Path) -> Iterator[tuple[int, str]]:
+def plain_lines(path: Path, encoding: str = UTF_8) -> Iterator[tuple[int, str]]:
     """The lines of a text file without their ends, counted from 1; refused as in `numbered_lines`.
 
     A line ends with a line feed, with or without a carriage return before it; or all of them end with a carriage return alone.
     Nothing else ends a line: no form feed, no U+2028. Raises DataError where a carriage return alone stands among other ends.
     """
     alone: bool | None = None
-    for number, line in numbered_lines(path, ""):
+    for number, line in numbered_lines(path, "", encoding):
         text = line.removesuffix("\n").removesuffix("\r")
         if text != line:
             if alone not in (None, line.endswith("\r")):
@@ -65,9 +67,9 @@ def plain_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, text
 
 
-def whole_text(path: Path) -> str:
+def whole_text(path: Path, encoding: str = UTF_8) -> str:
     """The whole content of a text file, as it stands; refused as in `numbered_lines`."""
-    return "".join(line for _, line in numbered_lines(path, ""))
+    return "".join(line for _, line in numbered_lines(path, "", encoding))
 
 
 def most_unpacked(path: Path) -> int:
@@ -98,26 +100,22 @@ class _Unpacked(gzip.GzipFile):
         return content
 
 
-def _bytes_of(path: Path) -> BinaryIO:
-    return cast(BinaryIO, _Unpacked(path)) if path.suffix == ".gz" else path.open("rb")
-
-
-def _encoding(stream: BinaryIO) -> str:
-    mark = stream.read(2)
-    stream.seek(0)
-    return "utf-16" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+def bytes_of(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """The content of a file, or of a file in .gz unpacked."""
+    return _Unpacked(path) if path.suffix == ".gz" else path.open("rb")
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path, encoding: str) -> Iterator[None]:
+    """Read a file in here; raises DataError where it cannot be read or decoded."""
     try:
         yield
     except UnicodeDecodeError as error:
-        line, encoding = _undecodable_line(path)
+        line = next((number for number, text in marked_lines(path, encoding) if BROKEN in text), 1)
         raise DataError(
-            f"{place(path, line)} cannot be decoded as {encoding}",
-            allowed=_ENCODINGS,
-            remedy=_recoded(path),
+            f"{place(path, line)} cannot be decoded as {shown(encoding)}",
+            allowed=ENCODINGS,
+            remedy="Set dataset.encoding to the encoding it was written in",
         ) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is no whole gzip file: {error}", remedy="Write it again, or unpack it") from error
@@ -125,22 +123,13 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _recoded(path: Path) -> str:
-    with path.open("rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    if compressed and path.suffix != ".gz":
-        return f"It is compressed: rename it to {path.name}.gz"
-    if compressed:
-        name = path.with_suffix("")
-        return f"Run gunzip -c {path} | iconv -f CP1252 -t UTF-8 > converted{name.suffix}, with the encoding it was written in"
-    return f"Run iconv -f CP1252 -t UTF-8 {path} > converted{path.suffix}, with the encoding it was written in"
-
-
-def _undecodable_line(path: Path) -> tuple[int, str]:
-    with _bytes_of(path) as stream:
-        encoding = _encoding(stream)
+def marked_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file, counted from 1, with BROKEN in place of whatever cannot be decoded."""
+    with bytes_of(path) as stream:
         text = io.TextIOWrapper(stream, encoding=encoding, errors="encoderlab.broken", newline="")
-        for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
-            if _BROKEN in line:
-                return number, encoding.upper().removesuffix("-SIG")
-    raise AssertionError(f"{path} changed while it was read")
+        yield from enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1)
+
+
+def shown(encoding: str) -> str:
+    """What people call an encoding of Python's."""
+    return {UTF_8: "UTF-8", "cp1252": "Windows-1252"}.get(encoding, encoding.upper())

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from encoderlab.data.sentences.punkt import Punkt
-from encoderlab.data.sentences.punkt_rules import PunktModel
 from encoderlab.errors import SettingError, closest
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
         _fetch()
         tokenizer = _installed(language)
     if tokenizer is not None:
-        return SentenceSplitter(Punkt(PunktModel.of(tokenizer)), f"punkt_tab ({language})", _key(tokenizer._params))
+        return SentenceSplitter(Punkt(tokenizer), f"punkt_tab ({language})", _key(tokenizer._params))
     return _trained(texts(), language)
 
 
@@ -122,7 +121,7 @@ def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
         if characters >= TRAINING_CHARACTERS:
             break
     parameters = trainer.get_params()
-    return SentenceSplitter(Punkt(PunktModel.of(PunktSentenceTokenizer(parameters))), name, _key(parameters))
+    return SentenceSplitter(Punkt(PunktSentenceTokenizer(parameters)), name, _key(parameters))
 
 
 def _key(parameters: PunktParameters) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.dataset import DatasetConfig
-from encoderlab.errors import SettingError
+from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ class ColumnDataset(DatasetConfig):
     label_separator: str | None = setting(
         None, "For task=multilabel: what stands between the labels of a cell; null: the first of | ; , that training has."
     )
-    label_names: list[str] | None = setting(None, "The labels in order, or names for the labels 0, 1, ...; else they are sorted.")
+    # A list or a mapping: OmegaConf has no union of them.
+    label_names: Any = setting(
+        None, "The labels in order, or names for the labels 0, 1, ..., or a name for each ({1: bad, 2: bad, 3: good}); else sorted."
+    )
+    group: str | None = setting(None, "A column, such as an author: rows with one value stay on one side when rows are held out.")
+    carry: list[str] | None = setting(None, "Further columns to copy to predictions, such as an id; null: all others, []: none.")
     validation_fraction: float = setting(0.1, "How much of training to take for validation, where there is none.", least=0, below=1)
     test_fraction: float = setting(0.0, "How much of training to take for testing, where there is no test split.", least=0, below=1)
     split_seed: int = setting(0, "Draws which rows are taken.", least=0)
@@ -50,22 +56,24 @@ class ColumnDataset(DatasetConfig):
             raise SettingError(f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a column each")
         if self.label_separator == "":
             raise SettingError("dataset.label_separator is empty", allowed="a text such as |, or null")
-        names = self.label_names
-        if names is not None and (len(names) < 2 or len(set(names)) < len(names)):
-            raise SettingError(f"dataset.label_names is [{', '.join(names)}]", allowed="at least two names, none twice")
+        if self.label_names is not None:
+            self.label_names = _label_names(self.label_names)
 
     def wanted(self, target: TargetKind = "label") -> Wanted:
         """The columns to read for `target`. Raises SettingError where the settings name others."""
         from encoderlab.data.sources.columns import Wanted
 
+        group = [self.group] if self.group is not None and self.group not in (self.text, self.text_pair) else []
+        others = None if self.carry is None else (*self.carry, *group)
         if self.label_columns is None or self.label is None:
-            return Wanted(self.text, self.text_pair, self.label, target=target)
+            return Wanted(self.text, self.text_pair, self.label, target=target, others=others)
         if target != "label_set":
             raise SettingError(
                 "dataset.label_columns names a column for each label, and the task asks for one label or number",
                 remedy="Use task=multilabel, or dataset.label=COLUMN",
             )
-        return Wanted(self.text, self.text_pair, None, target=target, label_columns=tuple(self.label_columns))
+        columns = tuple(self.label_columns)
+        return Wanted(self.text, self.text_pair, None, target=target, label_columns=columns, others=others)
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Each row as a document, whose paragraphs are the lines of its text, and of its second text where one is chosen.
@@ -95,23 +103,65 @@ class ColumnDataset(DatasetConfig):
         from encoderlab.data.sources.targets import with_targets
         from encoderlab.data.splitting import hold_out
 
+        labels = None
         if self.label is not None and target != "label":
             rows = with_targets(rows, target, self.label, self.label_columns, self.label_separator)
-        labels = None if self.label is None or target == "number" else self._labels(rows, class_names)
+        if self.label is not None and target != "number":
+            rows, labels = self._labelled(rows, class_names)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         wanted = {"validation": self.validation_fraction, "test": self.test_fraction}
         fractions = {name: fraction for name, fraction in wanted.items() if fraction and name not in by_name}
-        by_name |= hold_out(by_name["train"], fractions, self.split_seed)
+        by_name |= hold_out(by_name["train"], fractions, self.split_seed, self._groups(rows["train"]))
         if fractions:
             origin = origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
         ordered = {name: by_name[name] for name in ("train", "validation", "test") if name in by_name}
         return Splits(ordered, labels.names if labels else [], origin)
 
-    def _labels(self, rows: dict[str, Rows], class_names: list[str] | None) -> Labels:
-        """The names of the labels, in order; a label that has a column of its own is one even where no row bears it."""
-        from encoderlab.data.sources.labels import Labels, name_labels, refuse_labels_alike
+    def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:
+        """The rows with the labels that a mapping gives them, and the names of the labels, in order.
+
+        A label that has a column of its own is one even where no row bears it.
+        """
+        from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike
 
         refuse_labels_alike(rows.values())
-        if self.label_columns is not None and self.label_names is None:
-            return Labels(self.label_columns, self.label_columns)
-        return name_labels(rows["train"], self.label_names, class_names)
+        names = self.label_names
+        if isinstance(names, dict):
+            rows = {name: mapped_labels(part, names, class_names) for name, part in rows.items()}
+            names, class_names = list(dict.fromkeys(names.values())), None
+        if self.label_columns is not None and names is None:
+            return rows, Labels(self.label_columns, self.label_columns)
+        return rows, name_labels(rows["train"], names, class_names)
+
+    def _groups(self, rows: Rows) -> list[Any] | None:
+        """The values that keep rows together. Raises DataError where there is no such column."""
+        from encoderlab.data.sources.columns import listed
+
+        if self.group is None:
+            return None
+        column = {getattr(self, setting): rows.columns[setting] for setting in ("text", "text_pair") if setting in rows.columns}
+        column |= rows.carried
+        if self.group not in column:
+            existing = listed(column)
+            raise DataError(
+                f"{rows.where(0)} has no column {self.group!r} to group by", allowed=existing, remedy="Check dataset.group"
+            )
+        return [tuple(value) if isinstance(value, list) else value for value in column[self.group].to_pylist()]
+
+
+def _label_names(given: Any) -> list[str] | dict[str, str]:
+    """Label names as strings: a list, or a mapping from values. Raises SettingError where they are too few, or none."""
+    names = list(given.values()) if isinstance(given, dict) else given
+    if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
+        raise SettingError(
+            f"dataset.label_names is {given!r}", allowed="a list such as [bad,good], or a mapping such as {0:bad,1:good}"
+        )
+    texts = [_as_written(name) for name in names]
+    if len(set(texts)) < 2 or (isinstance(given, list) and len(set(texts)) < len(texts)):
+        raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two names, none twice")
+    return dict(zip(map(_as_written, given), texts, strict=True)) if isinstance(given, dict) else texts
+
+
+def _as_written(value: Any) -> str:
+    """A value of YAML as data have it: true and not True."""
+    return value if isinstance(value, str) else json.dumps(value)

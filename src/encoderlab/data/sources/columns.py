@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +23,8 @@ class Wanted:
     """The columns to read, by the names the user gives them; None where a column is not asked for.
 
     `target` says what the label column is read for. Instead of it there may be `label_columns` of 0 and 1, one for each label.
-    `typed` is what the user types to name one, {} standing for text, text_pair or label.
+    `typed` is what the user types to name one, {} standing for text, text_pair or label. `others` are further columns to carry
+    along, None for all that hold single values. With `nulls`, a row may lack any of them.
     """
 
     text: str
@@ -32,11 +33,23 @@ class Wanted:
     typed: str = "dataset.{}"
     target: TargetKind = "label"
     label_columns: tuple[str, ...] = ()
+    others: tuple[str, ...] | None = ()
+    nulls: bool = False
 
-    @property
-    def quoting(self) -> str:
-        """What the user types to say what a quote means."""
-        return "dataset.quoting" if self.typed.startswith("dataset.") else "quoting"
+    def named(self, setting: str) -> str:
+        """What the user types to set how a file is read, such as its quoting."""
+        return f"dataset.{setting}" if self.typed.startswith("dataset.") else setting
+
+    def carried(self, existing: Sequence[str], where: str) -> list[str]:
+        """The further columns among the `existing` ones. Raises DataError where one that is named is none of them."""
+        known = set(existing)
+        missing = next((name for name in self.others or () if name not in known), None)
+        if missing is not None:
+            near = closest(missing, existing)
+            remedy = f"Did you mean {near!r}?" if near else "Check dataset.carry and dataset.group"
+            raise DataError(f"{where} has no column {missing!r}", allowed=listed(existing), remedy=remedy)
+        used = self.settings().values()
+        return [name for name in dict.fromkeys(existing if self.others is None else self.others) if name not in used]
 
     def settings(self) -> dict[str, str]:
         """Each column by the setting that names it."""
@@ -56,10 +69,14 @@ def is_label(setting: str) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as a source holds them: `text` (string, or a list of words), `text_pair`, `label` (string, or one per word)."""
+    """Rows as a source holds them: `text` (string, or a list of words), `text_pair`, `label` (string, or one per word).
+
+    `carried` are further columns, by their own names.
+    """
 
     columns: dict[str, pa.ChunkedArray]
     where: Where
+    carried: dict[str, pa.ChunkedArray] = field(default_factory=dict)
 
 
 def is_words(column: pa.ChunkedArray) -> bool:
@@ -111,7 +128,8 @@ def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.Ch
 def split_into_words(rows: Rows) -> Rows:
     """The rows with each text split at white space."""
     words = [[text.split() for text in chunk.to_pylist()] for chunk in rows.columns["text"].chunks]
-    return Rows({"text": pa.chunked_array([pa.array(chunk, pa.list_(pa.string())) for chunk in words])}, rows.where)
+    column = pa.chunked_array([pa.array(chunk, pa.list_(pa.string())) for chunk in words])
+    return replace(rows, columns={"text": column})
 
 
 def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
@@ -160,7 +178,9 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
         )
     if shapes == {True} and "label" in columns:
         _refuse_uneven(columns["text"], columns["label"], rows.where)
-    return Rows(columns, rows.where)
+    for name, column in rows.carried.items():
+        _refuse_broken(column, name, rows.where)
+    return replace(rows, columns=columns)
 
 
 def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:

@@ -35,7 +35,6 @@ class Pack(Enum):
 class DatasetConfig(ABC):
     """Where examples come from."""
 
-    group: ClassVar[str] = "dataset"
     targets: ClassVar[tuple[str, ...]] = ("label",)  # what its rows may be read for
 
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
@@ -45,7 +44,7 @@ class DatasetConfig(ABC):
     )
 
     def __post_init__(self) -> None:
-        check_settings(self, self.group)
+        check_settings(self, "dataset")
 
     def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read all splits, each cut to `limit` rows; `target` says what a row's right answer is to be.

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -210,11 +210,14 @@ class HubDataset(ColumnDataset):
 
     def _rows(self, name: str, table: datasets.Dataset, wanted: Wanted) -> Rows:
         from encoderlab.data.sources.columns import Rows, checked
+        from encoderlab.data.sources.whole_rows import single_values
 
         arrow = table.data.table
         columns = {setting: arrow.column(column) for setting, column in wanted.settings().items()}
+        others = wanted.carried(single_values(arrow.schema, arrow.column_names), self.path)
         split = self._split_names()[name]
-        return checked(Rows(columns, lambda row: f"{self.path}, split {split}, row {row + 1}"), wanted)
+        where = f"{self.path}, split {split}, row {{}}"
+        return checked(Rows(columns, lambda row: where.format(row + 1), {name: arrow.column(name) for name in others}), wanted)
 
 
 def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
@@ -253,14 +256,16 @@ def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows
     """Labels -1 made unknown; where no class names say what is a label, only if training has none."""
     import pyarrow.compute as pc
 
-    from encoderlab.data.sources.columns import Rows, flat_values, mapped
+    from encoderlab.data.sources.columns import flat_values, mapped
 
     def hidden(flat: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(flat, _HIDDEN), None, flat)
 
     if not has_classes and _HIDDEN in flat_values(rows["train"].columns["label"]).unique().to_pylist():
         return rows
-    return {name: Rows(part.columns | {"label": mapped(part.columns["label"], hidden)}, part.where) for name, part in rows.items()}
+    return {
+        name: replace(part, columns=part.columns | {"label": mapped(part.columns["label"], hidden)}) for name, part in rows.items()
+    }
 
 
 def _first_line(error: BaseException) -> str:

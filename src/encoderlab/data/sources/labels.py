@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -127,6 +127,26 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
     )
 
 
+def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | None = None) -> Rows:
+    """The rows with each label replaced by its name; unknown ones stay so.
+
+    `names` may also map `class_names`, which name the values 0, 1, ... Raises DataError at a label that `names` does not map.
+    """
+    if class_names and set(names) <= set(class_names):
+        names = {str(class_names.index(name)): wanted for name, wanted in names.items()}
+    known, wanted = pa.array(list(names), pa.string()), pa.array(list(names.values()), pa.string())
+    column = rows.columns["label"]
+    found = mapped(column, lambda flat: wanted.take(pc.index_in(flat, value_set=known)))
+    if flat_values(found).null_count > flat_values(column).null_count:
+        row, value = next(one for one in _labels_by_row(column) if one[1] not in names)
+        raise DataError(
+            f"{rows.where(row)} has the label {value!r}, which dataset.label_names does not map",
+            allowed=listed(names),
+            remedy="Repair the row, or map its label too",
+        )
+    return replace(rows, columns=rows.columns | {"label": found})
+
+
 def as_split(rows: Rows, labels: Labels | None) -> Split:
     """The rows as a split; without `labels` every answer is a number, where the rows have some, or else unknown."""
     import datasets
@@ -142,7 +162,19 @@ def as_split(rows: Rows, labels: Labels | None) -> Split:
         pair = {"text_pair": columns["text_pair"]} if "text_pair" in columns else {}
         table = pa.table({"text": columns["text"], **pair, "label": ids})
     # Without a fingerprint of ours, `datasets` hashes the whole table to make one: seconds for a large one.
-    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]), rows.where)
+    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]), rows.where, _carried(rows))
+
+
+def _carried(rows: Rows) -> pa.Table | None:
+    """The carried columns as a table. Texts get offsets of 64 bits, so that any number of them can be taken at once."""
+    if not rows.carried:
+        return None
+    return pa.table(
+        {
+            name: column.cast(pa.large_string()) if column.type in (pa.string(), pa.string_view()) else column
+            for name, column in rows.carried.items()
+        }
+    )
 
 
 def _numbers(count: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.reports.comparison.comparison import shown
 from encoderlab.reports.parts.console import words_of
+from encoderlab.reports.parts.plots import LOSS_UNITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,9 +120,13 @@ def _curves(comparison: Mapping[str, Any], journals: Mapping[str, Sequence[Mappi
     from matplotlib.ticker import MaxNLocator
 
     logged = [line for lines in journals.values() for line in lines]
+    training_loss = f"training loss ({LOSS_UNITS.get(comparison['figure'], 'nats')})"
     kinds = [
         (kind, name, title)
-        for kind, name, title in (("step", "loss", "training loss (nats)"), ("evaluation", comparison["figure"], "at evaluations"))
+        for kind, name, title in (
+            ("step", "loss", training_loss),
+            ("evaluation", comparison["figure"], "at evaluations"),
+        )
         if sum(line["kind"] == kind and line.get(name) is not None for line in logged) > 1
     ]
     if not kinds:

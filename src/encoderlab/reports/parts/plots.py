@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.metrics.scores import is_lower_better
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours: told apart by the colour-blind, and with their line styles in grey print too.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
+LOSS_UNITS = dict.fromkeys(("pearson", "spearman", "mae", "rmse"), "squared error")  # by the evaluated figure, where it is not nats
 QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
 
 
@@ -35,7 +38,11 @@ def curves(metrics_lines: Sequence[Mapping[str, Any]], figure: str, width: float
 
     steps = [line for line in metrics_lines if line["kind"] == "step"]
     evaluations = [line for line in metrics_lines if line["kind"] == "evaluation"]
-    heights = {"loss (nats)": 3.0} | ({figure.replace("_", " "): 3.0} if evaluations else {}) | {"learning rate": 1.2}
+    heights = (
+        {f"loss ({LOSS_UNITS.get(figure, 'nats')})": 3.0}
+        | ({figure.replace("_", " "): 3.0} if evaluations else {})
+        | {"learning rate": 1.2}
+    )
     canvas = Figure(figsize=(width, sum(heights.values())), layout="constrained")
     panels = canvas.subplots(len(heights), 1, sharex=True, height_ratios=list(heights.values()))
     _draw_training_loss(panels[0], steps, "loss")
@@ -129,7 +136,7 @@ def _draw_evaluations(axes: Axes, evaluations: Sequence[Mapping[str, Any]], figu
         points = [(line["step"], line[figure]) for line in evaluations if line["split"] == split and line.get(figure) is not None]
         if not points:
             continue
-        best = min(points, key=lambda point: point[1] if figure.endswith("loss") else -point[1])
+        best = min(points, key=lambda point: point[1] if is_lower_better(figure) else -point[1])
         label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
         axes.plot(*zip(*points, strict=True), color=color, linestyle=style, marker="o", markersize=4, linewidth=1.5, label=label)
 

@@ -83,6 +83,7 @@ def _report(facts: Mapping[str, Any], baselines: Mapping[str, str], files: Seque
     for name, figures in facts["figures"].items():
         scores = [words_of(one) for one in figures if one not in _FIGURES_LEFT_OUT]
         by_class = ", calibration, scores by class and their confusion" if "confusion" in figures else ""
+        by_class = by_class or (", scores by label" if "per_class" in figures else "")
         lines.append(f"{name} ({number(facts['rows'][name])} rows): {', '.join(scores)}{by_class}")
     lines += [f"beside it: {title}{f' (skipped: {skipped})' if skipped else ''}" for title, skipped in baselines.items()]
     return [*lines, f"files: {', '.join(files)}"]

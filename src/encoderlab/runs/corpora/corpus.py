@@ -36,7 +36,7 @@ class Corpus:
     cache: Path
 
     @classmethod
-    def load(cls, dataset: DatasetConfig, cache: Path, target: TargetKind) -> Corpus:
+    def load(cls, dataset: DatasetConfig, cache: Path, target: TargetKind = "label") -> Corpus:
         """Read the dataset for `target` and count what is in it. Raises DataError, SettingError as `DatasetConfig.load` does."""
         splits = dataset.load(cache, target)
         return cls(splits, survey(splits), cache)

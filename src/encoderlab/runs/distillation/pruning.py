@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from encoderlab.batch import Batch
 from encoderlab.model.encoder import Encoder, EncoderLayer
 from encoderlab.model.feed_forward import FeedForward
-from encoderlab.model.packing import Padded
+from encoderlab.model.packing import Layout
 
 RIDGE = 1e-3  # of the mean variance: keeps directions that hardly occur from weighing much
 
@@ -29,7 +29,7 @@ class Texts:
 
     batches: Sequence[Batch]
 
-    def padded(self, x: Tensor) -> list[tuple[Tensor, Padded]]:
+    def padded(self, x: Tensor) -> list[tuple[Tensor, Layout]]:
         """The vectors `x` of all tokens, batch by batch: each as [batch, length, width], with its layout."""
         found, begin = [], 0
         for batch in self.batches:
@@ -43,14 +43,14 @@ class Texts:
 
     def embedded(self, encoder: Encoder) -> Tensor:
         """What the lowest layer of `encoder` is given."""
-        return self._flat([encoder.embed(batch.input_ids, batch.token_type_ids, _layout(batch)) for batch in self.batches])
+        return self._flat([encoder.embeddings(batch.input_ids, batch.token_type_ids) for batch in self.batches])
 
     def heads(self, layer: EncoderLayer, x: Tensor) -> Tensor:
         """What the heads of `layer` give of the vectors `x`, side by side, before the map that mixes them."""
         seen: list[Tensor] = []
         hook = layer.attention.output.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
         for vectors, layout in self.padded(x):
-            layer.attention(vectors, layout, layout)
+            layer.attention(vectors, layout)
         hook.remove()
         return self._flat(seen)
 
@@ -115,9 +115,9 @@ def set_linear(linear: nn.Linear, x: Tensor, wanted: Tensor) -> Tensor:
     return linear(x)
 
 
-def _layout(batch: Batch) -> Padded:
+def _layout(batch: Batch) -> Layout:
     n, length = batch.input_ids.shape
-    return Padded(n, length, batch.attention_mask)
+    return Layout.padded(n, length, batch.attention_mask)
 
 
 def _real(batch: Batch) -> Tensor:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from torch import nn
 
-from encoderlab.batch import Batch
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.dry_run.time_estimate import run_time
 from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
@@ -26,7 +25,7 @@ from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps, horizon_of, steps_per_epoch, total_steps
-from encoderlab.training.loop import Step, optimize
+from encoderlab.training.loop import Learner
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
@@ -94,23 +93,20 @@ def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
     training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
     horizon = horizon_of(training, len(train))[0] if training.budget is None else FixedSteps(WARM_UP + MEASURED)
     optimizer = build_optimizer(assembly.model, training)
-    finite = NonFiniteGuard(training.skip_nonfinite, waits=True, processes=processes)
+    guard = NonFiniteGuard(training.skip_nonfinite, waits=True, processes=processes)
+    learner = Learner(stepped, optimizer, training, compute, guard, processes)
     assert assembly.micro_batches is not None, "a settled assembly has them"
     within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.micro_batches, training.batch_size)
-
-    def loop(batches: Iterator[list[Batch]], after: int) -> Iterator[Step]:
-        return optimize(stepped, batches, optimizer, training, compute, horizon, after=after, finite=finite, processes=processes)
-
     measured, warm_up = _Measured(within.micro_batches), min(WARM_UP, horizon.steps(0) - LEAST_MEASURED)
     begun = before = time.perf_counter()
-    for step in within.take(loop, optimizer):
+    for step in within.take(learner, horizon):
         step.figures()  # waits for the device
         now = time.perf_counter()
         if step.number <= warm_up and before - begun < WARM_UP_SECONDS:
             measured.warm_up = step.number
         else:
             measured.seconds.append(now - before)
-            measured.tokens.append(step.padded_tokens)
+            measured.tokens.append(step.totals.padded_tokens)
         if processes.broadcast_from_main(lambda: _is_enough(measured)):
             break
         before = time.perf_counter()

@@ -96,8 +96,11 @@ class Sharded:
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """See `Whole.optimizer_state`."""
-        plain = optimizer.state_dict()
-        return plain | {"state": {key: {n: _whole(v) for n, v in kept.items()} for key, kept in plain["state"].items()}}
+        plain, state = optimizer.state_dict(), {}
+        for key, kept in plain["state"].items():  # one tensor at a time: all averages together are twice the model
+            gathered = ((name, _whole(value)) for name, value in kept.items())
+            state[key] = {name: value.cpu() for name, value in gathered if self.processes.is_main}
+        return plain | {"state": state}
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         """See `Whole.load_optimizer_state`."""

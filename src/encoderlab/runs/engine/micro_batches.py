@@ -40,7 +40,7 @@ class StepMemory:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatches:
-    """In how many parts each batch is computed, and why, in words.
+    """How many micro-batches each batch is computed in, and why, in words.
 
     `open` says that there may be more of them where memory runs out, `grown` that this has happened.
     """
@@ -51,7 +51,7 @@ class MicroBatches:
     grown: bool = False
 
     def __str__(self) -> str:
-        return f"batches in {self.number} part{'s' * (self.number > 1)} ({self.reason})"
+        return f"batches in {self.number} micro-batch{'es' * (self.number > 1)} ({self.reason})"
 
 
 def choose_micro_batches(

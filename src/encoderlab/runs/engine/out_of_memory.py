@@ -1,7 +1,7 @@
-"""Training steps that are taken again in smaller parts where memory runs out, from weights that no such step has touched.
+"""Training steps that are retried in smaller micro-batches when memory runs out, from weights that the failed step never touched.
 
-A step that runs out of memory is taken again in twice as many micro-batches, made as a run with that `accumulate` would have made
-them. Evaluation, `predict` and `embed` halve their batches instead, which changes no answer (`training.memory`).
+A step that runs out of memory is retried in twice as many micro-batches, made as a run with that `accumulate` would have made
+them. Evaluation, `predict` and `embed` halve their batches instead, which changes no prediction (`training.memory`).
 """
 
 from __future__ import annotations
@@ -9,76 +9,77 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
-from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from encoderlab.batch import Batch
 from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.engine.random_state import random_state, set_random_state
-from encoderlab.training.loop import Step
-from encoderlab.training.memory import MemoryTooSmallError, give_back_memory
+from encoderlab.training.horizon import Horizon
+from encoderlab.training.loop import Learner, Step, optimize
+from encoderlab.training.memory import give_back_memory, out_of_memory
 
 
 class StepsWithinMemory:
-    """The steps of a run, each batch computed in `micro_batches`; from a step on that runs out of memory, in twice as many.
+    """The steps of a run, each batch computed in `micro_batches`; from a step that runs out of memory on, in twice as many.
 
-    Only where the settings leave their number open (`MicroBatches.open`), and up to one for each row. `batches(after, number)`
-    makes those that follow so many steps: the batches in smaller micro-batches are the ones that a run with that
-    `training.accumulate` would have computed from its start, so that no step depends on where memory ran out, but for the order
-    of dropout's draws.
+    That happens only if the settings leave their number open (`MicroBatches.open`), and up to one micro-batch per row.
+    `batches(after, number)` makes the batches that follow so many steps, each in `number` micro-batches. They are those of a run
+    with that `training.accumulate` from its start: where memory ran out changes no step, only the order of dropout's draws.
     """
 
     def __init__(self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int) -> None:
         self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
+        self._in_progress: list[Batch] = []
 
-    def take(
-        self, loop: Callable[[Iterator[list[Batch]], int], Iterator[Step]], optimizer: torch.optim.Optimizer, after: int = 0
-    ) -> Iterator[Step]:
-        """The steps of `loop(batches, after)`, which is begun anew where memory runs out.
+    def take(self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = bool) -> Iterator[Step]:
+        """The steps of `training.loop.optimize`, which restarts behind the last finished step when memory runs out.
 
-        Raises MemoryTooSmallError where smaller parts are not allowed, or do not help.
+        Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
         """
-        device = optimizer.param_groups[0]["params"][0].device
+        device = learner.compute.device
         while True:
-            batches = self.batches(after, self.micro_batches.number)
+            batches = self._remembered(self.batches(after, self.micro_batches.number))
             drawn = random_state(device)
             try:
-                for step in loop(batches, after):
+                for step in optimize(learner, batches, horizon, after=after, stopping=stopping):
                     yield step
                     after, drawn = step.number, random_state(device)  # whoever iterates may have drawn
                 return
-            except MemoryTooSmallError as error:
-                if not error.fewer_rows_help or not self._more_micro_batches(after + 1):
+            except RuntimeError as error:
+                in_optimizer = learner.guard.armed > after  # whose memory does not depend on the batch
+                too_small = out_of_memory(error, after + 1, self._in_progress, fewer_rows_help=not in_optimizer)
+                if too_small is None:
                     raise
-            del batches
-            optimizer.zero_grad(set_to_none=True)
+                if not too_small.fewer_rows_help or not self._more_micro_batches(after + 1):
+                    raise too_small from None
+            del batches, too_small
+            self._in_progress = []
+            learner.optimizer.zero_grad()
             set_random_state(drawn, device)
             gc.collect()  # frames of the failed step may hold on to one another
             give_back_memory()
 
-    def state(self) -> dict[str, Any]:
-        """In how many parts batches are computed, as plain values, from which `MicroBatches` can be made again."""
-        return asdict(self.micro_batches)
+    def _remembered(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
+        """The same batches; the one that a step is computing is kept to explain an error."""
+        for micro_batches in batches:
+            self._in_progress = micro_batches
+            yield micro_batches
+            self._in_progress = []
 
     def note(self) -> str | None:
-        """What a report says of it; None where memory never ran out."""
-        return (
-            f"Batches were computed in {self.micro_batches.number} parts at last: {self.micro_batches.reason}"
-            if self.micro_batches.grown
-            else None
-        )
+        """What a report says of it; None if memory never ran out."""
+        number, reason = self.micro_batches.number, self.micro_batches.reason
+        return f"The last batches were computed in {number} micro-batches: {reason}" if self.micro_batches.grown else None
 
     def _more_micro_batches(self, step: int) -> bool:
-        """Twice as many from `step` on, if that is allowed; said in one line."""
+        """Double the number of micro-batches from `step` on and print a line; False if that is not allowed."""
         if not self.micro_batches.open or self.micro_batches.number >= self.batch_size:
             return False
         self.micro_batches = MicroBatches(
             min(2 * self.micro_batches.number, self.batch_size), f"memory ran out in step {step:,}", open=True, grown=True
         )
         setting = f"training.accumulate={self.micro_batches.number}"
-        line = f"encoderlab: out of memory in step {step:,}; continuing with {self.micro_batches}, as {setting}"
+        line = f"encoderlab: out of memory in step {step:,}; continuing with {self.micro_batches}, as {setting} would"
         tqdm.write(line, file=sys.stderr)
         return True

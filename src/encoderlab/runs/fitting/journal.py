@@ -47,12 +47,12 @@ class Journal:
     def step(self, step: Step) -> None:
         """Count a step, and log it if its turn has come."""
         self.progress.step, self.progress.of, self._bar.total = step.number, step.of, step.of
-        self.counted.examples += step.examples
-        self.counted.tokens += step.tokens
-        self.counted.padded_tokens += step.padded_tokens
+        self.counted.examples += step.totals.examples
+        self.counted.tokens += step.totals.tokens
+        self.counted.padded_tokens += step.totals.padded_tokens
         for skipped in step.skipped:
             self._write({"kind": "skipped", "step": skipped.step, **skipped.figures()})
-            self._warn(f"Step {skipped.step:,} was left out, not being finite: {skipped}")
+            self._warn(f"Step {skipped.step:,} was skipped because it was not finite: {skipped}")
         if step.number == 1 or step.number % self.log_every == 0:
             self._log(step)
         self._bar.update()

@@ -1,4 +1,4 @@
-"""How far a run has come: what a checkpoint holds beside the weights, so that a continuation takes the same steps."""
+"""How far a run has come: what a checkpoint holds beside the weights, so that a resumed run takes the same steps."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class Progress:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Progress:
         """What `as_dict` wrote."""
-        micro_batches = {"best": Best, "counted": Counted, "watch": LossWatch}
-        return cls(**plain | {name: micro_batch(**plain[name]) for name, micro_batch in micro_batches.items()})
+        nested = {"best": Best, "counted": Counted, "watch": LossWatch}
+        return cls(**plain | {name: schema(**plain[name]) for name, schema in nested.items()})

@@ -49,14 +49,25 @@ AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
 
 
-def continued_run(config: Config, explicit: Collection[str] | None, command: str) -> tuple[Config, RunFolder] | None:
-    """The run that `config.resume` names, and its settings; None where a new one is to be started.
+def with_recorded_settings(config: Config, explicit: Collection[str], command: str) -> Config:
+    """The settings of the run that `config.resume` names, with the overrides whose keys are `explicit`.
 
-    `explicit` holds the keys of the explicit overrides (None: all of `config` counts as one). An explicit override has to agree
-    with the run's own setting, or is named in full and may change; all else is the run's. `auto` takes the latest
-    unfinished run of this command whose settings are those of `config`, or the one in `config.run_dir`, and a new run where there
-    is none.
-    Raises SettingError where the run is finished, or was started otherwise, DataError where there is none.
+    An explicit override has to agree with the run's own setting, unless it may change and is named in full; all else is the run's.
+    Without a named run (none, or `auto`) the settings are those of `config`. Raises as `continued_run`.
+    """
+    if config.resume in (None, AUTO):
+        return config
+    folder = RunFolder(Path(config.resume))
+    _check_named(config, folder, command)
+    return _merged(config, explicit, folder, MAY_CHANGE)
+
+
+def continued_run(config: Config, command: str) -> tuple[Config, RunFolder] | None:
+    """The run that `config.resume` names, and its settings; None if a new one is to be started.
+
+    The settings have to agree with the run's own, except those that may change. `auto` takes the latest unfinished run of this
+    command with these settings, or the one in `config.run_dir`, and starts a new run if there is none. Raises SettingError if the
+    run is finished or was started with other settings, DataError if there is none.
     """
     if config.resume is None:
         return None
@@ -64,7 +75,7 @@ def continued_run(config: Config, explicit: Collection[str] | None, command: str
         return _latest(config, command)
     folder = RunFolder(Path(config.resume))
     _check_named(config, folder, command)
-    return _merged(config, explicit, folder, MAY_CHANGE), folder
+    return _merged(config, None, folder, MAY_CHANGE), folder
 
 
 def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:

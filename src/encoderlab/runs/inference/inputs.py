@@ -12,10 +12,11 @@ from typing import BinaryIO
 
 from tqdm import tqdm
 
-from encoderlab.config.command_settings import EmbedConfig, PredictConfig
+from encoderlab.config.inference_settings import EmbedConfig, PredictConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.files.encodings import encoding_of
 from encoderlab.data.files.files import read_unlabelled
-from encoderlab.data.files.formats import Format, Quoting, format_of
+from encoderlab.data.files.formats import Dialect, Format, Quoting, format_of
 from encoderlab.data.files.text_files import LONGEST_LINE, plain_lines
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.corpora.corpus import Corpus
@@ -69,24 +70,27 @@ def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Itera
 
 
 def file_examples(
-    assembly: Assembly, path: Path, text: str, text_pair: str | None, quoting: Quoting = Quoting.auto
+    assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect
 ) -> tuple[Iterable[Example], int]:
     """The texts of a file in its order, `text` and `text_pair` being columns, and how many they are.
 
-    Where `quoting` is left to us, quotes mean what they meant in the files of training, if it was of files.
+    What `dialect` leaves to us is as in the files of training, if it was of files; their encoding aside, which the file shows.
     All is read once before the first is handed out. A .txt file is then read again line by line; of any other, the texts are held.
     Raises DataError for whatever cannot be read.
     """
     words = reads_words(assembly)
     if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
-        if quoting is Quoting.auto:
-            quoting = getattr(assembly.config.dataset, "quoting", Quoting.auto)
-        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, quoting=quoting)
+        trained = getattr(assembly.config.dataset, "dialect", Dialect())
+        quoting = trained.quoting if dialect.quoting is Quoting.auto else dialect.quoting
+        delimiter = trained.delimiter if dialect.delimiter == "auto" else dialect.delimiter
+        dialect = replace(dialect, quoting=quoting, delimiter=delimiter)
+        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect)
         return split, len(split)
-    total = sum(1 for _ in plain_lines(path))
+    encoding = encoding_of(path, dialect.encoding)
+    total = sum(1 for _ in plain_lines(path, encoding))
     if not total:
         raise DataError(f"{path} has no rows", remedy="Name a file that has some")
-    return (example_of(line, None, words) for _, line in plain_lines(path)), total
+    return (example_of(line, None, words) for _, line in plain_lines(path, encoding)), total
 
 
 def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:

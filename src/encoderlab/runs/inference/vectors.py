@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from encoderlab.batch import Batch
-from encoderlab.config.command_settings import VectorPooling
+from encoderlab.config.inference_settings import VectorPooling
+from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
@@ -27,11 +28,11 @@ def vectors_of(
 
     One stands for the row, as `pooling` makes it; None gives that of each token.
     """
-    first = 1 if pooling is VectorPooling.cls else None
+    selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
 
     def found(batch: Batch) -> np.ndarray:
         with assembly.compute.autocast():
-            hidden = assembly.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask, first)
+            hidden = assembly.model.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection)
         vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 

@@ -42,7 +42,7 @@ from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import Sharding
+from encoderlab.training.config import Compile, Sharding
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows
 from encoderlab.training.optimizer import freeze
@@ -130,6 +130,8 @@ class Assembly:
         training = self.config.training
         if training.accumulate is not None:
             return MicroBatches(training.accumulate, "as set")
+        if training.compile is Compile.cuda_graphs:
+            return MicroBatches(1, "as CUDA graphs need")
         share = -(-training.batch_size // self.processes.size)
         return choose_micro_batches(share, self.step_memory(rows), self.compute.device, self.processes)
 
@@ -138,7 +140,8 @@ class Assembly:
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
         asked = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
-        return step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
+        pieces = self.processes.size if config.training.sharding is Sharding.full else 1
+        return step_memory(config.model, -(-self.model.n_parameters // pieces), heads, vocabulary, asked, longest, self.compute)
 
 
 def compute_for(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Compute:
@@ -182,7 +185,7 @@ def assemble(
     freeze(model, config.training)
     model.to(compute.device)
     sharded = processes.size > 1 and config.training.sharding is Sharding.full
-    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute.device)
+    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute)
     return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes)
 
 

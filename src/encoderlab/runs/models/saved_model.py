@@ -265,4 +265,6 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
         return EncodingConfig(name=name)
     if found.heads.sequence_target == "number":
         return RegressionConfig(name=name, mean=0.0, deviation=1.0)
-    return (MultilabelConfig if found.heads.sequence_target == "label_set" else ClassificationConfig)(name=name)
+    if found.heads.sequence_target == "label_set":
+        return MultilabelConfig(name=name, thresholds=found.thresholds)
+    return ClassificationConfig(name=name)

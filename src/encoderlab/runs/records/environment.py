@@ -27,7 +27,7 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
         "overrides": _overrides(),
         "versions": {
             "python": platform.python_version(),
-            **{name: _version(name) for name in PACKAGES},
+            **{name: installed_version(name) for name in PACKAGES},
             "torch": torch.__version__,
         },
         "hardware": {
@@ -55,7 +55,8 @@ def _overrides() -> list[str] | None:
     return list(HydraConfig.get().overrides.task) if typed else None
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """The version of a package; None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import platform
 import re
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 
-from encoderlab.runs.records.environment import PACKAGES
+from encoderlab.runs.records.environment import PACKAGES, installed_version
 
 DEVELOPERS = ("dev", "bench", "docs")  # extras that a user has no use for
 
 
 def versions() -> dict[str, str | None]:
     """The version of Python and of each package that results depend on; None where one is missing."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    return {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}}
 
 
 def optional_libraries() -> dict[str, dict[str, str | None]]:
@@ -22,12 +22,5 @@ def optional_libraries() -> dict[str, dict[str, str | None]]:
     for requirement in requires("encoderlab") or ():
         named = re.fullmatch(r"([\w.-]+)(?:\[[^\]]*\])?[^;]*;.*extra == ['\"]([\w-]+)['\"].*", requirement)
         if named and named[2] not in DEVELOPERS:
-            found.setdefault(named[2], {})[named[1]] = _version(named[1])
+            found.setdefault(named[2], {})[named[1]] = installed_version(named[1])
     return found
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -64,10 +64,13 @@ class Masking:
     def __call__(self, batch: Batch, key: int) -> Batch:
         """`batch` with its `target_positions`, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
 
-        A batch that says how many it will be asked for is masked on its device without waiting for it (on MPS, and with
-        `whole_words`, how many there are has to be read back, once a batch).
+        A batch that says how many it will be asked for is masked on its device without waiting for it (with `whole_words`, how many
+        there are has to be read back, once a batch). For MPS it is masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers
+        loses bits there.
         """
         ids, device = batch.input_ids, batch.input_ids.device
+        if device.type == "mps":
+            return self(batch.to(torch.device("cpu")), key).to(device)
         target_positions = _true_places(self.choose(ids, batch.rows, key).flatten(), batch.n_targets)
         answers = ids.flatten()[target_positions]
         row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
@@ -126,7 +129,7 @@ class Masking:
 
 def _true_places(flags: Tensor, count: int | None) -> Tensor:
     """Where the flags are true, `count` of them. Without a count the host waits for the device to say it."""
-    if count is None or flags.device.type == "mps":  # which has no nonzero_static
+    if count is None:
         return flags.nonzero().flatten()
     return torch.nonzero_static(flags, size=count).flatten()
 

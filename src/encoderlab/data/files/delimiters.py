@@ -1,0 +1,51 @@
+"""What separates the cells of a csv or tsv file: what the user says, else what its first line shows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection
+from pathlib import Path
+
+from encoderlab.data.files.text_files import numbered_lines
+from encoderlab.errors import SettingError
+
+AUTO = "auto"
+NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # those that a shell or Hydra would take for its own
+_EXCEL = "sep="  # the first line of a file may tell Excel its separator
+
+
+def refuse_unusable(delimiter: str, setting: str) -> None:
+    """Raise SettingError where nothing could be separated by it."""
+    if delimiter != AUTO and delimiter not in NAMED and (len(delimiter) != 1 or delimiter in '"\r\n\0 '):
+        raise SettingError(f"{setting} is {delimiter!r}", allowed=f"auto, {', '.join(NAMED)}, or one character")
+
+
+def told_by_excel(line: str) -> str | None:
+    """The separator that a first line such as `sep=;` tells; None of any other line."""
+    text = line.rstrip("\r\n").strip('"')
+    told = text[len(_EXCEL) :] if text.lower().startswith(_EXCEL) else ""
+    return told if len(told) == 1 else None
+
+
+def delimiter_of(path: Path, encoding: str, chosen: str, usual: str, columns: Collection[str]) -> str:
+    """The character that separates the cells of a file.
+
+    With `auto` that is what its line `sep=` says; else `usual`, or the one of NAMED that gives the header all wanted `columns`;
+    where none does, one that occurs in the header.
+    """
+    if chosen != AUTO:
+        return NAMED.get(chosen, chosen)
+    first = next((line for _, line in numbered_lines(path, "", encoding)), "")
+    told = told_by_excel(first)
+    if told is not None:
+        return told
+    candidates = [usual, *(one for one in NAMED.values() if one != usual)]
+    named = (one for one in candidates if set(columns) <= set(_cells(first, one)))
+    return next(named, None) or next((one for one in candidates if one in first), usual)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a cell above the module's limit
+        return []

@@ -1,0 +1,107 @@
+"""How the characters of a text file are encoded: as the user says, or as its bytes show."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from encoderlab.data.files.text_files import BROKEN, ENCODINGS, UTF_8, bytes_of, marked_lines, place, readable
+from encoderlab.errors import DataError, SettingError, one_line
+
+AUTO = "auto"
+_WESTERN = "cp1252"
+_BLOCK = 2**20
+_SHOWN = 40  # characters of the first line that is not UTF-8
+
+
+def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[Path, str]]:
+    """Each of many files with its encoding, as `encoding_of` finds it; of those in Windows-1252 the first is named."""
+    named = more = 0
+    for file in files:
+        encoding, warning = _found(file, chosen)
+        if warning and not named:
+            print(warning, file=sys.stderr)
+        more += bool(warning and named)
+        named += bool(warning)
+        yield file, encoding
+    if more:
+        print(f"encoderlab: {more:,} more files are read as Windows-1252", file=sys.stderr)
+
+
+def encoding_of(path: Path, chosen: str = AUTO) -> str:
+    """Python's name of the encoding of a text file.
+
+    With `auto` that is UTF-16 where the file begins with its byte-order mark, else UTF-8, else Windows-1252, with a warning that
+    shows how its first such line reads. Raises DataError where the bytes are none of these, or the file cannot be read.
+    """
+    encoding, warning = _found(path, chosen)
+    if warning:
+        print(warning, file=sys.stderr)
+    return encoding
+
+
+def _found(path: Path, chosen: str) -> tuple[str, str]:
+    """The encoding, and a warning or nothing."""
+    if chosen != AUTO:
+        return (UTF_8 if codecs.lookup(chosen).name == "utf-8" else chosen), ""
+    with readable(path, UTF_8):
+        with bytes_of(path) as stream:
+            mark = stream.read1(2)
+        if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16", ""
+        return (UTF_8, "") if _decodes(path, "strict") else (_WESTERN, _western(path, mark))
+
+
+def _decodes(path: Path, errors: str) -> bool:
+    """Whether a file is UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors)
+    with bytes_of(path) as stream:
+        try:
+            for block in iter(partial(stream.read1, _BLOCK), b""):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def refuse_unknown(encoding: str, setting: str) -> None:
+    """Raise SettingError where Python knows no encoding of that name."""
+    try:
+        known = encoding == AUTO or codecs.lookup(encoding)._is_text_encoding  # bytes to bytes, as hex is, is none
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise SettingError(
+            f"{setting}={encoding} is not an encoding", allowed="auto, utf-8, utf-16, cp1252, latin-1, shift_jis, ..."
+        )
+
+
+def _western(path: Path, mark: bytes) -> str:
+    """The warning for a file in Windows-1252. Raises DataError where it is neither that nor UTF-8, or UTF-8 in other lines."""
+    line, in_utf_8 = 0, _decodes(path, "surrogatepass")  # halves of characters (U+D800 to U+DFFF), which UTF-8 must not hold
+    for number, text in marked_lines(path, "utf-8"):
+        line = line or (number if BROKEN in text else 0)
+        in_utf_8 = in_utf_8 or not text.replace(BROKEN, "").isascii()
+    if mark == b"\x1f\x8b":
+        raise DataError(f"{path} is compressed", remedy=f"Rename it to {path.name}.gz")
+    if in_utf_8:
+        raise DataError(
+            f"{place(path, line)} cannot be decoded as UTF-8, and other lines can",
+            allowed=ENCODINGS,
+            remedy="Repair the line, or set dataset.encoding to the encoding of the file",
+        )
+    shown = ""
+    for number, text in marked_lines(path, _WESTERN):
+        if BROKEN in text:
+            raise DataError(
+                f"{place(path, number)} is neither UTF-8 nor Windows-1252",
+                allowed=ENCODINGS,
+                remedy="Set dataset.encoding to the encoding it was written in",
+            )
+        if not shown and not text.isascii():
+            shown = f"line {number} as {one_line(text.strip())[:_SHOWN]!r}"
+    return f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, {shown}. If that is wrong, set dataset.encoding."

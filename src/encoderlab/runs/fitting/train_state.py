@@ -1,0 +1,90 @@
+"""A run in progress: everything that its next step depends on, as a checkpoint keeps it.
+
+What config and data give anew is not part of it: batches and masks are functions of seed and position, the schedule of the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from encoderlab.runs.engine.compilation import is_compiled
+from encoderlab.runs.engine.micro_batches import MicroBatches
+from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
+from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
+from encoderlab.runs.fitting.progress import Progress
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.tasks.rows import Rows
+from encoderlab.training.horizon import horizon_of
+from encoderlab.training.loop import Learner
+from encoderlab.training.optimizer import build_optimizer
+
+
+class TrainState:
+    """Model, optimizer, random generators, and how far training has come.
+
+    `learner` and `horizon` are what the loop takes, `steps` retries those that run out of memory, `progress` counts what is done.
+    With several processes all must call the same methods in the same order.
+    """
+
+    def __init__(self, assembly: Assembly, train: Rows) -> None:
+        training, self.processes = assembly.config.training, assembly.processes
+        self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
+        optimizer = build_optimizer(self.distributed.model, training)
+        self.learner = Learner(self.distributed.stepped, optimizer, training, assembly.compute, processes=self.processes)
+        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=is_compiled(assembly.compiled))
+        micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
+        self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
+
+    def begin(self) -> None:
+        """Start a new run: each process draws a dropout of its own, the main one what a single process would."""
+        if not self.processes.is_main:
+            begin_dropout(self.assembly.config.seed, 0, self.processes)
+
+    @property
+    def computed_on(self) -> dict[str, Any]:
+        """What decides how sums are rounded: a run that resumes on something else takes slightly different steps."""
+        compute = self.assembly.compute
+        precision = str(compute.precision).removeprefix("torch.")
+        return {"device": compute.device.type, "precision": precision, "threads": compute.threads, "processes": self.processes.size}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain values and tensors; complete on the main process. Raises TrainingError as `NonFiniteGuard.read`."""
+        return {
+            "step": self.progress.step,
+            "optimizer": self.distributed.optimizer_state(self.learner.optimizer),
+            "progress": self.progress.as_dict(),
+            "budget_spent": self.horizon.spent(),
+            "skipped": self.learner.guard.state(),
+            "micro_batches": asdict(self.steps.micro_batches),
+            "accumulate": self.assembly.config.training.accumulate,
+            "tokenizer": self.assembly.tokenizer.fingerprint,
+            "computed_on": self.computed_on,
+            "random_states": random_states(self.assembly.compute.device, self.processes),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`, the same on all processes, and the `weights` that the main process has.
+
+        Raises KeyError, TypeError, ValueError, AttributeError or RuntimeError if they are not those of this run.
+        """
+        if state["tokenizer"] != self.assembly.tokenizer.fingerprint:
+            raise ValueError("its tokenizer is another one")
+        with self.processes.watched("Run the same command again"):
+            self.distributed.load(weights)
+        self.distributed.load_optimizer_state(self.learner.optimizer, state["optimizer"])
+        self.progress = Progress.from_dict(state["progress"])
+        self.horizon.resume(state["budget_spent"])
+        self.learner.guard.load(state["skipped"])
+        if state["accumulate"] == self.assembly.config.training.accumulate:
+            kept = MicroBatches(**state["micro_batches"])
+            self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
+        seed, device = self.assembly.config.seed, self.assembly.compute.device
+        set_random_states(state["random_states"], device, self.processes, seed, state["step"])
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model's weights, on the CPU; complete on the main process."""
+        return self.distributed.weights()

@@ -1,0 +1,55 @@
+"""Arrow files, streams and Feather files: the same rows as parquet, or refused in one line."""
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+
+from encoderlab.errors import DataError
+from tests.data.files.written import error_of, load, train_of
+
+TABLE = pa.table({"id": [1, 2], "text": ["x", "y"], "label": pa.array(["a", "b"]).dictionary_encode()})
+
+
+def in_file(path):
+    with pa.ipc.new_file(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+
+
+def in_stream(path):  # as `datasets` keeps its tables
+    with pa.ipc.new_stream(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("rows.arrow", in_file),
+        ("rows.arrow", in_stream),
+        ("rows.feather", lambda path: feather.write_feather(TABLE, path, compression="zstd")),
+        (
+            "rows.feather",
+            lambda path: feather.write_feather(
+                TABLE.drop_columns(["label"]).append_column("label", pa.array(["a", "b"])), path, version=1
+            ),
+        ),
+    ],
+)
+def test_arrow_files_are_read(tmp_path, name, write):
+    write(str(tmp_path / name))
+    assert train_of(tmp_path / name) == [("x", "a"), ("y", "b")]
+    assert (
+        error_of(tmp_path / name, text="texts") == f"{name} has no column 'texts'. Allowed: id, text, label. Set dataset.text=text."
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"text,label\n", b"ARROW1\0\0", b"FEA1"])
+def test_what_is_no_arrow_file_is_refused(tmp_path, content):
+    (tmp_path / "rows.arrow").write_bytes(content)
+    assert error_of(tmp_path / "rows.arrow").startswith("rows.arrow is no readable Arrow file: ")
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    in_file(str(tmp_path / "rows.arrow"))
+    monkeypatch.setattr("encoderlab.data.files.columnar.most_unpacked", lambda _: 10)
+    with pytest.raises(DataError, match="unpacks to more than 10 bytes"):
+        load(tmp_path / "rows.arrow")

@@ -1,0 +1,63 @@
+"""The encoding of text files: shown by their bytes, with a warning where it is a guess, or chosen."""
+
+import codecs
+
+import pytest
+
+from encoderlab.errors import SettingError
+from tests.data.files.written import error_of, load, train_of, write
+
+CAFE = [("caf\xe9", "a"), ("\u20ac5", "b")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_what_says_its_encoding_is_read_without_a_word(tmp_path, capsys, encoding):
+    assert train_of(write(tmp_path / "rows.csv", "text,label\ncaf\xe9,a\n\u20ac5,b\n", encoding)) == CAFE
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.csv", "text,label\ncaf\xe9,a\n\u20ac5,b\n"),
+        ("rows.tsv", "text\tlabel\ncaf\xe9\ta\n\u20ac5\tb\n"),
+        ("rows.jsonl", '{"text": "caf\xe9", "label": "a"}\n{"text": "\u20ac5", "label": "b"}\n'),
+    ],
+)
+def test_other_bytes_are_read_as_windows_1252_with_one_warning_that_shows_a_line(tmp_path, capsys, name, content):
+    assert train_of(write(tmp_path / name, content, "cp1252")) == CAFE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{name} is not UTF-8 and is read as Windows-1252, line" in line and "caf\xe9" in line
+    assert line.endswith("If that is wrong, set dataset.encoding.")
+
+
+def test_an_encoding_may_be_chosen(tmp_path, capsys):
+    file = write(tmp_path / "rows.csv", "text,label\n\u043a\u043e\u0442,a\nx,b\n", "cp1251")
+    assert train_of(file, encoding="cp1251")[0] == ("\u043a\u043e\u0442", "a")
+    assert capsys.readouterr().err == ""
+    assert error_of(file, encoding="utf-8") == (
+        "rows.csv, line 2 cannot be decoded as UTF-8. Allowed: UTF-8, UTF-16 with a byte-order mark, or Windows-1252. "
+        "Set dataset.encoding to the encoding it was written in."
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "hex", "", "\0"])
+def test_what_is_no_encoding_is_refused(tmp_path, encoding):
+    with pytest.raises(SettingError, match="is not an encoding"):
+        load(write(tmp_path / "rows.csv", "text,label\nx,a\n"), encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"text,label\nx,a\n\x81,b\n", "rows.csv, line 3 is neither UTF-8 nor Windows-1252."),
+        (b"text,label\n\xc3\xa9,a\n\xe9,b\n", "rows.csv, line 3 cannot be decoded as UTF-8, and other lines can."),
+        (
+            codecs.BOM_UTF16_LE + "text,label\nx,a\n".encode("utf-16-le") + b"\x00\xd8a\x00",
+            "rows.csv, line 3 cannot be decoded as UTF-16.",
+        ),
+    ],
+)
+def test_bytes_of_no_single_encoding_are_refused_with_their_line(tmp_path, content, message):
+    (tmp_path / "rows.csv").write_bytes(content)
+    assert error_of(tmp_path / "rows.csv").startswith(message)

@@ -1,0 +1,89 @@
+"""Fitting a model: what is left behind is the chosen checkpoint, and a fit that was stopped comes to the same end."""
+
+import signal
+
+import pytest
+import torch
+
+from encoderlab.batch import Encoded, HeadSizes
+from encoderlab.errors import DataError
+from encoderlab.runs.fitting.fit import fit
+from encoderlab.runs.fitting.journal import Journal
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.system import signals
+from encoderlab.system.signals import Interrupted
+from encoderlab.tasks.rows import hold_encoded
+from encoderlab.training.checkpoint import checkpoints
+from encoderlab.training.config import Keep, TrainingConfig
+from tests.run_files import journal_of
+from tests.runs.small_assembly import TOKENIZER, assembly_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def rows(n):
+    """Texts whose first symbol is their label."""
+    first = TOKENIZER.vocabulary_size - 3
+    encoded = [Encoded([first + n % 3, 5, 6, 7][: 2 + n % 3], [0] * min(2 + n % 3, 4), label=n % 3) for n in range(n)]
+    return hold_encoded(encoded, TOKENIZER.vocabulary_size, HeadSizes(sequence_classes=3))
+
+
+def fitted(folder, validation=True, **settings):
+    training = TrainingConfig(
+        **{"steps": 8, "batch_size": 6, "evaluate_every": 4, "log_every": 1, "learning_rate": 0.01} | settings
+    )
+    assembly = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
+    folder.root.mkdir(exist_ok=True)
+    return fit(assembly, rows(18), rows(9) if validation else None, folder), assembly.model.state_dict()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "run")
+
+
+def test_the_weights_left_behind_are_those_of_the_best_evaluation(folder):
+    ended, weights = fitted(folder, learning_rate=1e-9)  # nothing is learned: the first evaluation stays the best
+    assert ended.checkpoint == {"step": 4, "chosen_by": "accuracy", "chosen_on": "validation"}
+    last, _ = fitted(RunFolder(folder.root.parent / "last"), learning_rate=1e-9, keep=Keep.last)
+    assert last.checkpoint == {"step": 8, "chosen_by": "last step", "chosen_on": None}
+    assert weights.keys() == fitted(folder)[1].keys()
+
+
+def test_without_a_validation_split_the_last_step_counts_and_nothing_is_scored(folder):
+    ended, _ = fitted(folder, validation=False)
+    assert ended.checkpoint["chosen_by"] == "last step"
+    assert {line["kind"] for line in journal_of(folder.root)} == {"step"}
+
+
+def test_patience_ends_a_fit_that_gets_no_better_and_a_note_says_so(folder):
+    ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
+    assert journal_of(folder.root)[-1]["step"] == 4
+    assert any("step 4 of 8" in note for note in ended.notes)
+
+
+@pytest.mark.parametrize("step", [3, 4])  # between two evaluations, and at one
+def test_a_fit_that_was_stopped_comes_to_the_same_end_bit_for_bit(folder, tmp_path, monkeypatch, step):
+    _, whole = fitted(RunFolder(tmp_path / "whole"))
+    count = Journal.step
+
+    def interrupted(self, done):
+        count(self, done)
+        signals._Received.number = signal.SIGTERM if done.number == step else None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "step", interrupted)
+        with pytest.raises(Interrupted):
+            fitted(folder)
+    signals._Received.number = None
+    assert max(int(path.name.removeprefix("step-")) for path in checkpoints(folder.checkpoints)) == step
+    _, resumed = fitted(folder)
+    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
+    assert journal_of(folder.root) == journal_of(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_model_is_refused(folder):
+    fitted(folder)
+    other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
+    with pytest.raises(DataError, match="checkpoint"):
+        fit(other, rows(18), None, folder)

@@ -1,0 +1,34 @@
+"""The settings of a run beside their defaults: what a reader of a report looks for first."""
+
+import pytest
+
+from encoderlab.runs.folders.chosen_settings import chosen_settings
+from encoderlab.runs.folders.folder import RunFolder
+
+CONFIG = """
+cache_dir: /cache
+run_dir: here
+task: {schema: classification, name: films, score: f1_macro}
+dataset: {schema: files, path: films.csv, text: text}
+training: {schema: training, epochs: 3.0, batch_size: 64}
+seed: 3
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.config.write_text(CONFIG, encoding="utf-8")
+    return {one.name: one for one in chosen_settings(folder, "train")}
+
+
+def test_a_setting_differs_from_the_default_of_the_kind_that_was_chosen(settings):
+    differing = {name for name, one in settings.items() if one.differs}
+    assert {"task.name", "task.score", "dataset", "dataset.path", "seed"} <= differing
+    assert not differing & {"dataset.text", "training"}
+    assert (settings["task.score"].value, settings["task.score"].default) == ("f1_macro", "accuracy")
+    assert settings["dataset.path"].required or settings["dataset.path"].default is None
+
+
+def test_where_files_are_put_is_left_out(settings):
+    assert not {"cache_dir", "run_dir", "resume"} & settings.keys()

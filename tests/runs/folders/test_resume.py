@@ -1,0 +1,105 @@
+"""Which run is meant by `resume`, and what may be changed about it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.schemas import settings_to_dict
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import ModelConfig
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.resume import changed_files, changed_rows, continued_run
+from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.training.config import TrainingConfig
+
+
+def config_of(**changes):
+    config = RunConfig(
+        "cache", ClassificationConfig(name="brackets"), BracketsDataset(), SymbolsConfig(), ModelConfig(), TrainingConfig()
+    )
+    training = {name: changes.pop(name) for name in ("epochs", "learning_rate", "log_every") if name in changes}
+    return replace(config, training=replace(config.training, **training), **changes)
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """A run folder as a run that was stopped leaves it."""
+    monkeypatch.chdir(tmp_path)
+
+    def begin(root="outputs/train/brackets/run", command="train", **changes):
+        folder = RunFolder(tmp_path / root)
+        folder.root.mkdir(parents=True)
+        folder.config.write_text(yaml.safe_dump(settings_to_dict(config_of(**changes))), encoding="utf-8")
+        record = {"command": command, "dataset": {"splits": {"train": {"fingerprint": "f"}}}, "files": {"teacher": "t"}}
+        folder.environment.write_text(json.dumps(record), encoding="utf-8")
+        return folder
+
+    return begin
+
+
+def test_a_run_that_resumes_nothing_is_a_new_one():
+    assert continued_run(config_of(), [], "train") is None
+
+
+def test_a_named_run_keeps_its_own_settings_but_for_what_is_typed_and_may_change(started):
+    folder = started(epochs=3.0, learning_rate=0.005)
+    typed = config_of(resume=str(folder.root), epochs=7.0, log_every=3)
+    config, found = continued_run(typed, ["resume", "training.epochs", "training.log_every"], "train")
+    assert found.root == folder.root
+    assert (config.training.epochs, config.training.log_every, config.training.learning_rate) == (7.0, 3, 0.005)
+
+
+def test_another_learning_rate_is_another_run(started):
+    folder = started(learning_rate=0.005)
+    typed = config_of(resume=str(folder.root), learning_rate=0.1)
+    with pytest.raises(SettingError, match="training.learning_rate=0.1 .*0.005"):
+        continued_run(typed, ["resume", "training.learning_rate"], "train")
+    continued_run(typed, ["resume"], "train")  # it was not typed: the run's own counts
+
+
+def test_a_finished_run_another_commands_and_another_folder_are_refused(started):
+    folder = started()
+    config = config_of(resume=str(folder.root))
+    with pytest.raises(SettingError, match="encoderlab train"):
+        continued_run(config, ["resume"], "pretrain")
+    with pytest.raises(SettingError, match="run_dir"):
+        continued_run(replace(config, run_dir="elsewhere"), ["resume", "run_dir"], "train")
+    folder.report.write_text("{}")
+    with pytest.raises(SettingError, match="finished"):
+        continued_run(config, ["resume"], "train")
+
+
+@pytest.mark.parametrize("damaged", ["config.yaml", "environment.json"])
+@pytest.mark.parametrize("content", [None, "[", "[1]", '{"command": "eval"}'])
+def test_a_folder_without_a_readable_run_is_refused(started, damaged, content):
+    folder = started()
+    path = folder.root / damaged
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises((DataError, SettingError)):
+        continued_run(config_of(resume=str(folder.root)), ["resume"], "train")
+
+
+def test_auto_takes_the_latest_unfinished_run_of_the_same_settings_or_starts_one(started, capsys):
+    other, mine, done = started(seed=5), started("outputs/train/brackets/b"), started("outputs/train/brackets/c")
+    done.report.write_text("{}")
+    _, found = continued_run(config_of(resume="auto"), None, "train")
+    assert found.root.resolve() == mine.root
+    _, found = continued_run(config_of(resume="auto", seed=5), None, "train")
+    assert found.root.resolve() == other.root
+    assert continued_run(config_of(resume="auto", seed=9), None, "train") is None
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_rows_and_files_that_are_not_those_of_the_run_are_found(started):
+    folder = started()
+    assert changed_rows(folder, {"train": "f"}) == []
+    assert changed_rows(folder, {"train": "g", "test": "h"}) == ["test", "train"]
+    assert changed_files(folder, {"teacher": "t", "unlabelled": "new"}) == []
+    assert changed_files(folder, {"teacher": "u"}) == ["teacher"]

@@ -1,0 +1,29 @@
+"""A small model with its task, every weight drawn, for tests of what is done with a finished one."""
+
+import torch
+
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.model.config import ModelConfig
+from encoderlab.runs.models.assembly import Assembly, build_model
+from encoderlab.runs.models.task import build_task
+from encoderlab.system.device import Compute
+from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.training.config import TrainingConfig
+
+TOKENIZER = SymbolsConfig(symbols="0123456789ab").build(list, None)
+LABELS = ["up", "down", "level"]
+CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
+
+
+def assembly_of(task=None, labels=LABELS, seed=0, training=None, **shape):
+    task = task or ClassificationConfig(name="digits")
+    model = ModelConfig(**{"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 12} | shape)
+    config = RunConfig("cache", task, None, SymbolsConfig(), model, training or TrainingConfig())
+    built = build_task(task, TOKENIZER, labels, model.max_length)
+    torch.manual_seed(seed)
+    encoder = build_model(config, TOKENIZER, built)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_()
+    return Assembly(config, CPU, TOKENIZER, built, encoder)
