@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes, speaking_for_all
+from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes
 from encoderlab.system.failures import FailedElsewhereError
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
-from encoderlab.system.torchrun import join, placed, restarted
+from encoderlab.system.torchrun import join, placed, restarted, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -87,6 +87,8 @@ def main() -> None:
             print(f"encoderlab: {error.line}", file=sys.stderr)
         _say_which_signal(exit_code, processes)
     except Interrupted as interrupted:
+        if lost := processes.main_process_lost():
+            print(f"encoderlab: {lost}", file=sys.stderr)
         processes.announce(interrupted, interrupted.exit_code)
         exit_code = interrupted.exit_code
         _say_which_signal(exit_code, processes)
