@@ -43,6 +43,7 @@ def test_composed_settings_are_those_of_the_command_line_and_may_be_changed():
     assert isinstance(encoderlab.compose(command="pretrain"), PretrainConfig)
 
 
+@pytest.mark.slow
 def test_the_run_is_the_one_the_command_line_makes(brackets, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli.run(["train", "task=brackets", "dataset.limit=100", *SMALL, "run_dir=run"])

@@ -101,6 +101,7 @@ def test_a_student_of_vectors_is_embedded_finetuned_and_verified(command, studen
     assert report_of(tmp_path / "finetuned")["init_from"] == str(student)
 
 
+@pytest.mark.slow
 def test_a_second_stage_starts_from_the_first_with_its_head(command, student, teacher, documents, tmp_path):
     again = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0")
     command("distill", f"teacher={teacher}", f"init_from={student}", *documents, *SHAPE, *QUICK, *again, "run_dir=second")
@@ -108,6 +109,7 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher, documents, tmp_path):
     hardly = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0", "model.n_heads=1", "model.d_head=16")
     for start in ("pruned", "embeddings"):
@@ -178,6 +180,7 @@ def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(comman
     assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
     from encoderlab.runs.fitting.journal import Journal

@@ -102,6 +102,7 @@ def test_both_settings_work_from_scratch_too(command, tmp_path):
     assert any("did not learn" in note for note in report_of(tmp_path / "run")["notes"])
 
 
+@pytest.mark.slow
 def test_a_classifier_starts_a_tagging_run(command, reverse_run, tmp_path):
     command(
         *("finetune", "task=reverse", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=100"),
@@ -110,6 +111,7 @@ def test_a_classifier_starts_a_tagging_run(command, reverse_run, tmp_path):
     assert 0 <= report_of(tmp_path / "run")["splits"]["test"]["token_accuracy"] <= 1
 
 
+@pytest.mark.slow
 def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pairs_run, tmp_path):
     rows = "\n".join(f"{'word ' * 300}{n},{n % 2}" for n in range(60))
     (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
@@ -154,6 +156,7 @@ def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(co
     assert [line["step"] for line in journal if line["kind"] == "evaluation"] == [5, 10, 15, 20]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
 def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run, tmp_path, typed, patience):
     rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better

@@ -94,6 +94,7 @@ def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_pat
     assert any(note.startswith("The last batches were computed in ") for note in report["notes"])
 
 
+@pytest.mark.slow
 def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")

@@ -19,6 +19,7 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
     assert (tmp_path / "run" / "report.json").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

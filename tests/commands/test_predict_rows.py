@@ -86,7 +86,7 @@ def test_pairs_too_are_answered_once_each_in_order(command, pairs_run, tmp_path_
 
 def test_quotes_that_could_be_read_either_way_are_explained_by_a_setting_of_predict(command, brackets_run, tmp_path):
     (tmp_path / "rows.csv").write_text('text\n"(\n)"\n()\n')
-    with pytest.raises(DataError, match="Mend the quotes, or set quoting=double if it is one row, =literal if"):
+    with pytest.raises(DataError, match="Set quoting=double if quotes enclose cells, quoting=literal if"):
         command("predict", f"run={brackets_run}", "input=rows.csv")
     for quoting, rows in (("double", ["(\n)", "()"]), ("literal", ['"(', ')"', "()"])):
         command("predict", f"run={brackets_run}", "input=rows.csv", f"quoting={quoting}", f"output={quoting}", "format=jsonl")
@@ -129,3 +129,20 @@ def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
     assert (
         ended.stderr == "encoderlab: Standard output cannot be written: No space left on device. Free space, or set output=FILE.\n"
     )
+
+
+def test_other_columns_come_along_and_the_last_line_says_what_was_written(command, brackets_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("id;text;predicted\n7;( );old\n8;" + "( " * 3000 + ";older\n")
+    command("predict", f"run={brackets_run}", f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["id"], row["input_predicted"]) for row in rows] == [("7", "old"), ("8", "older")]
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("encoderlab: wrote 2 rows, 1 of them truncated at ") and last.endswith(f"to {tmp_path / 'out.csv'}")
+
+
+def test_a_reader_that_leaves_early_is_no_error(brackets_run, tmp_path):
+    (tmp_path / "new.txt").write_text("( )\n" * 20_000)
+    line = f"{sys.executable} -m encoderlab predict run={brackets_run} input={tmp_path / 'new.txt'} | head -1"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1 and "Error" not in done.stderr

@@ -128,6 +128,7 @@ def test_pretraining_solves_a_task_that_training_from_scratch_cannot(pretrained,
     assert scratch < 0.75  # it has never seen the words
 
 
+@pytest.mark.slow
 def test_pretraining_goes_on_from_an_earlier_run(pretrained, corpus, command, tmp_path):
     data = ("dataset=files", f"dataset.path={corpus}", "tokenizer=as_pretrained", "model=as_pretrained", "training.threads=1")
     command("pretrain", *data, f"init_from={pretrained}", "training.steps=1", "training.learning_rate=1e-9", "run_dir=on")

@@ -83,6 +83,7 @@ def test_a_default_that_is_typed_counts_as_said(command, stopped):
         command("train", "resume=run", "seed=0")
 
 
+@pytest.mark.slow
 def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", *SHORT, "training.log_every=1", "training.checkpoint_every=1", "resume=run")
@@ -108,6 +109,7 @@ def test_a_longer_run_can_be_made_of_one_that_is_not_finished(command, stopped):
     assert journal_of("run")[-1]["step"] == 12
 
 
+@pytest.mark.slow
 def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, tmp_path):
     def write(rows):
         lines = [f"text {n},{'ab'[n % 2]}" for n in range(rows)]
@@ -146,6 +148,7 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_auto_with_a_folder_goes_on_with_what_is_in_it_and_starts_it_where_there_is_nothing(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", "resume=auto", step=2)
     command("train", *SHORT, "run_dir=run", "resume=auto")
@@ -154,6 +157,7 @@ def test_auto_with_a_folder_goes_on_with_what_is_in_it_and_starts_it_where_there
         command("train", *SHORT, "run_dir=run", "resume=auto")
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command, stopped, whole, tmp_path, capsys):
     stopped(*SHORT, "run_dir=run", step=5)
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
@@ -180,6 +184,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_begin
     assert_same_run("run", whole)
 
 
+@pytest.mark.slow
 def test_a_best_checkpoint_that_was_damaged_is_said_and_the_last_step_taken(command, stopped, tmp_path, capsys):
     arguments = (*SHORT, "training.learning_rate=1e-30", "training.patience=9")  # never better than at first
     stopped(*arguments, "run_dir=run", step=9)
@@ -189,6 +194,7 @@ def test_a_best_checkpoint_that_was_damaged_is_said_and_the_last_step_taken(comm
     assert any("The best checkpoint, of step 4, was damaged" in note for note in report("run")["notes"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["[1, 2]", "a: [", "model: {n_layers: 1}", "x" * 100])
 def test_a_record_that_cannot_be_read_is_one_line(command, stopped, tmp_path, damage):
     stopped(*SHORT, "run_dir=run", step=1)
@@ -229,6 +235,7 @@ def test_a_run_of_other_settings_than_there_are_now_is_named_and_stands_in_nobod
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_group_that_is_typed_again_resets_nothing_that_may_change(command, stopped):
     stopped(*SHORT, "run_dir=run", step=2)  # training.log_every=2, where training=smoke has 5
     command("train", "resume=run", "training.learning_rate=1e-3", "task=reverse")

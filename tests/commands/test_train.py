@@ -139,6 +139,7 @@ def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(c
     assert f"step-{best}" in {path.name for path in checkpoints(tmp_path / "run" / "checkpoints")}
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_can_be_kept_instead(command, tmp_path):
     command(
         *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.keep=last"),
@@ -154,6 +155,7 @@ def test_an_own_file_is_trained_on_with_its_labels_names_everywhere(pairs_run):
     assert "text_pair" in (pairs_run / "predictions.csv").read_text().splitlines()[0]
 
 
+@pytest.mark.slow
 def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
     rows = "\n".join(f"{'word ' * 40}{n},{n % 2}" for n in range(60))
     (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
@@ -166,6 +168,7 @@ def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_second_run_does_not_tokenise_again(command, cache, tmp_path):
     arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=123", "baselines=false")
     command(*arguments, "run_dir=a")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from encoderlab.cli import main as cli
-from encoderlab.config.overrides import folders_as_setting, quoted_arguments
+from encoderlab.config.overrides import folders_as_setting, quoted_arguments, with_task_of_own_data
 
 
 def arrives(argument):
@@ -74,3 +74,14 @@ def test_folders_without_a_name_become_a_setting_and_flags_stay(tmp_path, monkey
     assert folders_as_setting("compare", ["runs=[a]"], ["runs=[a]"]) == ["runs=[a]"]
     long = "a=" + "b" * 5000
     assert folders_as_setting("compare", [long, "\0=a"], [long, "\0=a"]) == [long, "\0=a"]
+
+
+def test_what_stands_for_an_unsure_answer_is_a_text_and_no_sweep():
+    assert arrives("unsure=ask, a person") == "ask, a person"
+
+
+def test_own_data_without_a_task_is_classified_under_that_name():
+    assert with_task_of_own_data("train", ["dataset=files", "seed=1"]) == ["dataset=files", "seed=1", "task=classification"]
+    for line in (["dataset=files", "task=tagging"], ["dataset=sst2"], ["dataset=hub", "experiment=mine"], ["seed=1"]):
+        assert with_task_of_own_data("train", line) == line
+    assert with_task_of_own_data("pretrain", ["dataset=files"]) == ["dataset=files"]

@@ -15,6 +15,7 @@ def typed(*arguments):
     return subprocess.run([sys.executable, "-m", "faults", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_every_promise_is_listed():
     found = typed("list").stdout
     assert all(promise.name in found for promise in ALL)

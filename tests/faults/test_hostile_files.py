@@ -109,6 +109,7 @@ LYING_WEIGHTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ours", "huggingface"])
 @pytest.mark.parametrize("name", LYING_WEIGHTS)
 def test_weights_that_lie_are_refused(name, kind, folders, tmp_path, capsys):
@@ -318,6 +319,7 @@ CODE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CODE)
 def test_no_config_file_has_hydra_run_code(name, config_folder, tmp_path):
     with pytest.raises(SettingError, match="names code to be run"):
@@ -441,6 +443,7 @@ def test_what_a_file_holds_is_shown_so_that_a_terminal_does_nothing_with_it(name
     assert told in said and len(said) < 10_000
 
 
+@pytest.mark.slow
 def test_a_report_on_the_screen_passes_no_escape_sequence_on(tmp_path, monkeypatch, capsys):
     labels = ["\x1b[31mred", "\x1b]0;owned\x07", "$x^$\u202e", "../../../out"]
     rows = "".join(f"text {n} of many,{labels[n % 4]}\n" for n in range(60))

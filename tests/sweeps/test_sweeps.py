@@ -90,6 +90,7 @@ def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, comm
     assert {record.error for record in records} == {None}
 
 
+@pytest.mark.slow
 def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
     _, raised = commands
     raised[2] = DataError("There are no rows")
@@ -366,6 +367,7 @@ def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
     assert len(called) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", ["1,2,4", "interval(1,2)"])
 def test_a_search_that_cannot_go_on_with_other_values_says_which_it_was_begun_with(sweep, scored, values):
     sweep("trials=1 model.n_heads=1,2")
@@ -386,6 +388,7 @@ def test_the_values_that_a_search_was_begun_with_are_said_as_they_are_typed(valu
     assert _written("training.warmup", space["training.warmup"]) == f"training.warmup={values}"
 
 
+@pytest.mark.slow
 def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(sweep, scored):
     called, raised = scored
     raised[0] = DataError("There are no rows")
@@ -416,6 +419,11 @@ def test_a_range_without_trials_says_what_to_type(multirun):
         with pytest.raises(SettingError, match="trials=20 to search it"):
             sweep_settings([f"training.learning_rate={values}"], multirun)
     assert sweep_settings(["text=log(1,2)"], multirun)[1] == ["text=log(1,2)"]
+
+
+def test_the_runs_of_a_sweep_with_a_folder_of_its_own_are_in_it(sweep, commands):
+    records = sweep("seed=1,2", name="mine")
+    assert {record.folder.parent for record in records} == {Path("mine/runs")}
 
 
 @pytest.mark.parametrize(("figure", "score"), [("pearson", 0.4), ("mae", -0.4)])

@@ -166,7 +166,7 @@ def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_sys
 
 
 def test_what_was_picked_is_said_in_one_line():
-    assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 threads"
+    assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 thread"
 
 
 def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeypatch):

@@ -105,6 +105,7 @@ def with_worker(tmp_path):
         process.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_working", [True, False])
 @pytest.mark.parametrize("send_to", [os.kill, os.killpg])
 def test_a_worker_hears_of_a_signal_also_while_it_starts_and_is_waited_for(with_worker, send_to, is_working):

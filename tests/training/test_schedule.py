@@ -13,6 +13,7 @@ def rates(steps, **settings):
     return [learning_rate_at(step, steps, TrainingConfig(**settings)) for step in range(steps + 1)]
 
 
+@pytest.mark.slow
 @given(
     schedule=st.sampled_from(Schedule),
     steps=st.integers(1, 300),

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes, speaking_for_all
+from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes
 from encoderlab.system.failures import FailedElsewhereError
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
-from encoderlab.system.torchrun import join, placed, restarted
+from encoderlab.system.torchrun import join, placed, restarted, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -64,6 +65,7 @@ usage: encoderlab COMMAND [name=value ...]
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
+    warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # of its fits and undefined scores: reports say what they mean
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: any job of a sweep may ask for deterministic products
     processes, exit_code = SINGLE_PROCESS, 0
@@ -85,6 +87,8 @@ def main() -> None:
             print(f"encoderlab: {error.line}", file=sys.stderr)
         _say_which_signal(exit_code, processes)
     except Interrupted as interrupted:
+        if lost := processes.main_process_lost():
+            print(f"encoderlab: {lost}", file=sys.stderr)
         processes.announce(interrupted, interrupted.exit_code)
         exit_code = interrupted.exit_code
         _say_which_signal(exit_code, processes)
@@ -153,7 +157,7 @@ def _check_world(processes: Processes, command: str, *arguments: str) -> None:
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
     from encoderlab.config.composing import check_combinations, checked_flags
     from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
-    from encoderlab.config.overrides import folders_as_setting, quoted_arguments
+    from encoderlab.config.overrides import folders_as_setting, quoted_arguments, with_task_of_own_data
     from encoderlab.config.schemas import COMMAND_CONFIGS, check_shown, register_schemas
     from encoderlab.sweeps.sweep import sweep_settings
 
@@ -161,10 +165,10 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     register_schemas()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
     begun: list[str] = []
-    refused: list[UserError | FailedElsewhereError] = []
+    refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
     with explained(command, begun):
         flags = checked_flags(command, arguments)
-        arguments = folders_as_setting(command, arguments, flags.overrides)
+        arguments = with_task_of_own_data(command, folders_as_setting(command, arguments, flags.overrides))
         options, arguments = sweep_settings(arguments, flags.multirun)
         if flags.multirun and options.trials is None:
             check_combinations(quoted_arguments(flags.overrides))
@@ -190,7 +194,7 @@ def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], 
 
 
 def _job(
-    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError], processes: Processes
+    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError | BrokenPipeError], processes: Processes
 ) -> Callable[[DictConfig], None]:
     """What Hydra calls with the composed config; `begun` gets a word when its command starts.
 
@@ -207,7 +211,7 @@ def _job(
                 settings = typed(config, COMMAND_CONFIGS[command])
             begun.append(command)
             _start(command, settings, HydraConfig.get().overrides.task, processes)
-        except (UserError, FailedElsewhereError) as error:
+        except (UserError, FailedElsewhereError, BrokenPipeError) as error:
             refused.append(error)
 
     return job

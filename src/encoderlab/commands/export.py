@@ -200,7 +200,8 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
 def _write(path: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
     with _new_folder(path) as temporary:
         _write_json(temporary / "config.json", fields)
-        safetensors.torch.save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+        content = safetensors.torch.save(weights, metadata={"format": "pt"})
+        (temporary / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
         tokenizer.save(temporary / "tokenizer.json")
         _complete(temporary / "tokenizer_config.json", fields)
         (temporary / "README.md").write_text(card, encoding="utf-8")

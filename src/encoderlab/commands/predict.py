@@ -6,16 +6,19 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.batch import TargetKind
 from encoderlab.config.inference_settings import PredictConfig, PredictionFormat
-from encoderlab.data.examples import Example, WordsExample
+from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
 from encoderlab.runs.inference.inputs import (
     check_sources,
+    encoded_rows,
     example_of,
     file_examples,
     in_chunks,
@@ -23,10 +26,13 @@ from encoderlab.runs.inference.inputs import (
     split_examples,
     standard_input_examples,
 )
-from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.inference.predict import answers_of_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.tasks.task import Answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ENDINGS = {
     ".csv": PredictionFormat.csv,
@@ -43,14 +49,33 @@ def predict(config: PredictConfig) -> None:
     assembly = reopen(config)
     wanted = _wanted(config, form, assembly)
     examples, total = _examples(config, assembly)
-    rows = _answered(assembly, examples, total)
+    carried = examples.carried if isinstance(examples, Split) else None
+    wanted = wanted if carried is None else replace(wanted, carried=carried.schema)
+    done = _Done()
+    rows = _answered(assembly, examples, total, carried, done)
     if form is PredictionFormat.parquet:
         assert config.output is not None  # see `_form`
         with _new_file(config.output) as path, path.open("wb") as binary:
             write_parquet(binary, rows, wanted)
-        return
-    with _output(config.output) as file:
-        TEXT_FORMATS[form.value](file, rows, wanted)
+    else:
+        with _output(config.output) as file:
+            TEXT_FORMATS[form.value](file, rows, wanted)
+    if config.output is not None:
+        print(f"encoderlab: {done.summary(assembly.task.max_length)} {config.output}", file=sys.stderr)
+
+
+@dataclass
+class _Done:
+    """How many rows were answered for, and how many of them were longer than the model reads."""
+
+    rows: int = 0
+    truncated: int = 0
+
+    def summary(self, max_length: int) -> str:
+        """One sentence but for the name of the file, with which it ends."""
+        rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        cut = f"{self.truncated:,} of them truncated at {max_length} tokens" if self.truncated else "none of them truncated"
+        return f"wrote {rows}, {cut}, to"
 
 
 def _check_settings(config: PredictConfig) -> None:
@@ -125,15 +150,22 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
     return standard_input_examples(assembly, paired=pair_column is not None), None
 
 
-def _answered(assembly: Assembly, examples: Iterable[Example], total: int | None) -> Iterator[Answered]:
+def _answered(
+    assembly: Assembly, examples: Iterable[Example], total: int | None, carried: pa.Table | None, done: _Done
+) -> Iterator[Answered]:
     for some in in_chunks(examples, total, "predicting"):
-        yield from map(_joined, some, answers_of(assembly, some))
+        rows = encoded_rows(assembly, some)
+        others = repeat({}) if carried is None else carried.slice(done.rows, len(some)).to_pylist()
+        done.rows += len(some)
+        done.truncated += int(rows.truncated().sum())
+        yield from map(_joined, some, answers_of_rows(assembly, rows), others)
 
 
-def _joined(example: Example, answer: Answer) -> Answered:
+def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answered:
     if isinstance(example, WordsExample):
-        return Answered(" ".join(example.words), None, answer.labels, None, len(example.words), answer.word_confidences)
-    return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1, number=answer.number)
+        words = " ".join(example.words)
+        return Answered(words, None, answer.labels, None, len(example.words), answer.word_confidences, carried=carried)
+    return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1, number=answer.number, carried=carried)
 
 
 @contextmanager

@@ -75,17 +75,23 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
         return SettingError(f"{error.override} is not understood", allowed="name=value", remedy=f"See encoderlab {command} --help")
     if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
         where = re.search(r"full_key: ([\w.]+)", text)
-        return _unknown(where[1] if where else found[1], command)
+        return _unknown(where[1] if where else found[1], command, _owner(error))
     if text.startswith("Ambiguous value for argument"):
         return SettingError(
             f"{text.split(chr(39))[1]} is several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"
         )
     if found := re.search(r"Could not (?:override|append to|delete from) '?(?:config\. )?'?([\w.@/]+)'?", text):
-        return _unknown(found[1], command)
+        return _unknown(found[1], command, _owner(error))
     if found := re.search(r"[Ee]rror merging override (\S+?)=(.*)", text):
         return _bad_value(found[1].lstrip("+"), found[2], error, command)
     cause = error.__cause__ if isinstance(error, ConfigCompositionException) and error.__cause__ else error
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
+
+
+def _owner(error: Exception) -> str:
+    """The class that lacks a key, as OmegaConf names it; "" where it names none."""
+    found = re.search(r"object_type=(\w+)", f"{error} {error.__cause__}")
+    return found[1] if found else ""
 
 
 def _missing_option(text: str) -> SettingError:
@@ -109,15 +115,16 @@ def _missing_option(text: str) -> SettingError:
     return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
 
 
-def _unknown(key: str, command: str) -> SettingError:
-    """A key that does not exist: names the closest among its neighbours."""
+def _unknown(key: str, command: str, owner: str = "") -> SettingError:
+    """A key that does not exist: names the closest among its neighbours, which are those of the class `owner` where it is known."""
     key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     if key in GROUPS:
         return SettingError(f"{key} takes the name of one of its configs", remedy=f"encoderlab list {key} shows them")
     if key.startswith("hydra."):
         return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
-    owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
+    owners = [schema for (of_group, _), schema in SCHEMAS.items() if of_group == group] or [COMMAND_CONFIGS[command]]
+    owners = [schema for schema in owners if schema.__name__ == owner] or owners
     known = sorted({declared.name for owner in owners for declared in fields(owner)})
     if name in known:
         known = []  # a setting of another option of the group: unknown_setting says of which

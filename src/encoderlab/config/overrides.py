@@ -11,7 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 FOLDERS = {"compare": "runs"}  # commands that take folders without a name, and the setting that these become
-FREE_TEXT = ("text", "text_pair", "label")
+DOCS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is docs where none is chosen
+FREE_TEXT = ("text", "text_pair", "label", "unsure")
 # The recipe's batch stays as it is, and with it the result: what is left to the machine is in how many parts it is computed. (The
 # setting is no union of number and text: OmegaConf 2.3 cannot merge one, see its issue 1087.)
 _AUTO_PARTS = "training.accumulate=null"
@@ -22,6 +23,17 @@ MEANT = {
     "training.learning_rate=auto": "training.learning_rate=null",
     "model.max_length=auto": "model.max_length=null",
 }
+
+
+def with_task_of_own_data(command: str, arguments: list[str]) -> list[str]:
+    """The arguments, with task=classification where they choose files or a hub dataset and no task.
+
+    The default task, docs, comes with data of its own and would only lend its name to those of the user.
+    """
+    chosen = {argument.partition("=")[0] for argument in arguments}
+    own = {"dataset=files", "dataset=hub"} & set(arguments)
+    unnamed = command in DOCS_BY_DEFAULT and own and not chosen & {"task", "experiment", "resume"}
+    return [*arguments, "task=classification"] if unnamed else arguments
 
 
 def folders_as_setting(command: str, arguments: list[str], typed: Collection[str]) -> list[str]:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,7 @@ class Sweep:
                 )
                 self.folder.write(record)
                 return record
-            settings = settings if self.dry else _continued(settings, self.command, before)
+            settings = settings if self.dry else _continued(settings, partial(self.folder.unused_run, self.command), before)
             record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings), start=self.started)
             self.folder.write(record)
             started = time.perf_counter()
@@ -258,7 +259,7 @@ def _is_finished(record: JobRecord) -> bool:
     return RunFolder(record.folder).finished
 
 
-def _continued(settings: Any, command: str, before: JobRecord | None) -> Any:
+def _continued(settings: Any, unused: Callable[[str], Path], before: JobRecord | None) -> Any:
     """The settings, with the run folder that an earlier process has begun, or with a new one; left alone where they name a run."""
     if getattr(settings, "resume", "none") is not None:  # named already, or a command that does not go on
         return settings
@@ -266,7 +267,7 @@ def _continued(settings: Any, command: str, before: JobRecord | None) -> Any:
     begun = typed or (None if before is None else before.folder)
     if begun is not None and RunFolder(begun).config.is_file() and not RunFolder(begun).finished:
         return replace(settings, run_dir=None, resume=str(begun))
-    return settings if typed else replace(settings, run_dir=str(RunFolder.unused(command, settings.task.name)))
+    return settings if typed else replace(settings, run_dir=str(unused(settings.task.name)))
 
 
 def _own_folder(settings: Any) -> Path | None:

@@ -51,7 +51,9 @@ class Compute:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         precision = str(self.precision).removeprefix("torch.")
         same = ", deterministic kernels" if self.deterministic else ""
-        return f"device {name}, precision {precision} ({self.reason}), {self.threads} threads{same}"
+        return (
+            f"device {name}, precision {precision} ({self.reason}), {self.threads} thread{'' if self.threads == 1 else 's'}{same}"
+        )
 
 
 def choose_compute(

@@ -116,6 +116,7 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
     assert taken.note() == "The last batches were computed in 2 micro-batches: memory ran out in step 5"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_parts_that_its_state_names():
     _, taken, _ = run(Small(3), MicroBatches(1, "a guess", open=True))
     model = Small(3)
@@ -123,6 +124,7 @@ def test_a_run_goes_on_with_the_parts_that_its_state_names():
     assert max(model.sizes) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
 def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):

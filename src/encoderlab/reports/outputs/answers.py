@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from encoderlab.batch import TargetKind
+from encoderlab.reports.outputs.carried import carried_names, cell, in_json
 from encoderlab.runs.folders.finished import SEPARATOR
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Answered:
     asked: int
     word_confidences: tuple[float, ...] | None = None
     number: float | None = None
+    carried: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Wanted:
 
     `top_k` asks for the most probable classes in place of all. An answer whose probability is less than `min_probability` is left
     open: `unsure` is written for it, or nothing. Of words, those are left open that are not probable enough, as OPEN_WORD unless
-    `unsure` says otherwise.
+    `unsure` says otherwise. `carried` are the types of the rows' carried columns; they come last (see `carried.carried_names`).
     """
 
     labels: Sequence[str]
@@ -52,6 +54,7 @@ class Wanted:
     min_probability: float | None = None
     unsure: str | None = None
     target: TargetKind = "label"
+    carried: pyarrow.Schema | None = None
 
     def predicted(self, row: Answered) -> str | float | list[str] | None:
         """The label, the labels of a set, the number, or the words' labels with blanks between them.
@@ -86,8 +89,9 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
         pair = [] if row.text_pair is None else [row.text_pair]
         if number == 0:
             chances = [] if row.probabilities is None else _columns(wanted)
-            csv.writer(file, lineterminator="\n").writerow(["text", *(["text_pair"] if pair else []), "predicted", *chances])
-        writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted)])
+            header = ["text", *(["text_pair"] if pair else []), "predicted", *chances]
+            csv.writer(file, lineterminator="\n").writerow([*header, *carried_names(row.carried, header).values()])
+        writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted), *map(cell, row.carried.values())])
     if number is None:  # a table of no rows is a table
         csv.writer(file, lineterminator="\n").writerow(["text", "predicted"])
 
@@ -120,7 +124,9 @@ def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
 def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     """An object a line: see `_fields`."""
     for row in rows:
-        file.write(json.dumps(_fields(row, wanted), ensure_ascii=False) + "\n")
+        line = _fields(row, wanted)
+        line |= {name: in_json(row.carried[key]) for key, name in carried_names(row.carried, line).items()}
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
@@ -195,13 +201,17 @@ def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
         columns["top"] = pyarrow.list_(pyarrow.struct({"label": text, "probability": chance}))
     elif row and row.probabilities is not None:
         columns |= {f"probability_{name}": chance for name in wanted.labels}
+    if row and wanted.carried is not None:
+        names = carried_names(wanted.carried.names, columns)
+        columns |= {name: wanted.carried.field(key).type for key, name in names.items()}
     return pyarrow.schema(columns)
 
 
 def _flat(row: Answered, wanted: Wanted) -> dict[str, Any]:
     """What `_fields` gives, each class's probability in a column of its own."""
     fields = _fields(row, wanted)
-    return fields | {f"probability_{name}": chance for name, chance in fields.pop("probabilities", {}).items()}
+    fields |= {f"probability_{name}": chance for name, chance in fields.pop("probabilities", {}).items()}
+    return fields | {name: row.carried[key] for key, name in carried_names(row.carried, fields).items()}
 
 
 TEXT_FORMATS: dict[str, Callable[[TextIO, Iterable[Answered], Wanted], None]] = {

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from encoderlab.reports.outputs.carried import carried_names, cell
 from encoderlab.runs.folders.finished import SEPARATOR
 from encoderlab.system.atomic_files import atomic_write
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write_predictions(
@@ -19,8 +25,10 @@ def write_predictions(
     predicted: Sequence[int] | Sequence[Sequence[int]] | Sequence[np.ndarray] | np.ndarray,
     probabilities: np.ndarray | None,
     label_names: Sequence[str],
+    carried: pa.Table | None = None,
 ) -> None:
-    """Write a row for each text: text, text_pair (where any text has one), label, predicted, probability_<name> for each class.
+    """Write a row for each text: text, text_pair (where any text has one), label, predicted, probability_<name> for each class, and
+    what is `carried` along (see `carried.carried_names`).
 
     Labels and answers are class ids, or numbers, which are written as such. `labels` is None where no answer is known. For tagging,
     a label and an answer are one id per word, written as names with spaces between them, and there are no probabilities; otherwise
@@ -32,14 +40,17 @@ def write_predictions(
     columns = ["text", *(["text_pair"] if paired else []), "label", "predicted"]
     columns += [] if probabilities is None else [f"probability_{name}" for name in label_names]
     numbers = [()] * len(texts) if probabilities is None else probabilities
+    others = repeat({}, len(texts)) if carried is None else carried.to_pylist()
+    columns += carried_names([] if carried is None else carried.column_names, columns).values()
     rows = (
         [
             *([text, pair or ""] if paired else [text]),
             _names(label, label_names),
             _names(answer, label_names),
             *(float(f"{probability:.6g}") for probability in row),
+            *map(cell, other.values()),
         ]
-        for (text, pair), label, answer, row in zip(texts, known, predicted, numbers, strict=True)
+        for (text, pair), label, answer, row, other in zip(texts, known, predicted, numbers, others, strict=True)
     )
     _write_whole(path, columns, rows)
 

@@ -48,8 +48,10 @@ def show_report(
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     if rows := distillation_table(report):
         console.print("", table_of_rows(rows), sep="\n")
-    if 0 < len(scores.get("per_class", {})) <= MOST_CLASSES:
+    if scores.get("per_class"):
         console.print("", _per_class(scores["per_class"]), sep="\n")
+        if len(scores["per_class"]) > MOST_CLASSES:
+            line(console, "Classes", f"the {MOST_CLASSES} with the lowest F1 of {len(scores['per_class']):,}; the report has more")
     console.print()
     line(console, "Speed", speed(report["throughput"]))
     show_rest(console, report, paths, next_commands)
@@ -124,8 +126,12 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
 
 
 def _per_class(per_class: Mapping[str, Mapping[str, float]]) -> Table:
+    """A row for each class; of many, for those with the lowest F1 that occur."""
     table = table_of("class", "precision", "recall", "f1", "rows")
-    for name, figures in per_class.items():
+    shown = list(per_class.items())
+    if len(shown) > MOST_CLASSES:
+        shown = sorted((one for one in shown if one[1]["support"]), key=lambda one: one[1]["f1"])[:MOST_CLASSES]
+    for name, figures in shown:
         table.add_row(name, *(figure(figures[key]) for key in ("precision", "recall", "f1")), number(figures["support"]))
     return table
 

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.atomic_files import atomic_write_text
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
@@ -66,9 +67,10 @@ def _hash(*values: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SweepFolder:
-    """The folder `root`, with a file for each job in jobs/."""
+    """The folder `root`, with a file for each job in jobs/; with `has_runs`, its runs are in there too, in runs/."""
 
     root: Path
+    has_runs: bool = False
 
     @classmethod
     def named(cls, sweep_dir: str | None) -> SweepFolder:
@@ -77,7 +79,7 @@ class SweepFolder:
             return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
         if not sweep_dir:
             raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or a sweep to resume")
-        folder = cls(Path(sweep_dir))
+        folder = cls(Path(sweep_dir), has_runs=True)
         try:
             strange = folder.root.exists() and not folder.exists and any(folder.root.iterdir())
         except OSError as error:
@@ -89,6 +91,11 @@ class SweepFolder:
                 remedy="Choose another name",
             )
         return folder
+
+    def unused_run(self, command: str, task: str) -> Path:
+        """A path for a run that no other has."""
+        unused = RunFolder.unused(command, task)
+        return self.root / "runs" / unused.name if self.has_runs else unused
 
     @property
     def jobs(self) -> Path:

@@ -10,12 +10,18 @@ from encoderlab.batch import Batch
 from encoderlab.data.examples import Example
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Answer
 from encoderlab.training.memory import answered
 
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
     """The model's answers, one for each of the examples, in their order. Raises DataError for an example it cannot read."""
+    return answers_of_rows(assembly, encoded_rows(assembly, examples))
+
+
+def answers_of_rows(assembly: Assembly, rows: ExampleRows) -> list[Answer]:
+    """The same of examples that are encoded."""
 
     def answer(batch: Batch) -> list[Answer]:
         with assembly.compute.autocast():
@@ -24,6 +30,6 @@ def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
 
     answers: dict[int, Answer] = {}
     with torch.inference_mode():
-        for batch, found in answered(assembly.scoring_batches(encoded_rows(assembly, examples)), answer):
+        for batch, found in answered(assembly.scoring_batches(rows), answer):
             answers.update(zip(batch.rows.tolist(), found, strict=True))
-    return [answers[row] for row in range(len(examples))]
+    return [answers[row] for row in range(len(rows))]
