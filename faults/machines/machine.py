@@ -57,8 +57,8 @@ class Machine:
 
     @property
     def python_path(self) -> str:
-        """Where Python finds this checkout."""
-        return os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        """Where Python finds this checkout, and what the trial finds."""
+        return os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def start(self, command: Sequence[str], output: Path) -> subprocess.Popen:
         """Start a program on the machine; what it prints goes to the file `output`."""
@@ -118,6 +118,8 @@ class Machine:
     def _connect(self) -> None:
         _checked("ip", "link", "set", _card(self.address), "netns", str(self.init))
         self.run("ip", "link", "set", _card(self.address), "name", "eth0")
+        hardware_address = f"02:00:00:00:00:{int(self.address.rpartition('.')[2]):02x}"  # the same after a boot
+        self.run("ip", "link", "set", "eth0", "address", hardware_address)
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
         self.run("ip", "link", "set", "eth0", "up")
         self.run("ip", "link", "set", "lo", "up")

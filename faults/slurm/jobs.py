@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.processes import ROOT
@@ -33,7 +34,8 @@ def jobs(conditions: Conditions) -> Iterator[Trial]:
     """Every trial, one after another, on one cluster."""
     with cluster(3, conditions.scratch / "cluster") as up:
         for name, tried in conditions.of(list(TRIALS.items())):
-            yield Trial(name, tried(up))
+            if tried is not _swept or _has_launcher():
+                yield Trial(name, tried(up))
 
 
 def _trained(up: Cluster) -> str:
@@ -97,6 +99,11 @@ def _swept(up: Cluster) -> str:
     if code or len(found) < 2:
         return f"exit code {code}, {len(found)} reports: {output.read_text(encoding='utf-8').splitlines()[-3:]}"
     return ""
+
+
+def _has_launcher() -> bool:
+    """Whether encoderlab[slurm] is installed."""
+    return find_spec("submitit") is not None
 
 
 TRIALS: dict[str, Callable[[Cluster], str]] = {

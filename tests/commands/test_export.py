@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 import torch
@@ -102,6 +103,8 @@ def their_logits(folder, opened_by, *texts):
 def test_transformers_answers_for_single_texts_as_the_run_does(command, finished, shape, capsys):
     run = finished(ClassificationConfig(name="moods"), **shape, positions=Positions.sinusoidal, bias=False)
     command("export", f"run={run}", "format=huggingface", "path=out/there")
+    modes = {file.stat().st_mode for file in Path("out/there").iterdir()}
+    assert len(modes) == 1, "every file, the weights too, follows the umask"
     theirs = their_logits("out/there", "AutoModelForSequenceClassification", TEXTS).logits
     assert_close(theirs, torch.stack(our_logits(run, [TextExample(text) for text in TEXTS])), rtol=1e-5, atol=1e-5)
     assert capsys.readouterr().out.splitlines()[0] == "out/there"

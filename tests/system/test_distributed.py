@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from encoderlab.errors import SettingError
+from encoderlab.system import distributed
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.failures import FailedElsewhereError, ProcessLostError
 from encoderlab.system.torchrun import join, placed
@@ -171,6 +172,30 @@ def test_alone_everything_is_free_and_loads_nothing():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
     assert found.stdout.splitlines() == ["[1, 2] 3 ['a'] 5 as it is", "False"]
+
+
+def test_whoever_waits_says_for_whom_and_how_long(monkeypatch, tmp_path):
+    class Store:
+        """A store in which the other machine is done after some looks at it."""
+
+        looks = 0
+
+        def check(self, keys):
+            self.looks += keys == ["turn 1 machine 1"]
+            return self.looks > 3
+
+        def get(self, key):
+            return {"machine 1": b"berta"}[key]
+
+        def set(self, key, value):
+            pass
+
+    monkeypatch.setattr(distributed, "SHOWN_AFTER_SECONDS", 0)
+    with (tmp_path / "errors.txt").open("w") as errors:
+        processes = Processes(0, 2, 0, 1, 0, 2, store=Store(), hosts=("anna", "berta"), errors=errors.fileno())
+        with processes.main_process_first():
+            pass
+    assert (tmp_path / "errors.txt").read_text().splitlines()[0] == "encoderlab: anna has waited 0 s for berta to prepare the data"
 
 
 PLACE = {

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes, speaking_for_all
+from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes
 from encoderlab.system.failures import FailedElsewhereError
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
-from encoderlab.system.torchrun import join, placed, restarted
+from encoderlab.system.torchrun import join, placed, restarted, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -89,7 +89,10 @@ def main() -> None:
     except Interrupted as interrupted:
         processes.announce(interrupted, interrupted.exit_code)
         exit_code = interrupted.exit_code
-        _say_which_signal(exit_code, processes)
+        if lost := processes.lost_meanwhile():
+            print(f"encoderlab: {lost}", file=sys.stderr)
+        else:
+            _say_which_signal(exit_code, processes)
     except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141

@@ -13,6 +13,7 @@ which a thread of PyTorch's process group can abort it (`Processes.end`).
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -162,7 +163,7 @@ class Processes:
         return ", ".join(self.store.get(f"machine {number}").decode() for number in numbers)
 
     def tell_user(self, line: str) -> None:
-        """Print a line to the user's standard error, also where this process is silenced (see `speaking_for_all`)."""
+        """Print a line to the user's standard error, also where this process is silenced (see `torchrun.speaking_for_all`)."""
         with suppress(OSError):
             os.write(self.errors, f"encoderlab: {line}\n".encode())
 
@@ -189,6 +190,8 @@ class Processes:
     def _gone(self, error: RuntimeError, remedy: str) -> Exception:
         """What a broken connection means: who has died shows in the beats that follow, or in what another process says."""
         broken = time.monotonic()
+        if hasattr(signal, "pthread_sigmask"):  # torchrun ends those that are left, and this one has yet to say why
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             if self.heartbeat is not None:
                 self.heartbeat.tell_broken(self.store)
@@ -207,6 +210,22 @@ class Processes:
             return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: {CLOSED}", remedy=remedy)
         how = "did not meet in time" if "imed out" in str(error) else "lost a connection, though all of them answer"
         return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
+
+    def lost_meanwhile(self) -> ProcessLostError | None:
+        """After a signal that was announced: the error if another process has died, for torchrun then ends those that are left."""
+        if self.heartbeat is None:
+            return None
+        signalled, others = time.monotonic(), range(1, self.size) if self.is_main else [0]
+        with suppress(RuntimeError):  # the store is gone: others tell it
+            while time.monotonic() - signalled < SILENT_BEATS * BEAT_SECONDS:
+                if self.store.check([f"ended {rank}" for rank in others]):
+                    return None
+                time.sleep(POLL_SECONDS)
+            silent = self.heartbeat.silent_since(signalled + BEAT_SECONDS)
+            lost = [rank for rank in silent if not self.store.check([f"ended {rank}"])]
+            if lost and self.store.add(f"gone {self.machine}", 1) == 1:
+                return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: {CLOSED}", remedy=RESTART)
+        return None
 
     def give_up(self, lost: list[int], why: str) -> None:
         """End this process, from any thread, because the processes `lost` are; with none, because the main one has told so."""
@@ -229,6 +248,7 @@ class Processes:
             return True
         line = str(error) if isinstance(error, UserError) else getattr(error, "line", "")
         try:
+            self.store.set(f"ended {self.rank}", "yes")
             self.store.compare_set("failed", "", Failure(exit_code, self.rank, "" if self.is_main else line).to_json())
             if self.is_main:
                 self.store.set("told", line)
@@ -273,24 +293,3 @@ class Processes:
 
 
 SINGLE_PROCESS = Processes()
-
-
-@contextmanager
-def speaking_for_all(processes: Processes) -> Iterator[None]:
-    """During the enclosed work, only what the main process writes to standard output and error reaches the user."""
-    if processes.is_main:
-        yield
-        return
-    kept = [os.dup(1), os.dup(2)]
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for stream, before in zip((1, 2), kept, strict=True):
-            os.dup2(before, stream)
-            os.close(before)
-        os.close(nowhere)

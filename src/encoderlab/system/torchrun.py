@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -99,3 +102,24 @@ def _whole_number(name: str, least: int, *, below: int | None = None, default: i
             f"The environment variable {name} is {found}", allowed=f"a whole number, at least {least}{most}", remedy=remedy
         )
     return value
+
+
+@contextmanager
+def speaking_for_all(processes: Processes) -> Iterator[None]:
+    """During the enclosed work, only what the main process writes to standard output and error reaches the user."""
+    if processes.is_main:
+        yield
+        return
+    kept = [os.dup(1), os.dup(2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for stream, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, stream)
+            os.close(before)
+        os.close(nowhere)

@@ -76,3 +76,23 @@ def test_values_of_several_kinds_are_carried_as_texts(tmp_path):
     assert load(numbers).by_name["train"].carried.to_pydict() == {"id": [1, None]}
     with pytest.raises(DataError, match="holds half a character"):
         load(write(tmp_path / "half.jsonl", '{"text": "x", "label": "a", "id": "\\ud800"}'))
+
+
+def test_numbers_with_decimals_are_no_classes(tmp_path):
+    measured = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n / 8}\n" for n in range(40)))
+    assert error_of(measured) == (
+        "rows.csv, line 3 has '0.125' in column 'label', which holds 40 different numbers. Allowed: classes. "
+        "Use task=regression, or list the classes in dataset.label_names."
+    )
+    halves = write(tmp_path / "halves.csv", "text,label\n" + "".join(f"t{n},{n % 10 / 2}\n" for n in range(40)))
+    assert len(load(halves).labels) == 10
+
+
+def test_several_labels_in_a_cell_are_no_class(tmp_path):
+    file = write(tmp_path / "rows.csv", "text,label\nx,joy\ny,anger\nz,joy|anger\n")
+    assert error_of(file) == (
+        "rows.csv, line 4 has the label 'joy|anger', whose parts are labels of other rows. Allowed: one label in each row. "
+        "Use task=multilabel, or list the labels in dataset.label_names."
+    )
+    assert len(load(file, label_names=["joy", "anger", "joy|anger"]).labels) == 3
+    assert len(load(write(tmp_path / "names.csv", 'text,label\nx,"news, world"\ny,news\n')).labels) == 2

@@ -99,13 +99,15 @@ class ColumnDataset(DatasetConfig):
         `class_names` names the labels 0, 1, ... where the source knows names. Raises DataError where a label is unknown to
         training or all but equal to another, SettingError where `label_names` do not fit.
         """
-        from encoderlab.data.sources.labels import as_split
+        from encoderlab.data.sources.labels import as_split, refuse_other_targets
         from encoderlab.data.sources.targets import with_targets
         from encoderlab.data.splitting import hold_out
 
         labels = None
         if self.label is not None and target != "label":
             rows = with_targets(rows, target, self.label, self.label_columns, self.label_separator)
+        if self.label is not None and target == "label" and self.label_names is None and class_names is None:
+            refuse_other_targets(rows["train"], self.label)
         if self.label is not None and target != "number":
             rows, labels = self._labelled(rows, class_names)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}

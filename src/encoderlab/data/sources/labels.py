@@ -14,6 +14,7 @@ from encoderlab.data.examples import Split
 from encoderlab.data.sources.columns import Rows, Where, flat_values, is_words, listed, mapped
 from encoderlab.errors import DataError, SettingError
 
+_MOST_STEPS = 20  # different numbers with decimals that may be classes, such as half stars
 _LONGEST_NUMBER = 40  # digits; what is longer is a name
 _NUMBER = re.compile(r"([+-]?)0*([0-9]+?)(?:\.([0-9]*?)0*)?", re.ASCII)
 
@@ -125,6 +126,30 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
         allowed=f"all of {listed(known)}, in any order",
         remedy="Leave dataset.label_names out to use these names",
     )
+
+
+def refuse_other_targets(train: Rows, name: str) -> None:
+    """Raise DataError where labels of whole texts are measurements, or several labels in one cell."""
+    column = train.columns["label"]
+    if is_words(column):
+        return
+    values = column.unique().drop_null().to_pylist()
+    fraction = next((value for value in values if "." in value and not _meant(value).lstrip("-").isdigit()), None)
+    if len(values) > _MOST_STEPS and fraction and all(_NUMBER.fullmatch(value.strip()) for value in values):
+        raise DataError(
+            f"{_first_with(fraction, train)} has {fraction!r} in column {name!r}, which holds {len(values)} different numbers",
+            allowed="classes",
+            remedy="Use task=regression, or list the classes in dataset.label_names",
+        )
+    for separator in "|;,":
+        whole = {value for value in values if separator not in value}
+        joined = next((value for value in values if separator in value and {*value.split(separator)} <= whole), None)
+        if joined is not None:
+            raise DataError(
+                f"{_first_with(joined, train)} has the label {joined!r}, whose parts are labels of other rows",
+                allowed="one label in each row",
+                remedy="Use task=multilabel, or list the labels in dataset.label_names",
+            )
 
 
 def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | None = None) -> Rows:
