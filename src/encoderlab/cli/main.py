@@ -87,11 +87,12 @@ def main() -> None:
             print(f"encoderlab: {error.line}", file=sys.stderr)
         _say_which_signal(exit_code, processes)
     except Interrupted as interrupted:
-        if lost := processes.main_process_lost():
-            print(f"encoderlab: {lost}", file=sys.stderr)
         processes.announce(interrupted, interrupted.exit_code)
         exit_code = interrupted.exit_code
-        _say_which_signal(exit_code, processes)
+        if lost := processes.lost_meanwhile():
+            print(f"encoderlab: {lost}", file=sys.stderr)
+        else:
+            _say_which_signal(exit_code, processes)
     except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141

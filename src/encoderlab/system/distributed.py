@@ -211,18 +211,20 @@ class Processes:
         how = "did not meet in time" if "imed out" in str(error) else "lost a connection, though all of them answer"
         return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
 
-    def main_process_lost(self) -> ProcessLostError | None:
-        """After a signal: the error to end with if the main process has died, for torchrun then ends those that are left."""
-        if self.is_main or self.heartbeat is None:
+    def lost_meanwhile(self) -> ProcessLostError | None:
+        """After a signal that was announced: the error if another process has died, for torchrun then ends those that are left."""
+        if self.heartbeat is None:
             return None
-        signalled = time.monotonic()
+        signalled, others = time.monotonic(), range(1, self.size) if self.is_main else [0]
         with suppress(RuntimeError):  # the store is gone: others tell it
             while time.monotonic() - signalled < SILENT_BEATS * BEAT_SECONDS:
-                if self.store.check(["told"]):
+                if self.store.check([f"ended {rank}" for rank in others]):
                     return None
                 time.sleep(POLL_SECONDS)
-            if self.heartbeat.silent_since(signalled + BEAT_SECONDS) and self.store.add(f"gone {self.machine}", 1) == 1:
-                return ProcessLostError(f"Lost {name_processes([0], self.hosts)}: {CLOSED}", remedy=RESTART)
+            silent = self.heartbeat.silent_since(signalled + BEAT_SECONDS)
+            lost = [rank for rank in silent if not self.store.check([f"ended {rank}"])]
+            if lost and self.store.add(f"gone {self.machine}", 1) == 1:
+                return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: {CLOSED}", remedy=RESTART)
         return None
 
     def give_up(self, lost: list[int], why: str) -> None:
@@ -246,6 +248,7 @@ class Processes:
             return True
         line = str(error) if isinstance(error, UserError) else getattr(error, "line", "")
         try:
+            self.store.set(f"ended {self.rank}", "yes")
             self.store.compare_set("failed", "", Failure(exit_code, self.rank, "" if self.is_main else line).to_json())
             if self.is_main:
                 self.store.set("told", line)
