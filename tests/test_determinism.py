@@ -86,7 +86,7 @@ def test_the_setting_reaches_pytorch_and_is_said(process_settings, monkeypatch):
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.backends.cudnn.deterministic
     assert __import__("os").environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    assert str(compute).endswith(", 1 threads, deterministic kernels")
+    assert str(compute).endswith(", 1 thread, deterministic kernels")
     assert "deterministic" not in str(choose_compute("cpu", "fp32", 1))
     assert not torch.are_deterministic_algorithms_enabled()
 

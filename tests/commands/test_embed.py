@@ -157,7 +157,7 @@ def test_no_lines_give_no_vectors(command, brackets_run, tmp_path, monkeypatch):
         (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls makes one vector of a text's tokens"),
         (["output=out.npy", "input=missing.txt"], DataError, "missing.txt does not exist"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),
-        (["output=out.npy", "input=latin.txt"], DataError, "latin.txt, line 2 cannot be decoded as UTF-8"),
+        (["output=out.npy", "input=latin.txt", "encoding=utf-8"], DataError, "latin.txt, line 2 cannot be decoded as UTF-8"),
         (["output=out.npy", "split=tset"], DataError, "split=tset is not in this dataset"),
         (["output=nowhere/out.npy", "split=test"], DataError, "output=nowhere/out.npy cannot be written"),
     ],

@@ -38,7 +38,7 @@ def test_a_step_that_was_left_out_is_told_of_everywhere(command, broken_third_st
 
 def test_without_the_setting_the_run_stops_there(command, broken_third_step):
     with pytest.raises(
-        TrainingError, match=r"step 3 is not finite \(sequence loss nan.*training.skip_nonfinite=10 leaves such steps out"
+        TrainingError, match=r"step 3 is not finite \(sequence loss nan.*training.skip_nonfinite=10 skips such steps"
     ):
         command("train", *LITTLE, "dataset.limit=200", "run_dir=run")
 

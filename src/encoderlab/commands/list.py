@@ -55,8 +55,9 @@ def _all_options(shipped: Path, own: Path | None, group: str) -> dict[str, str]:
     found = options_of(shipped, group)
     if own is None:
         return found
-    hidden = {name: f"{found[name]} (shipped; it hides yours of this name)" for name in options_of(own, group) if name in found}
-    return options_of(own, group) | found | hidden
+    yours = options_of(own, group)
+    hidden = {name: f"{found[name]} (shipped; it hides yours of this name)" for name in yours if name in found}
+    return {name: yours[name] for name in yours if name not in found} | found | hidden
 
 
 def encoders() -> dict[str, str]:

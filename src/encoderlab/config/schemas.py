@@ -155,12 +155,12 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
         remedy = f"Did you mean {meant}.{inside}?" if inside else f"Settings with a dot begin with {', '.join(sorted(GROUPS))}"
         return SettingError(f"There is no setting {key}", remedy=remedy)
     prefix = f"{group}." if group else ""
-    if near := closest(name, known) or next((one for one in known if name == initials(one)), ""):
-        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
     owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in _names(schema)]
     if owners:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
         return SettingError(f"{key} is no setting of the chosen {group}", remedy=f"It belongs to {where}")
+    if near := closest(name, known) or next((one for one in known if name == initials(one)), ""):
+        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
     return SettingError(f"There is no setting {key}", allowed=", ".join(f"{prefix}{name}" for name in known))
 
 

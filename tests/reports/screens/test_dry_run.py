@@ -10,7 +10,7 @@ from encoderlab.reports.screens.dry_run import show_dry_run
 FACTS = {
     "task": "films",
     "seed": 3,
-    "picked": "cpu, float32",
+    "choices": ["cpu, float32"],
     "rows": {"train": 12_000, "test": 500},
     "model": {"parameters": 4000, "learning": 3000, "parameters_by_part": {"encoder": 3800, "head": 200}},
     "steps": {

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.folders.resume import changed_files, changed_rows, continued_run
+from encoderlab.runs.folders.resume import changed_files, changed_rows, continued_run, with_recorded_settings
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -42,14 +42,19 @@ def started(tmp_path, monkeypatch):
     return begin
 
 
+def resumed(config, explicit, command):
+    """As the command line resumes a run: its own settings under the explicit overrides, then its folder."""
+    return continued_run(with_recorded_settings(config, explicit, command), command)
+
+
 def test_a_run_that_resumes_nothing_is_a_new_one():
-    assert continued_run(config_of(), [], "train") is None
+    assert resumed(config_of(), [], "train") is None
 
 
 def test_a_named_run_keeps_its_own_settings_but_for_what_is_typed_and_may_change(started):
     folder = started(epochs=3.0, learning_rate=0.005)
     typed = config_of(resume=str(folder.root), epochs=7.0, log_every=3)
-    config, found = continued_run(typed, ["resume", "training.epochs", "training.log_every"], "train")
+    config, found = resumed(typed, ["resume", "training.epochs", "training.log_every"], "train")
     assert found.root == folder.root
     assert (config.training.epochs, config.training.log_every, config.training.learning_rate) == (7.0, 3, 0.005)
 
@@ -58,20 +63,20 @@ def test_another_learning_rate_is_another_run(started):
     folder = started(learning_rate=0.005)
     typed = config_of(resume=str(folder.root), learning_rate=0.1)
     with pytest.raises(SettingError, match="training.learning_rate=0.1 .*0.005"):
-        continued_run(typed, ["resume", "training.learning_rate"], "train")
-    continued_run(typed, ["resume"], "train")  # it was not typed: the run's own counts
+        resumed(typed, ["resume", "training.learning_rate"], "train")
+    resumed(typed, ["resume"], "train")  # it was not typed: the run's own counts
 
 
 def test_a_finished_run_another_commands_and_another_folder_are_refused(started):
     folder = started()
     config = config_of(resume=str(folder.root))
     with pytest.raises(SettingError, match="encoderlab train"):
-        continued_run(config, ["resume"], "pretrain")
+        resumed(config, ["resume"], "pretrain")
     with pytest.raises(SettingError, match="run_dir"):
-        continued_run(replace(config, run_dir="elsewhere"), ["resume", "run_dir"], "train")
+        resumed(replace(config, run_dir="elsewhere"), ["resume", "run_dir"], "train")
     folder.report.write_text("{}")
     with pytest.raises(SettingError, match="finished"):
-        continued_run(config, ["resume"], "train")
+        resumed(config, ["resume"], "train")
 
 
 @pytest.mark.parametrize("damaged", ["config.yaml", "environment.json"])
@@ -83,17 +88,17 @@ def test_a_folder_without_a_readable_run_is_refused(started, damaged, content):
     if content is not None:
         path.write_text(content)
     with pytest.raises((DataError, SettingError)):
-        continued_run(config_of(resume=str(folder.root)), ["resume"], "train")
+        resumed(config_of(resume=str(folder.root)), ["resume"], "train")
 
 
 def test_auto_takes_the_latest_unfinished_run_of_the_same_settings_or_starts_one(started, capsys):
     other, mine, done = started(seed=5), started("outputs/train/brackets/b"), started("outputs/train/brackets/c")
     done.report.write_text("{}")
-    _, found = continued_run(config_of(resume="auto"), None, "train")
+    _, found = continued_run(config_of(resume="auto"), "train")
     assert found.root.resolve() == mine.root
-    _, found = continued_run(config_of(resume="auto", seed=5), None, "train")
+    _, found = continued_run(config_of(resume="auto", seed=5), "train")
     assert found.root.resolve() == other.root
-    assert continued_run(config_of(resume="auto", seed=9), None, "train") is None
+    assert continued_run(config_of(resume="auto", seed=9), "train") is None
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours: told apart by the colour-blind, and with their line styles in grey print too.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
-LOSS_UNITS = dict.fromkeys(("pearson", "spearman", "mae", "rmse"), "squared error")  # by the evaluated figure, where it is not nats
+LOSS_UNITS: dict[str, str] = dict.fromkeys(
+    ("pearson", "spearman", "mae", "rmse"), "squared error"
+)  # by the evaluated figure, where it is not nats
 QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
 
 
