@@ -104,7 +104,7 @@ class Batch:
         )
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on `device`. To a CUDA card it is copied from pinned memory, which the host does not wait for."""
+        """The same batch on `device`. To a CUDA GPU it is copied from pinned memory, which the host does not wait for."""
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in names}
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})

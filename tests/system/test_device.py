@@ -67,8 +67,8 @@ def test_a_card_beyond_the_last_one_is_refused(machine):
 @pytest.mark.parametrize(
     ("accelerators", "units", "precision", "reason"),
     [
-        (["cuda"], {"bf16": True}, torch.bfloat16, "the card has bf16 units"),
-        (["cuda"], {"bf16": False}, torch.float32, "the card has no bf16 units"),
+        (["cuda"], {"bf16": True}, torch.bfloat16, "the GPU has bf16 units"),
+        (["cuda"], {"bf16": False}, torch.float32, "the GPU has no bf16 units"),
         ([], {"amx": True}, torch.bfloat16, "the processor has AMX"),
         ([], {"avx512_bf16": True, "vendor": "AuthenticAMD"}, torch.bfloat16, "the processor has AVX-512 bf16"),
         (
@@ -183,9 +183,9 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeyp
     for wanted in ("auto", "cuda"):
         assert choose_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
     assert chosen[-1] == 1
-    with pytest.raises(SettingError, match="cuda:0 is one card for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"):
+    with pytest.raises(SettingError, match="cuda:0 is one GPU for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"):
         choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
-    with pytest.raises(SettingError, match="4 processes on this machine want a card each, and it has 2"):
+    with pytest.raises(SettingError, match="4 processes on this machine want a GPU each, and it has 2"):
         choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))
     assert torch.get_num_threads() == before
 
@@ -211,7 +211,7 @@ def test_attention_by_cudnn_which_plans_for_each_shape_is_left_out_on_a_gpu(mach
 def test_slurm_may_show_each_process_its_own_gpu_alone(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SettingError, match="2 processes on this machine want a card each, and it has 1"):
+    with pytest.raises(SettingError, match="2 processes on this machine want a GPU each, and it has 1"):
         choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2))
     monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
     assert choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2)).device == torch.device("cuda:0")

@@ -71,7 +71,7 @@ def choose_compute(
     Sets the number of CPU threads of this process, has it keep the memory it frees, picks `deterministic` kernels if that is asked
     for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold. Raises SettingError for a
     device this machine lacks, naming the `setting` it came from. The `processes`
-    share out the cores of their machine, and have a card each.
+    share out the cores of their machine, and have a GPU each.
     """
     torch.set_num_threads(threads or max(available_cores() // processes.local_size, 1))
     torch.set_flush_denormal(True)
@@ -144,7 +144,7 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
 
 
 def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Processes) -> torch.device:
-    """The device of this process among those of its machine: a card each, or the cores that all share."""
+    """The device of this process among those of its machine: a GPU each, or the cores that all share."""
     remedy = f"Set {setting}=cpu, or start one process"
     if device.type == "mps":
         if wanted == "auto":
@@ -156,13 +156,13 @@ def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Pro
         return device
     if device.index is not None:
         raise SettingError(
-            f"{setting}={wanted} is one card for {processes.size} processes", allowed="auto, cuda, cpu", remedy=remedy
+            f"{setting}={wanted} is one GPU for {processes.size} processes", allowed="auto, cuda, cpu", remedy=remedy
         )
     gpus = torch.cuda.device_count()
     if gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each process sees its own GPU alone, as number 0
         return torch.device("cuda", 0)
     if processes.local_rank >= gpus:
-        raise SettingError(f"{processes.local_size} processes on this machine want a card each, and it has {gpus}", remedy=remedy)
+        raise SettingError(f"{processes.local_size} processes on this machine want a GPU each, and it has {gpus}", remedy=remedy)
     chosen = torch.device("cuda", processes.local_rank)
     torch.cuda.set_device(chosen)
     return chosen
@@ -173,8 +173,8 @@ def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[to
         return PRECISIONS[wanted], "as set"
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):  # a GPU without the units would emulate them, slowly
-            return torch.bfloat16, "the card has bf16 units"
-        return torch.float32, "the card has no bf16 units"
+            return torch.bfloat16, "the GPU has bf16 units"
+        return torch.float32, "the GPU has no bf16 units"
     if device.type != "cpu":
         return torch.float32, "bf16 is picked on CUDA cards and some processors only"
     units = _bf16_units()

@@ -97,7 +97,7 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     checkpoint = report["checkpoint"]
     lines = [
         f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['target_tokens']:,} masked tokens",
-        *_gpu_figures(scores, report["baselines"], report["second_sentence"]),
+        *_model_card_figures(scores, report["baselines"], report["second_sentence"]),
         f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}",
         *(shown(note).rstrip(".") for note in report["notes"]),
     ]
@@ -112,7 +112,7 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     )
 
 
-def _gpu_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
+def _model_card_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
     """A line for each accuracy, with its interval and the best baseline beside it, and one for the perplexity."""
     found = []
     for figure, title in (("mlm_accuracy", "MLM"), ("nsp_accuracy", PAIR_QUESTIONS.get(question, ""))):

@@ -60,7 +60,7 @@ def _memory(memory: Mapping[str, Any]) -> str:
     peak = "not known here" if memory["peak"] is None else _bytes(memory["peak"])
     said = [
         f"{_bytes(memory['estimate'])} estimated for the weights and a step",
-        f"{peak} measured at most ({'on the card' if on_gpu else 'the whole process, with Python and libraries'})",
+        f"{peak} measured at most ({'on the GPU' if on_gpu else 'the whole process, with Python and libraries'})",
     ]
     if memory["free"] is not None:
         said.append(f"{_bytes(memory['free'])} were free")

@@ -25,7 +25,7 @@ from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, TrainingConfig
 
 EVALUATION_TOKENS = 4096  # in one batch: enough to keep the matrix products busy, little enough to stay in the cache
-CARD_EVALUATION_TOKENS = 32_768  # a card takes longer to be told what to compute than to compute little
+GPU_EVALUATION_TOKENS = 32_768  # a GPU takes longer to be told what to compute than to compute little
 EVALUATION_SEED = 0  # whatever is drawn for an evaluation is the same for every run, so that scores can be compared
 AHEAD = 3  # batches that wait for a card: enough to bridge a slow one, few enough to take no memory from the model
 Item = TypeVar("Item")
@@ -146,7 +146,7 @@ def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, processes: P
 def _scoring_rows(lengths: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
     """The rows of each scoring batch."""
     order = np.argsort(_small(lengths), kind="stable")
-    tokens = CARD_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
+    tokens = GPU_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
     start = 0
     while start < len(order):
         size = max(tokens // max(int(lengths[order[start]]), 1), 1)
@@ -161,7 +161,7 @@ def _small(lengths: np.ndarray) -> np.ndarray:
 
 
 def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
-    """Batches for a card are made ahead of it, by a thread; on a CPU the cores that would make them are busy with the step."""
+    """Batches for a GPU are made ahead of it, by a thread; on a CPU the cores that would make them are busy with the step."""
     if device.type != "cuda":
         yield from batches
         return
