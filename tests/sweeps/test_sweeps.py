@@ -278,7 +278,7 @@ def parallel_jobs(sweep):
     line = ["seed=1,2,3", "hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "training.log_every=1", "sweep_dir=sweep"]
     arguments = [sys.executable, "-m", "encoderlab", "train", "-m", *TINY.split(), "training.steps=1000000", *line]
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while sum(path.stat().st_size > 0 for path in Path("outputs").glob("train/*/*/metrics.jsonl")) < 2:
+    while sum(path.stat().st_size > 0 for path in Path("sweep").glob("runs/*/metrics.jsonl")) < 2:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     yield process
@@ -306,7 +306,7 @@ def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(p
     workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(workers[0], signal.SIGKILL)
     _, said = parallel_jobs.communicate()
-    ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Jobs that"))]
+    ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Finished jobs"))]
     assert parallel_jobs.returncode == 4
     assert "Resume with: encoderlab train -m " in ours[0]
     assert ours[1].startswith("encoderlab: A process of this sweep was killed, as where memory runs out, or has crashed")
