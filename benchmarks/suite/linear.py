@@ -30,12 +30,13 @@ def main() -> None:
     corpus = Corpus.load(config.dataset, Path(os.environ.get("ENCODERLAB_CACHE", CACHE)).expanduser())
     corpus.check_training_labels()
     split = corpus.scored_splits()[-1]
-    rows, training = corpus.split(split), corpus.split("train")
-    labels, found = _labels(rows), baselines(training, rows)
+    rows = corpus.split(split)
+    labels, found = _labels(rows), baselines(corpus.splits, split)
+    main_figure = "token_accuracy" if isinstance(rows[0], WordsExample) else "accuracy"
     report = build_baseline_report(
-        task=config.task.name, seed=0, split=split, labels=labels, names=corpus.labels, found=found, words=0
+        task=config.task.name, seed=0, split=split, labels=labels, names=corpus.labels, found=found, words=0, main=main_figure
     )
-    report |= {"training_rows": len(training), "fingerprint": corpus.fingerprints()[split]}
+    report |= {"training_rows": len(corpus.split("train")), "fingerprint": corpus.fingerprints()[split]}
     report["best"] = next((name for name in BEST if name in found and not found[name].skipped), None)
     options.output.mkdir(parents=True, exist_ok=True)
     if report["best"]:
