@@ -43,6 +43,7 @@ def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: i
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
     pickled = pickle.dumps(work)
+    is_unsafe = "PYTHONSAFEPATH" not in os.environ
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # workers import nothing from the folder they are started in
     pool: Any = Parallel(workers, return_as="generator", idle_worker_timeout=_IDLE_SECONDS)
     warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)  # where work is stopped
@@ -55,6 +56,8 @@ def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: i
         ) from error
     finally:
         get_reusable_executor().shutdown()  # joblib would keep idle workers, and their memory
+        if is_unsafe:  # the variable is for the workers alone
+            os.environ.pop("PYTHONSAFEPATH", None)
 
 
 def _answer(work: bytes, item: Any) -> Any:
