@@ -172,8 +172,7 @@ def _badly_stopped(bed: Bed, ended: Ended, number: int, *, twice: bool) -> str:
 def _badly_refused(ended: Ended) -> str:
     if ended.code not in ERROR_CODES:
         return f"exit code {ended.code}: {ended.last_line}"
-    # a warning that the loss of so short a run is flat may stand before the refusal
-    lines = [line for line in ended.lines if line.startswith("encoderlab:") and not line.startswith("encoderlab: The loss is")]
+    lines = [line for line in ended.lines if line.startswith("encoderlab:")]
     return "" if len(lines) == 1 and "Traceback" not in ended.said else f"not one line: {ended.said[-500:]!r}"
 
 

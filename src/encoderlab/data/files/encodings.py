@@ -56,7 +56,7 @@ def _found(path: Path, chosen: str) -> tuple[str, str]:
 
 
 def _decodes(path: Path, errors: str) -> bool:
-    """Whether a file is UTF-8."""
+    """Whether a file is UTF-8. One that unpacks without end counts as UTF-8: its reader says which line is at fault."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     with bytes_of(path) as stream:
         try:
@@ -65,6 +65,8 @@ def _decodes(path: Path, errors: str) -> bool:
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             return False
+        except DataError:
+            return True
     return True
 
 

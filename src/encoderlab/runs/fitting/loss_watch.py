@@ -1,34 +1,46 @@
-"""Watches the logged losses of a run for two signs that it learns nothing: a loss that rises again, and one that never falls."""
+"""Watches the logged losses of a run for two signs that it learns nothing: a loss that rises again, and one that never falls.
+
+Either is warned about once.
+"""
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, median
 from typing import Any
 
-WINDOW, FEWEST = 10, 6  # lines that are judged together, since single batches scatter; and in a window at least
+WINDOW, FEWEST = 10, 6  # lines of which the mean is judged, since single batches scatter; and in a window of a short run
 DIVERGED_BY = 0.25  # of the first loss, at least
-FLAT_FROM = 0.975  # of the mean of the first window on
-LEARNT_BELOW = 0.9  # of the first loss: what was learnt within the first window is no flat loss
+FLAT_FROM = 0.9  # of the first loss on
+RISING_ERRORS, FALLING_ERRORS = 3.0, 2.0  # standard errors that chance is given
 
 
 @dataclass(slots=True)
 class LossWatch:
     """Says once that the loss diverges, and once that it is flat; a function of the lines it was shown, and of nothing else.
 
-    `first` is the loss of the first line, whose weights have learnt nothing; a window is ten lines.
-    *Diverging*: a window's median lies above the `lowest` one so far by half of what was gained by then, and by a quarter of
-    `first` at least. A single bad batch does not move it.
-    *Flat*: judged once, in the middle of the run. The window's mean is about that of the `opening`, and not well below `first`.
+    A level is the mean of a window of lines with its standard error: the spread of the lines over the root of their number. `first`
+    is the loss of the first line, whose weights have learnt nothing, and `opening` the first window.
+
+    *Diverging*: the last window lies, by more than three standard errors, above the `lowest` level so far (at the start `first`) by
+    half of what was gained by then, and by a quarter of `first` at least. A run that learnt has to lose half of it again; one that
+    did not has to get worse by a quarter.
+
+    *Flat*: judged once, with the first line after half of the run of which there are twice `FEWEST`, unless the run diverged. The
+    last window's level is at least 0.9 of `first` and of the opening's level, and not below the opening's by two standard errors of
+    their difference. So a run that learnt within its first lines and one that learns slowly but surely are both left alone; one
+    that rose at once by more than a tenth and then lay still goes unnoticed.
     """
 
     first: float | None = None
-    lowest: float = 0.0
+    lowest: float | None = None
+    lines: int = 0
     opening: list[float] = field(default_factory=list)
     recent: list[float] = field(default_factory=list)
-    lines: int = 0
     flatness_judged: bool = False
-    diverged: bool = False
+    divergence_said: bool = False
     notes: list[str] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
@@ -39,36 +51,53 @@ class LossWatch:
         """Take in the loss of a logged `step` `of` so many, None where that is not finite; a warning, if there is a new one."""
         if loss is None:
             return None
+        self._take_in(loss)
+        found = self._divergence(step) or self._flatness(step, of)
+        if found is not None:
+            self.notes.append(found)
+        return found
+
+    def _take_in(self, loss: float) -> None:
         if self.first is None:
             self.first = self.lowest = loss
         self.lines += 1
-        self.opening = [*self.opening, loss][:WINDOW]
-        self.recent = [*self.recent, loss][-WINDOW:]
-        found = self._divergence(step, self.first) or self._flatness(step, of, self.first)
-        self.notes += [found] if found else []
-        return found
+        if len(self.opening) < WINDOW:
+            self.opening.append(loss)
+        self.recent = [*self.recent[1 - WINDOW :], loss]
 
-    def _divergence(self, step: int, first: float) -> str | None:
+    def _divergence(self, step: int) -> str | None:
         if len(self.recent) < FEWEST:
             return None
-        level, lowest = median(self.recent), self.lowest
-        self.lowest = min(lowest, level)
-        if self.diverged or level <= lowest + max((first - lowest) / 2, DIVERGED_BY * first):
+        assert self.first is not None
+        assert self.lowest is not None
+        level, error = _level(self.recent)
+        bound = self.lowest + max((self.first - self.lowest) / 2, DIVERGED_BY * self.first)
+        was, self.lowest = self.lowest, min(self.lowest, level)
+        if self.divergence_said or level - RISING_ERRORS * error <= bound:
             return None
-        self.diverged = True
+        self.divergence_said = True
         return (
-            f"The loss diverges: {level:.4g} over the logged steps up to {step:,}, {lowest:.4g} before."
+            f"The loss diverges: {level:.4g} over the logged steps up to {step:,}, {was:.4g} before."
             " Try a smaller training.learning_rate or a longer training.warmup"
         )
 
-    def _flatness(self, step: int, of: int, first: float) -> str | None:
-        if self.flatness_judged or self.diverged or self.lines < 2 * FEWEST or 2 * step < of:
+    def _flatness(self, step: int, of: int) -> str | None:
+        if self.flatness_judged or self.divergence_said or self.lines < 2 * FEWEST or 2 * step < of:
             return None
+        assert self.first is not None
         self.flatness_judged = True
-        level = fmean(self.recent)
-        if level < max(FLAT_FROM * fmean(self.opening), LEARNT_BELOW * first):
+        window = min(WINDOW, self.lines // 2)
+        level, error = _level(self.recent[-window:])
+        opening, opening_error = _level(self.opening[:window])
+        is_low = level < FLAT_FROM * max(self.first, opening)
+        if is_low or opening - level > FALLING_ERRORS * math.hypot(error, opening_error):
             return None
         return (
-            f"The loss is flat: {level:.4g} over the logged steps up to {step:,}, {first:.4g} at the first."
+            f"The loss is flat: {level:.4g} over the logged steps up to {step:,}, {self.first:.4g} at the first."
             " Try another training.learning_rate, and look at the labels"
         )
+
+
+def _level(losses: Sequence[float]) -> tuple[float, float]:
+    """The mean, and its standard error."""
+    return statistics.fmean(losses), statistics.stdev(losses) / math.sqrt(len(losses))
