@@ -28,7 +28,7 @@ SlurmctldHost={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={sockets}/munge.socket,cred_expire=5
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -41,7 +41,7 @@ KillWait=30
 JobRequeue=1
 SchedulerParameters=batch_sched_delay=1,sched_min_interval=1
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
+SlurmdSpoolDir={sockets}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -52,10 +52,13 @@ PartitionName=trial Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 class Cluster:
-    """A cluster that is up: its `nodes`, of which the first is where jobs are submitted, and the `folder` that they share."""
+    """A cluster that is up. Jobs are submitted on the first of its `nodes`, which share `folder`.
 
-    def __init__(self, nodes: list[Machine], folder: Path) -> None:
-        self.nodes, self.folder = nodes, folder
+    `sockets` is a second folder, with a short path: Slurm refuses a job whose socket has a path of more than 108 characters.
+    """
+
+    def __init__(self, nodes: list[Machine], folder: Path, sockets: Path) -> None:
+        self.nodes, self.folder, self.sockets = nodes, folder, sockets
 
     def run(self, *command: str) -> str:
         """What a command prints that is run on the first node, in the shared folder. Raises UnavailableError where it fails."""
@@ -73,8 +76,15 @@ class Cluster:
 
     def state(self, job: int) -> str:
         """What Slurm says of a job: PENDING, RUNNING, COMPLETED, ..."""
+        return self._field(job, "JobState")
+
+    def reason(self, job: int) -> str:
+        """Why a job is in its state: Resources, launch_failed_requeued_held, ..."""
+        return self._field(job, "Reason")
+
+    def _field(self, job: int, name: str) -> str:
         fields = self.run("scontrol", "--oneliner", "show", "job", str(job)).split()
-        return next(field.partition("=")[2] for field in fields if field.startswith("JobState="))
+        return next(field.partition("=")[2] for field in fields if field.startswith(f"{name}="))
 
     def wait(self, job: int, states: set[str], seconds: float) -> str:
         """The job's state once it is one of `states`, or after so many seconds."""
@@ -90,21 +100,21 @@ def cluster(number: int, scratch: Path) -> Iterator[Cluster]:
     missing = [daemon for daemon in DAEMONS if shutil.which(daemon) is None]
     if missing:
         raise UnavailableError(f"{', '.join(missing)} is not installed (Debian: slurm-wlm, munge)")
-    with machines(number, scratch) as nodes:
-        folder = scratch / "shared"
-        _prepare(nodes, folder)
-        up = Cluster(nodes, folder)
+    with tempfile.TemporaryDirectory(prefix="slurm-") as sockets, machines(number, scratch) as nodes:
+        up = Cluster(nodes, scratch / "shared", Path(sockets).resolve())
+        _prepare(up)
         _start(up)
         yield up
 
 
-def _prepare(nodes: list[Machine], folder: Path) -> None:
+def _prepare(up: Cluster) -> None:
     """Write what the daemons read, and let all nodes work in the shared folder."""
+    nodes, folder = up.nodes, up.folder
     (folder / "state").mkdir(parents=True)
     (folder / "munge.key").write_bytes(secrets.token_bytes(128))
     (folder / "munge.key").chmod(0o600)
     lines = [f"NodeName={node.name} NodeAddr={node.address} CPUs=2 RealMemory=1000 State=UNKNOWN" for node in nodes]
-    config = CONFIG.format(controller=nodes[0].name, folder=folder, nodes="\n".join(lines))
+    config = CONFIG.format(controller=nodes[0].name, folder=folder, sockets=up.sockets, nodes="\n".join(lines))
     (folder / "slurm.conf").write_text(config, encoding="utf-8")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for node in nodes:
@@ -116,14 +126,13 @@ def _prepare(nodes: list[Machine], folder: Path) -> None:
 def _start(up: Cluster) -> None:
     """Start the daemons, and wait until all nodes are idle."""
     folder, first = up.folder, up.nodes[0]
-    munge = [
-        f"--{name}={folder}/munge.{name.partition('-')[0]}" for name in ("socket", "key-file", "pid-file", "log-file", "seed-file")
-    ]
+    munge = [f"--{name}={folder}/munge.{name.partition('-')[0]}" for name in ("key-file", "pid-file", "log-file", "seed-file")]
+    munge.append(f"--socket={up.sockets}/munge.socket")
     first.start(["munged", "--foreground", "--force", "--num-threads=2", *munge], folder / "munged.txt")
-    _wait_for(lambda: (folder / "munge.socket").exists(), folder / "munged.txt")
+    _wait_for(lambda: (up.sockets / "munge.socket").exists(), folder / "munged.txt")
     first.start(["slurmctld", "-D", "-f", str(folder / "slurm.conf")], folder / "slurmctld.txt")
     for node in up.nodes:
-        (folder / f"spool-{node.name}").mkdir()
+        (up.sockets / f"spool-{node.name}").mkdir()
         node.start(["slurmd", "-D", "-f", str(folder / "slurm.conf")], folder / f"slurmd-{node.name}.txt")
     _wait_for(lambda: _idle(up) == len(up.nodes), folder / "slurmctld.log")
 

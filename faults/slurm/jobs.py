@@ -123,7 +123,7 @@ def _unfinished(up: Cluster, job: int, run: str) -> str:
     """What is wrong with a job that should have finished its run on two nodes."""
     state = up.wait(job, ENDED, ENOUGH)
     if state != "COMPLETED" or not RunFolder(up.folder / run).finished:
-        return f"it ended as {state}: {_printed(up, job)[-3:]}"
+        return f"it ended as {state} ({up.reason(job)}): {_printed(up, job)[-3:]}"
     return "" if any("2 processes" in line for line in _printed(up, job)) else "it did not run in two processes"
 
 
