@@ -39,8 +39,9 @@ class ClassificationMetrics:
     def scores(self) -> Scores:
         """See `Metrics.scores`.
 
-        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`. For two classes also
-        `f1` and `roc_auc` of the second; `roc_auc` is left out where the split holds one class only.
+        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews` (Matthews
+        correlation). For two classes also `f1` and `roc_auc` of the second; `roc_auc` is left out where the split holds one class
+        only.
         """
         assert self._kept, "nothing was added"
         rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
@@ -56,7 +57,7 @@ class ClassificationMetrics:
         predicted = probabilities.argmax(-1)
         by_class = figures_by_class(labels, predicted, self.labels)
         figures = {"loss": loss, "accuracy": float((labels == predicted).mean())}
-        figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted")}
+        figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted", "matthews")}
         if len(self.labels) == 2:
             figures["f1"] = by_class["per_class"][self.labels[1]]["f1"]
             if len(np.unique(labels)) == 2:

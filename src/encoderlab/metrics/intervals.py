@@ -66,7 +66,7 @@ def kinds_of_sequences(labels: Sequence[np.ndarray], predicted: Sequence[np.ndar
 
 
 def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
-    """[low, high] of `accuracy` (examples wholly right), `token_accuracy` and `f1_macro`."""
+    """[low, high] of `accuracy` (examples wholly right), `token_accuracy`, `f1_macro` and `matthews`."""
     additive = np.concatenate([kinds.right[:, None], kinds.hits, kinds.labels, kinds.answers], axis=1)
     totals = totals_of_resamples(kinds.counts, additive, seed)
     hits, labels, answers = np.split(totals[:, 1:], 3, axis=1)
@@ -74,6 +74,7 @@ def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
         "accuracy": middle(totals[:, 0] / kinds.counts.sum()),
         "token_accuracy": middle(hits.sum(1) / labels.sum(1)),
         "f1_macro": middle(f1_macro(hits, labels + answers)),
+        "matthews": middle(matthews(hits, labels, answers)),
     }
 
 
@@ -147,6 +148,18 @@ def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     """F1 = 2 hits / (labels + answers), averaged over the classes that occur in a resample: [resamples, classes] -> [resamples]."""
     f1 = 2 * hits / np.maximum(occurrences, 1)
     return f1.sum(1) / np.maximum((occurrences > 0).sum(1), 1)
+
+
+def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Matthews correlation of labels and answers, for two classes or more (Gorodkin 2004, R_K), from counts by class.
+
+    [resamples, classes] -> [resamples], from -1 to 1; 0 where all labels or all answers are of one class, where it is undefined.
+    """
+    hits, labels, answers = (counts.astype(np.float64) for counts in (hits, labels, answers))
+    n = labels.sum(1)
+    covariance = hits.sum(1) * n - (labels * answers).sum(1)
+    spread = (n**2 - (labels**2).sum(1)) * (n**2 - (answers**2).sum(1))
+    return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
 
 
 def middle(values: np.ndarray) -> list[float]:

@@ -18,6 +18,7 @@ class ClassificationScore(Enum):
     accuracy = "accuracy"
     f1_macro = "f1_macro"
     f1_weighted = "f1_weighted"
+    matthews = "matthews"
 
 
 class TaggingScore(Enum):
