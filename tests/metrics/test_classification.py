@@ -73,6 +73,7 @@ def certain(answers, n_classes):
     return np.eye(n_classes)[np.asarray(answers)] * 4
 
 
+@pytest.mark.filterwarnings("ignore:A single label was found")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 5), st.integers(1, 20))
 def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, size):
@@ -93,6 +94,7 @@ def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, 
     for average in ("macro", "weighted"):
         expected = sklearn.metrics.f1_score(labels, answers, average=average, zero_division=0)
         assert scores.figures[f"f1_{average}"] == pytest.approx(expected)
+    assert scores.figures["matthews"] == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, answers))
     assert scores.confusion == sklearn.metrics.confusion_matrix(labels, answers, labels=range(n_classes)).tolist()
 
 
@@ -132,7 +134,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     scores = scores_of([0, 1, 1], certain([0, 1, 0], 2), ["no", "yes"]).with_intervals(seed=1).as_dict()
     assert json.loads(json.dumps(scores)) == scores
     contract = "n loss accuracy f1_macro f1_weighted per_class confusion accuracy_ci95 f1_macro_ci95 f1 roc_auc positive_label"
-    assert set(contract.split()) | {"f1_ci95", "f1_weighted_ci95"} == set(scores)
+    assert set(contract.split()) | {"f1_ci95", "f1_weighted_ci95", "matthews", "matthews_ci95"} == set(scores)
     assert scores["per_class"]["yes"]["support"] == 2
     assert scores["confusion"] == [[1, 0], [1, 1]]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, matthews_corrcoef
 
 from encoderlab.metrics.comparison import (
     BOOTSTRAP,
@@ -86,6 +86,8 @@ def test_a_difference_is_that_of_the_mean_scores_and_turns_its_sign_with_the_sid
     average = {"f1_macro": "macro", "f1_weighted": "weighted", "f1": "binary"}.get(figure)
 
     def score(run):
+        if figure == "matthews":
+            return matthews_corrcoef(run.labels, run.predicted)
         if average is None:
             return (run.predicted == run.labels).mean()
         return f1_score(run.labels, run.predicted, average=average)

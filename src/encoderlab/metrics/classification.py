@@ -45,8 +45,9 @@ class ClassificationMetrics:
     def scores(self) -> Scores:
         """See `Metrics.scores`.
 
-        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`. For two classes also
-        `f1` and `roc_auc` of the positive one; `roc_auc` is left out where the split holds one class only.
+        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews` (Matthews
+        correlation). For two classes also `f1` and `roc_auc` of the positive one; `roc_auc` is left out where the split holds one
+        class only.
         """
         assert self._kept, "nothing was added"
         rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
@@ -71,7 +72,8 @@ class ClassificationMetrics:
 def answered_classes(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int) -> Scores:
     """The scores of answers without probabilities, such as a baseline's: class ids [n] each, row by row; see `Scores`."""
     by_class = figures_by_class(labels, predicted, names)
-    figures = {"accuracy": float((labels == predicted).mean())} | {name: by_class[name] for name in ("f1_macro", "f1_weighted")}
+    figures = {"accuracy": float((labels == predicted).mean())}
+    figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted", "matthews")}
     if len(names) == 2:
         figures["f1"] = by_class["per_class"][names[positive]]["f1"]
     return Scores(

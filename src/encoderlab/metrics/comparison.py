@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, middle, resamples
+from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, matthews, middle, resamples
 from encoderlab.metrics.regression import score_columns, score_of_totals
 
 OF_NUMBERS = ("pearson", "spearman", "mae", "rmse")
-OF_CLASSES, OF_SETS = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "f1"), ("f1_micro", "f1_macro", "subset_accuracy")
+OF_CLASSES = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "f1", "matthews")
+OF_SETS = ("f1_micro", "f1_macro", "subset_accuracy")
 PAIRED = {*OF_CLASSES, *OF_SETS, *OF_NUMBERS}  # the figures that can be computed from answers alone
 MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
 ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
@@ -190,11 +191,17 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
         places = row * answers.n_classes + ids
         return np.bincount(places, minlength=answers.n_rows * answers.n_classes).reshape(answers.n_rows, answers.n_classes)
 
-    labels, hits = per_class(answers.labels, answers.row), per_class(answers.labels[right], answers.row[right])
-    occurrences = labels + per_class(answers.predicted, answers.row)
+    hits, labels, predicted = (
+        per_class(ids, row)
+        for ids, row in (
+            (answers.labels[right], answers.row[right]),
+            (answers.labels, answers.row),
+            (answers.predicted, answers.row),
+        )
+    )
     if figure == "f1":
-        hits, occurrences = hits[:, [answers.positive]], occurrences[:, [answers.positive]]
-    return np.concatenate([hits, occurrences, *([labels] if figure == "f1_weighted" else [])], axis=1)
+        return np.stack([hits[:, answers.positive], (labels + predicted)[:, answers.positive]], axis=1)
+    return np.concatenate([hits, *([labels + predicted] if figure == "f1_macro" else [labels, predicted])], axis=1)
 
 
 def _columns_of_sets(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
@@ -212,10 +219,11 @@ def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
     """From totals, [splits, columns], to scores, [splits]."""
     if figure == "f1_macro":
         return lambda totals: f1_macro(*np.split(totals, 2, axis=1))
-    if figure == "f1_weighted":
-        return lambda totals: f1_weighted(*np.split(totals, 3, axis=1))
     if figure == "f1":
         return lambda totals: 2 * totals[:, 0] / np.maximum(totals[:, 1], 1)
+    if figure in ("f1_weighted", "matthews"):
+        score = f1_weighted if figure == "f1_weighted" else matthews
+        return lambda totals: score(*np.split(totals, 3, axis=1))
     if figure in OF_NUMBERS:
         return score_of_totals(figure)
     assert figure in ("accuracy", "token_accuracy", "f1_micro", "subset_accuracy"), f"{figure} cannot be computed from answers"

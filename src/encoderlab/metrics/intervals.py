@@ -80,13 +80,14 @@ def kinds_of_sequences(labels: Sequence[np.ndarray], predicted: Sequence[np.ndar
 def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarray], np.ndarray]:
     """From totals of `Kinds.columns`, [splits, columns], to a figure of classes, [splits].
 
-    `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, and `f1` of the class `positive`.
+    `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, `matthews`, and `f1` of the class `positive`.
     """
     scores: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
         "token_accuracy": lambda hits, labels, answers: hits.sum(1) / labels.sum(1),
         "f1_macro": lambda hits, labels, answers: f1_macro(hits, labels + answers),
-        "f1_weighted": lambda hits, labels, answers: f1_weighted(hits, labels + answers, labels),
+        "f1_weighted": f1_weighted,
         "f1": lambda hits, labels, answers: _f1(hits, labels + answers)[:, positive],
+        "matthews": matthews,
     }
     if figure == "accuracy":
         return lambda totals: totals[:, 1] / totals[:, 0]
@@ -96,7 +97,7 @@ def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarra
 def bootstrap(kinds: Kinds, seed: int, positive: int | None = None) -> dict[str, list[float]]:
     """[low, high] of the figures of `class_score`; of `f1` where there is a `positive` class."""
     totals = totals_of_resamples(kinds.counts, kinds.columns, seed)
-    figures = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", *(() if positive is None else ("f1",)))
+    figures = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "matthews", *(() if positive is None else ("f1",)))
     return {figure: middle(class_score(figure, positive)(totals)) for figure in figures}
 
 
@@ -192,13 +193,25 @@ def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     return _f1(hits, occurrences).sum(1) / np.maximum((occurrences > 0).sum(1), 1)
 
 
-def f1_weighted(hits: np.ndarray, occurrences: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def f1_weighted(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
     """F1 averaged over the classes by how often each is the label: [resamples, classes] -> [resamples]."""
-    return (labels * _f1(hits, occurrences)).sum(1) / np.maximum(labels.sum(1), 1)
+    return (labels * _f1(hits, labels + answers)).sum(1) / np.maximum(labels.sum(1), 1)
 
 
 def _f1(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     return 2 * hits / np.maximum(occurrences, 1)
+
+
+def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Matthews correlation of labels and answers, for two classes or more (Gorodkin 2004, R_K), from counts by class.
+
+    [resamples, classes] -> [resamples], from -1 to 1; 0 where all labels or all answers are of one class, where it is undefined.
+    """
+    hits, labels, answers = (counts.astype(np.float64) for counts in (hits, labels, answers))
+    n = labels.sum(1)
+    covariance = hits.sum(1) * n - (labels * answers).sum(1)
+    spread = (n**2 - (labels**2).sum(1)) * (n**2 - (answers**2).sum(1))
+    return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
 
 
 def middle(values: np.ndarray) -> list[float]:

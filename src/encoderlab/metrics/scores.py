@@ -19,6 +19,7 @@ from encoderlab.metrics.intervals import (
     kinds_of_answers,
     kinds_of_confusion,
     kinds_of_sequences,
+    matthews,
     middle,
     score_difference,
     totals_of_resamples,
@@ -205,6 +206,7 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
 
     Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
     not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
+    `matthews` is the correlation of `encoderlab.metrics.intervals.matthews`.
     """
     from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 
@@ -215,11 +217,13 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
         name: {**{key: float(value) for key, value in zip(keys, values[:3], strict=True)}, "support": int(values[3])}
         for name, *values in zip(names, *columns, strict=True)
     }
+    confusion = confusion_matrix(labels, predicted, labels=ids)
     return {
         "f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=WITHOUT_WARNING)),
         "f1_weighted": float(f1_score(labels, predicted, average="weighted", zero_division=WITHOUT_WARNING)),
+        "matthews": float(matthews(np.diag(confusion)[None], confusion.sum(1)[None], confusion.sum(0)[None])[0]),
         "per_class": per_class,
-        "confusion": confusion_matrix(labels, predicted, labels=ids).tolist(),
+        "confusion": confusion.tolist(),
     }
 
 

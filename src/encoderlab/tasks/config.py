@@ -19,6 +19,7 @@ class ClassificationScore(Enum):
     f1_macro = "f1_macro"
     f1_weighted = "f1_weighted"
     f1 = "f1"
+    matthews = "matthews"
 
 
 class TaggingScore(Enum):

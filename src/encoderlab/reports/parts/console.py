@@ -72,7 +72,7 @@ def line(console: Console, title: str, words: str) -> None:
 
 def words_of(name: str) -> str:
     """A figure's name as it is said."""
-    return name.replace("_", " ").replace("roc auc", "ROC AUC")
+    return name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
 
 
 def named_figure(name: str, scores: Mapping[str, Any]) -> str:

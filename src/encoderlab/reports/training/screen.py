@@ -28,7 +28,7 @@ from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_cl
 MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
 OTHERS = (  # figures beside the main one
-    *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "roc_auc"),
+    *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
 )
 
