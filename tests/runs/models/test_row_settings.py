@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.config.as_pretrained import AsPretrained
-from encoderlab.data.sources.brackets import BracketsDataset
+from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.runs.corpora.corpus import Corpus
