@@ -12,7 +12,7 @@ def run(tmp_path_factory, cache, run_in):
     folder = tmp_path_factory.mktemp("runs")
     rows = [f"word {n % 5},word {(n + n % 2) % 5},{('other', 'same')[1 - n % 2]}" for n in range(80)]
     (folder / "rows.csv").write_text("\n".join(["first,second,label", *rows]) + "\n", encoding="utf-8")
-    columns = ("dataset.text=first", "dataset.text_pair=second", "dataset.label=label", "tokenizer.vocabulary_size=60")
+    columns = ("dataset.text=first", "dataset.text_pair=second", "dataset.label=label", "tokenizer.vocabulary_size=120")
     shape = ("model=tiny", "model.n_layers=1", "model.pairs=separate", "model.pooling=mean", "training=smoke")
     where = (f"dataset.path={folder / 'rows.csv'}", f"run_dir={folder / 'run'}", "training.threads=1")
     run_in(cache, "train", "task=classification", "dataset=files", *columns, *shape, *where)

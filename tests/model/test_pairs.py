@@ -70,3 +70,11 @@ def test_neither_text_is_read_with_the_other_in_view(make_model, make_batch):
         model(pair_batch([([5, 6, 7], second)], make_batch))
     assert_close(seen[0][0], seen[1][0])
     assert (seen[0][1] - seen[1][1]).abs().max() > 0.01
+
+
+def test_pairs_read_jointly_have_other_logits_and_a_narrower_head(make_model, make_batch):
+    joint, separate = (make_model(token_classes=None, pairs=pairs, pooling=Pooling.mean) for pairs in Pairs)
+    assert joint.sequence_head.in_features == 16
+    assert separate.sequence_head.in_features == 64
+    batch = pair_batch(PAIRS, make_batch)
+    assert (joint(batch).sequence_logits - separate(batch).sequence_logits).abs().max() > 1e-3
