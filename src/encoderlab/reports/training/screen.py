@@ -26,6 +26,7 @@ from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
 MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
+USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one is on the screen
 OTHERS = (  # figures beside the main one
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
@@ -104,6 +105,9 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     console.print(Text(title, style="bold"))
     others = [name for name in OTHERS if name in scores and name != main]
     line(console, "Also", ", ".join(f"{words_of(name)} {with_interval(scores, name)}" for name in others))
+    for name, part in report["splits"].items():
+        if name not in (report["scored_split"], *USUAL_SPLITS):
+            line(console, f"On {name}", f"{words_of(main)} {with_interval(part, main)}, {part['n']:,} rows")
     show_model(console, report)
 
 
