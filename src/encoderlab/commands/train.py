@@ -56,10 +56,10 @@ def train_on_labels(
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
-    return run_training(_TrainingOnLabels(command, taught_by), config, processes)
+    return run_training(TrainingOnLabels(command, taught_by), config, processes)
 
 
-class _TrainingOnLabels(Training):
+class TrainingOnLabels(Training):
     """Examples with targets, and perhaps a teacher beside them."""
 
     def __init__(self, command: str, taught_by: Callable[[Any, Corpus], Teaching] | None) -> None:
@@ -78,7 +78,7 @@ class _TrainingOnLabels(Training):
         compute = compute_for(config, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
         corpus.check_training_labels()
-        scored = corpus.scored_splits()
+        scored = self.scored_splits(corpus)
         show_survey(corpus.survey.as_dict())
         if self.taught_by is not None:
             self.teaching = self.taught_by(config, corpus)
@@ -86,6 +86,10 @@ class _TrainingOnLabels(Training):
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         rows["train"] = self.teaching.prepare(assembly, corpus, rows["train"])
         return Prepared(assembly, corpus, rows)
+
+    def scored_splits(self, corpus: Corpus) -> list[str]:
+        """The splits to score, the one that the report is about last. Raises DataError where there is none."""
+        return corpus.scored_splits()
 
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""

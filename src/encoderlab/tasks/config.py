@@ -13,11 +13,12 @@ Target = Literal["label", "label_set", "number"]  # `batch.TargetKind`, which wo
 
 
 class ClassificationScore(Enum):
-    """Figures that can choose the best checkpoint of a classification run."""
+    """Figures that can choose the best checkpoint of a classification run, and that its report puts first; `f1` of two classes."""
 
     accuracy = "accuracy"
     f1_macro = "f1_macro"
     f1_weighted = "f1_weighted"
+    f1 = "f1"
     matthews = "matthews"
 
 
@@ -95,7 +96,13 @@ class TaskConfig:
 class ClassificationConfig(TaskConfig):
     """One label for a whole text, or for a pair of texts."""
 
-    score: ClassificationScore = setting(ClassificationScore.accuracy, "Figure that chooses the best checkpoint.")
+    score: ClassificationScore = setting(
+        ClassificationScore.accuracy,
+        "Figure that chooses the best checkpoint and that the report puts first; f1 is for two labels.",
+    )
+    positive_label: str | None = setting(
+        None, "Of two labels, the one that F1 and ROC AUC are about; null: the rarer one in the training rows."
+    )
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jaxtyping import Float
@@ -11,12 +11,11 @@ from torch import Tensor
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.errors import SettingError, closest
 from encoderlab.metrics import LabelSetMetrics
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.tasks.config import FittedThresholds, MultilabelConfig
 from encoderlab.tasks.sequences import sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task
+from encoderlab.tasks.task import Answer, Task, refuse_unknown_label
 
 
 class Multilabel(Task):
@@ -28,7 +27,8 @@ class Multilabel(Task):
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
         self.thresholds = config.known_thresholds
-        _refuse_unknown(self.thresholds, self.labels)
+        for label in self.thresholds:
+            refuse_unknown_label("task.thresholds", label, self.labels)
         self.shared = config.fit_thresholds is FittedThresholds.shared
         self.heads = HeadSizes(sequence_classes=len(self.labels), sequence_target="label_set")
 
@@ -69,14 +69,3 @@ class Multilabel(Task):
             given = (label for label, chance, least in zip(self.labels, row, thresholds, strict=True) if chance >= least)
             answers.append(Answer(tuple(given), tuple(row)))
         return answers
-
-
-def _refuse_unknown(thresholds: Mapping[str, float], labels: Sequence[str]) -> None:
-    unknown = next((label for label in thresholds if label not in labels), None)
-    if unknown is not None:
-        near = closest(unknown, labels)
-        raise SettingError(
-            f"task.thresholds names {unknown!r}, which is not a label of the data",
-            allowed=", ".join(labels),
-            remedy=f"Did you mean {near}?" if near else "",
-        )

@@ -23,7 +23,7 @@ class Regression(Task):
 
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
-        assert config.mean is not None and config.deviation is not None, "see `runs.models.task.with_scale`"
+        assert config.mean is not None and config.deviation is not None, "see `runs.models.task.settled_task`"
         self.mean, self.deviation = config.mean, config.deviation
         self.unit = config.deviation
         self.heads = HeadSizes(sequence_classes=1, sequence_target="number")

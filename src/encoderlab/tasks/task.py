@@ -13,7 +13,7 @@ from torch import Tensor
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.errors import SettingError
+from encoderlab.errors import SettingError, closest
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics
@@ -92,3 +92,14 @@ class Task(ABC):
     @abstractmethod
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """What `prediction` says of each example of `batch`, in the batch's order."""
+
+
+def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> None:
+    """Raise SettingError unless the `label` that a `setting` names is one of the `labels` of the data."""
+    if label not in labels:
+        near = closest(label, labels)
+        raise SettingError(
+            f"{setting} names {label!r}, which is not a label of the data",
+            allowed=", ".join(labels),
+            remedy=f"Did you mean {near}?" if near else "",
+        )

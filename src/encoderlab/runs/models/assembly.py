@@ -35,7 +35,7 @@ from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choos
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.models.task import build_task, start_from_frequencies, with_scale
+from encoderlab.runs.models.task import build_task, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
@@ -175,7 +175,7 @@ def assemble(
     """
     config = run_settings(config, pretrained)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
-    config = replace(config, task=with_scale(config.task, corpus))
+    config = replace(config, task=settled_task(config.task, corpus))
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
