@@ -43,9 +43,12 @@ def attention(config: AttentionConfig) -> RunFolder:
 
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of all layers, [layer, head, query, key], and the ids of the tokens."""
+    """The weights of all layers, [layer, head, query, key], and the ids of the tokens: of a long text, of its first window."""
     task = assembly.task
     rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, task.heads)
+    if task.windows is not None and (rows.windows() > 1).any():
+        print(f"The text is read in {rows.windows()[0]} windows; these are the maps of the first", file=sys.stderr)
+        rows = rows.first_windows()
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)

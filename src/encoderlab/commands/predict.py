@@ -30,7 +30,7 @@ from encoderlab.runs.inference.inputs import (
 from encoderlab.runs.inference.predict import answers_of_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
 from encoderlab.system.atomic_files import atomic_write
-from encoderlab.tasks.task import Answer
+from encoderlab.tasks.task import Answer, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ def _predict(config: PredictConfig, form: PredictionFormat, wanted: Wanted, asse
         with _output(config.output) as file:
             TEXT_FORMATS[form.value](file, rows, wanted)
     if config.output is not None:
-        print(f"encoderlab: {done.summary(assembly.task.max_length)} {config.output}", file=sys.stderr)
+        print(f"encoderlab: {done.summary(assembly.task)} {config.output}", file=sys.stderr)
 
 
 def _is_submission(config: PredictConfig) -> bool:
@@ -111,10 +111,11 @@ class _Done:
     rows: int = 0
     truncated: int = 0
 
-    def summary(self, max_length: int) -> str:
+    def summary(self, task: Task) -> str:
         """One sentence but for the name of the file, with which it ends."""
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
-        cut = f"{self.truncated:,} of them truncated at {max_length} tokens" if self.truncated else "none of them truncated"
+        limit = f"{task.max_length} tokens" if task.windows is None else f"{task.windows.most} windows of {task.max_length} tokens"
+        cut = f"{self.truncated:,} of them truncated at {limit}" if self.truncated else "none of them truncated"
         return f"wrote {rows}, {cut}, to"
 
 

@@ -12,7 +12,7 @@ from encoderlab.model.encoder import Encoder
 from encoderlab.model.initialization import ShapesOnly, initialize
 from encoderlab.model.norm import build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Selection, attendable, worth_packing
-from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling
+from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling, pool_windows
 
 
 class MaskedTokenHead(nn.Module):
@@ -69,10 +69,11 @@ class EncoderWithHeads(nn.Module):
         self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
         self.reads_first = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
         self.asks_tokens = heads.asks_tokens
+        self.window_pooling = heads.window_pooling
         initialize(self, config)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Logits for each sequence and for the target positions (no others: vocabularies are large); or a teacher's vectors."""
+        """Logits for each row and for the target positions (no others: vocabularies are large); or a teacher's vectors."""
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
         sequences, tokens = self._hidden(batch)
@@ -80,6 +81,8 @@ class EncoderWithHeads(nn.Module):
         if self.sequence_head is not None and self.pool is not None:
             pooled = self.pool(sequences, attendable(batch.attention_mask))
             sequence_logits = self.sequence_head(self.dropout(pooled))
+            if batch.row_of_sequence is not None and self.window_pooling is not None:
+                sequence_logits = pool_windows(sequence_logits, batch.row_of_sequence, len(batch), self.window_pooling)
         if self.token_head is not None:
             token_logits = self.token_head(self.dropout(tokens))
         if self.masked_token_head is not None:

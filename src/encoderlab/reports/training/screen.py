@@ -24,6 +24,7 @@ from encoderlab.reports.parts.console import (
 from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_classes
+from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
@@ -48,7 +49,7 @@ def show_report(
         console.print("", _comparison(report, scores), sep="\n")
     if report["verdict"]:
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
-    if rows := distillation_table(report):
+    for rows in filter(None, (windows_table(report), distillation_table(report))):
         console.print("", table_of_rows(rows), sep="\n")
     if scores.get("per_class"):
         console.print("", _per_class(scores["per_class"]), sep="\n")
