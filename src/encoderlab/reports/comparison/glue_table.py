@@ -194,9 +194,11 @@ def _csv(table: Mapping[str, Any]) -> str:
     written.writerow(["setting", "task", "split", "figure", "seed", "value", "folder"])
     for setting in table["settings"]:
         for task in setting["tasks"]:
-            for one in task["figures"]:
-                for run, value in zip(task["runs"], one["values"], strict=True):
-                    written.writerow(
-                        [setting["label"], task["task"], one["split"], one["figure"], run["seed"], value, run["folder"]]
-                    )
+            written.writerows([setting["label"], *cells] for cells in _figures_of_runs(task))
     return file.getvalue()
+
+
+def _figures_of_runs(task: Mapping[str, Any]) -> Iterator[list[Any]]:
+    for one in task["figures"]:
+        for run, value in zip(task["runs"], one["values"], strict=True):
+            yield [task["task"], one["split"], one["figure"], run["seed"], value, run["folder"]]

@@ -111,7 +111,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     line(console, "Also", ", ".join(f"{named_figure(name, scores)} {with_interval(scores, name)}" for name in others))
     for name, part in report["splits"].items():
         if name not in (report["scored_split"], *USUAL_SPLITS):
-            line(console, f"On {name}", f"{words_of(main)} {with_interval(part, main)}, {part['n']:,} rows")
+            line(console, f"On {name}", f"{named_figure(main, part)} {with_interval(part, main)}, {part['n']:,} rows")
     show_model(console, report)
 
 
