@@ -32,6 +32,7 @@ from encoderlab.reports.cards.huggingface_card import huggingface_card, line_tha
 from encoderlab.reports.cards.metadata import for_library
 from encoderlab.reports.cards.onnx_card import onnx_card
 from encoderlab.reports.cards.sentence_transformers_card import sentence_transformers_card
+from encoderlab.reports.cards.window_card import window_card
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.compact_model import in_compact_storage
@@ -63,7 +64,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
     fields |= _thresholds(saved.config.task)
-    card = for_library(f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}", "transformers")
+    long_texts = window_card(saved.task().windows, saved.config.model.reach)
+    card = for_library(f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers")
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer, card)
     print(f"{path}\n{line_that_opens(fields, config.path)}")
@@ -79,6 +81,7 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
         labels = dict(enumerate(saved.labels))
         fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | _thresholds(saved.config.task)
     section = sentence_transformers_card(heads, answers=answers, paired=bool(saved.origin.paired))
+    section += window_card(saved.task().windows, saved.config.model.reach) if answers else ""
     card = for_library(f"{_card(config, name)}\n{section}", "sentence-transformers")
     head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
     with _new_folder(path) as temporary:
@@ -101,6 +104,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         _write_json(temporary / "config.json", fields)
         _write_tokenizer(temporary / "tokenizer.json", assembly)
         card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, paired=assembly.opened.paired)}"
+        card += window_card(assembly.task.windows, assembly.task.max_length)
         (temporary / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
     off = f"{fields['largest_difference']:.1e} of the largest output at most ({fields['tolerance']:g} is allowed)"
     print(f"{path}\nopset {fields['opset']}, compared in onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
