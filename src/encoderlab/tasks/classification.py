@@ -11,7 +11,7 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
 from encoderlab.tasks.sequences import sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task, refuse_unknown_label
+from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 
 
 class Classification(Task):
@@ -23,13 +23,14 @@ class Classification(Task):
 
     def __init__(self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
-        self.heads = HeadSizes(sequence_classes=len(self.labels))
+        self.windows = Windowing.of(config)
+        self.heads = HeadSizes(sequence_classes=len(self.labels), window_pooling=self.windows and self.windows.pooling)
         self.positive = positive_class(config, self.labels)
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
         texts = texts_among(examples, "a classification task asks for labelled texts")
-        return sequences_of(self.tokenizer, texts, self.max_length)
+        return sequences_of(self.tokenizer, texts, self.max_length, self.windows)
 
     def metrics(self) -> ClassificationMetrics:
         """See `Task.metrics`."""

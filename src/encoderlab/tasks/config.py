@@ -70,6 +70,14 @@ class TeacherScore(Enum):
     sequence_cosine = "sequence_cosine"
 
 
+class Windows(Enum):
+    """How a text that is longer than the model reads is read: cut, or in windows whose logits are pooled."""
+
+    none = "none"
+    mean = "mean"
+    max = "max"
+
+
 class SecondSentence(Enum):
     """What is asked about a pair: does the second follow (BERT), are the two in order (ALBERT), or nothing and there is no pair."""
 
@@ -120,7 +128,20 @@ class LabelledTaskConfig(TaskConfig):
 
 
 @dataclass
-class ClassificationConfig(LabelledTaskConfig):
+class TextTaskConfig(TaskConfig):
+    """What is asked about a whole text, or about a pair of texts."""
+
+    windows: Windows = setting(
+        Windows.none,
+        "How texts longer than model.max_length are read: none (cut), or in overlapping windows whose logits are averaged (mean) "
+        "or of which the largest count (max).",
+    )
+    window_overlap: float = setting(0.25, "Share of a window that it has in common with the next, at least.", least=0, below=1)
+    max_windows: int = setting(8, "Windows of a text at most; those of a longer text are evenly spaced.", least=2)
+
+
+@dataclass
+class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
     """One label for a whole text, or for a pair of texts."""
 
     score: ClassificationScore = setting(
@@ -134,7 +155,7 @@ class ClassificationConfig(LabelledTaskConfig):
 
 
 @dataclass
-class MultilabelConfig(LabelledTaskConfig):
+class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "label_set"
@@ -166,7 +187,7 @@ class MultilabelConfig(LabelledTaskConfig):
 
 
 @dataclass
-class RegressionConfig(TaskConfig):
+class RegressionConfig(TextTaskConfig):
     """A number for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "number"

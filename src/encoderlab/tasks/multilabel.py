@@ -15,7 +15,7 @@ from encoderlab.metrics import LabelSetMetrics
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.tasks.config import FittedThresholds, MultilabelConfig
 from encoderlab.tasks.sequences import sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task, refuse_unknown_label
+from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 
 
 class Multilabel(Task):
@@ -30,7 +30,10 @@ class Multilabel(Task):
         for label in self.thresholds:
             refuse_unknown_label("task.thresholds", label, self.labels)
         self.shared = config.fit_thresholds is FittedThresholds.shared
-        self.heads = HeadSizes(sequence_classes=len(self.labels), sequence_target="label_set")
+        self.windows = Windowing.of(config)
+        self.heads = HeadSizes(
+            sequence_classes=len(self.labels), sequence_target="label_set", window_pooling=self.windows and self.windows.pooling
+        )
 
     @property
     def key(self) -> str:
@@ -40,7 +43,7 @@ class Multilabel(Task):
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
         texts = texts_among(examples, "a multilabel task asks for labelled texts")
-        return [self._marked(one) for one in sequences_of(self.tokenizer, texts, self.max_length)]
+        return [self._marked(one) for one in sequences_of(self.tokenizer, texts, self.max_length, self.windows)]
 
     def _marked(self, encoded: Encoded) -> Encoded:
         """The same with a 0 or 1 for each label in place of the ids."""

@@ -28,6 +28,7 @@ from encoderlab.reports.training.mistakes import (
     mistaken_texts,
 )
 from encoderlab.reports.training.report import BASELINE_NAMES
+from encoderlab.reports.training.windows import windows_table
 from encoderlab.runs.folders.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def write_run_page(
         figures=_figures(report),
         comparison=_comparison(report, scored),
         distillation=distillation_table(report),
+        windows=windows_table(report),
         **answered,
         by_length=by_length,
         n_scored=len(chosen_examples),
