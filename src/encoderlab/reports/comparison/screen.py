@@ -93,23 +93,24 @@ def _p_value(difference: Mapping[str, Any]) -> str:
 
 def markdown(comparison: Mapping[str, Any]) -> str:
     """The comparison as a section of a Markdown document."""
-    lines = [f"## {_escaped(headline(comparison))}", ""]
-    lines += _rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
-    lines += ["", *(f"- {_escaped(note)}." for note in comparison["notes"])]
+    lines = [f"## {escaped(headline(comparison))}", ""]
+    lines += rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
+    lines += ["", *(f"- {escaped(note)}." for note in comparison["notes"])]
     if comparison["differing"]:
         labels = [row["label"] for row in comparison["settings"]]
         rows = [[name, *values] for name, values in comparison["differing"].items()]
-        lines += ["", "### Settings that differ", "", *_rows_of_table(["", *labels], rows)]
-    lines += ["", "### Runs", "", *(f"- {_escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
+        lines += ["", "### Settings that differ", "", *rows_of_table(["", *labels], rows)]
+    lines += ["", "### Runs", "", *(f"- {escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
     return "\n".join(lines) + "\n"
 
 
-def _rows_of_table(head: Any, rows: Any) -> Iterator[str]:
+def rows_of_table(head: Any, rows: Any) -> Iterator[str]:
+    """The lines of a Markdown table."""
     for one in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
-        yield "| " + " | ".join(_escaped(cell) if set(cell) - {"-", ":"} else cell for cell in one) + " |"
+        yield "| " + " | ".join(escaped(cell) if set(cell) - {"-", ":"} else cell for cell in one) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """The text as Markdown shows it: no table cell, tag or emphasis of its own."""
     escaped = "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|~" else letter for letter in text)
     return " ".join(escaped.split())

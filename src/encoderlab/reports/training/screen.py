@@ -28,6 +28,7 @@ from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
+USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one is on the screen
 OTHERS = (  # figures beside the main one
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
@@ -108,6 +109,9 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     console.print(Text(title, style="bold"))
     others = [name for name in OTHERS if name in scores and name != main]
     line(console, "Also", ", ".join(f"{named_figure(name, scores)} {with_interval(scores, name)}" for name in others))
+    for name, part in report["splits"].items():
+        if name not in (report["scored_split"], *USUAL_SPLITS):
+            line(console, f"On {name}", f"{named_figure(main, part)} {with_interval(part, main)}, {part['n']:,} rows")
     show_model(console, report)
 
 
