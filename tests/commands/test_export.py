@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import shlex
 from pathlib import Path
 
@@ -248,7 +249,9 @@ def test_sentence_transformers_answers_as_the_run_does_whatever_it_pools_by(comm
     assert_close(encoded_there("there", TEXTS), ours, rtol=1e-5, atol=1e-5)
 
 
-def test_pairs_are_read_there_too_and_the_card_shows_how(command, finished, tmp_path, capsys):
+def test_pairs_are_read_there_too_and_the_card_shows_how(command, finished, tmp_path, capsys, monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    caplog.set_level(logging.WARNING)
     run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean, paired=True)
     command("export", f"run={run}", "format=sentence_transformers", "path=there")
     ours = torch.stack(our_logits(run, [TextExample(*pair) for pair in PAIRS]))
@@ -259,6 +262,7 @@ def test_pairs_are_read_there_too_and_the_card_shows_how(command, finished, tmp_
     assert card.startswith("---\nlibrary_name: sentence-transformers\n---\n# a cärd\n\n## With sentence-transformers")
     capsys.readouterr()
     exec(card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "there"), {})
+    assert "MISSING" not in caplog.text, "no weight is drawn anew"
     assert len(set(LABELS) & set(json.loads(capsys.readouterr().out.replace("'", '"')))) > 0
 
 

@@ -46,7 +46,9 @@ def pooling_of(config: ModelConfig, heads: HeadSizes) -> Pooling:
 
 def write_modules(folder: Path, config: ModelConfig, pooling: Pooling, head: Mapping[str, Tensor]) -> None:
     """Write modules.json and what it names beside the encoder in `folder`; `head` is its `weight` and `bias`, or empty."""
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": config.reach, "do_lower_case": False})
+    no_pooler = {"add_pooling_layer": False}  # BERT's own, which would be drawn anew
+    reading = {"max_seq_length": config.reach, "do_lower_case": False, "model_args": no_pooler}
+    _write(folder / "sentence_bert_config.json", reading)
     _write(folder / POOLING / "config.json", _pooling(config.d_model, pooling))
     modules = [("", "Transformer"), (POOLING, "Pooling")]
     if head:
