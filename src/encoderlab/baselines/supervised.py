@@ -14,6 +14,7 @@ from encoderlab.baselines.label_sets import cannot_fit, for_label_sets
 from encoderlab.baselines.linear import N_TOP, Answers, Baseline, cannot_read, joined, tfidf
 from encoderlab.baselines.numbers import for_numbers
 from encoderlab.data.examples import Split, Splits, WordsExample
+from encoderlab.metrics.intervals import matthews
 from encoderlab.metrics.scores import WITHOUT_WARNING
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers) -
     if isinstance(labels, np.ndarray):
         assert isinstance(predicted, np.ndarray)
         asked = labels >= 0
-        return {"accuracy": float((labels[asked] == predicted[asked]).mean()), **_f1(labels[asked], predicted[asked])}
+        labels, predicted = labels[asked], predicted[asked]
+        return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
     pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None and len(a)]
     flat_labels, flat_predicted = (np.concatenate(column) for column in zip(*pairs, strict=True))
     return {
@@ -159,6 +161,12 @@ def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers) -
         "accuracy": float(np.mean([(a == b).all() for a, b in pairs])),
         **_f1(flat_labels, flat_predicted),
     }
+
+
+def _matthews(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    n_classes = int(max(labels.max(), predicted.max())) + 1
+    counts = [np.bincount(ids, minlength=n_classes)[None] for ids in (labels[labels == predicted], labels, predicted)]
+    return {"matthews": float(matthews(*counts)[0])}
 
 
 def _f1(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.columns import Rows, Wanted
     from encoderlab.data.sources.labels import Labels
 
+MAIN_SPLITS = ("train", "validation", "test")  # in this order; further ones follow
+
 
 @dataclass
 class ColumnDataset(DatasetConfig):
@@ -125,7 +127,7 @@ class ColumnDataset(DatasetConfig):
         by_name = found.by_name | hold_out(found.by_name["train"], fractions, self.split_seed, groups)
         if fractions:
             found = replace(found, origin=found.origin | {"taken_from_train": fractions, "split_seed": self.split_seed})
-        return replace(found, by_name={name: by_name[name] for name in ("train", "validation", "test") if name in by_name})
+        return replace(found, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})
 
     @property
     def row_seed(self) -> int:

@@ -85,7 +85,7 @@ class DatasetConfig(ABC):
     def in_fold(self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None) -> tuple[Splits, list[Any] | None]:
         """The splits with a fold of the training rows as test split, and what is left of `kept_together` for the training rows.
 
-        A test split that is there already is left out, and `origin` says so.
+        Test splits that are there already are left out, and `origin` counts the rows of `test`.
         """
         kept = self.evenly(len(splits.by_name["train"]))
         whole, one = splits.by_name["train"].take(kept.tolist()), Fold.parse(fold)
@@ -95,7 +95,9 @@ class DatasetConfig(ABC):
         unused = len(splits.by_name.get("test", ()))
         origin = splits.origin | {"fold": fold, "unused_test_rows": unused}
         left = None if groups is None else [groups[row] for row in np.flatnonzero(assigned != one.number)]
-        return replace(splits, by_name=splits.by_name | parts, origin=origin, folded=folded), left
+        given = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
+        by_name = {"train": parts["train"], **given, "test": parts["test"]}
+        return replace(splits, by_name=by_name, origin=origin, folded=folded), left
 
     @property
     def row_seed(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from encoderlab.metrics.resampling.folds import OverFolds, over_folds
 from encoderlab.metrics.scores import is_lower_better
-from encoderlab.reports.parts.console import words_of
+from encoderlab.reports.parts.console import named_figure
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES
 from encoderlab.runs.fitting.folds import OUT_OF_FOLD
@@ -34,20 +34,21 @@ def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
     n_rows, first = sum(score["n"] for score in scores), reports[0]
     share = n_rows / sum(trained)
     figures = {name: over_folds([score[name] for score in scores], share) for name in _figures(scores)}
-    baselines = _baselines(reports, first["main_figure"], share)
+    main = first["main_figure"]
+    baselines = _baselines(reports, main, share)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     return json_safe(
         {
             **{name: first[name] for name in ("command", "task", "seed", "init_from", "model", "main_figure")},
             "scored_split": OUT_OF_FOLD,
-            "splits": {OUT_OF_FOLD: {"n": n_rows, **_flat(figures), "per_class": _per_class(scores)}},
+            "splits": {OUT_OF_FOLD: {"n": n_rows, **_named(scores[0]), **_flat(figures), "per_class": _per_class(scores)}},
             "deviations": {name: figure.deviation for name, figure in figures.items()},
             "folds": [
                 {"fold": number, "folder": run.root.name, "trained_on": rows, **{name: score[name] for name in ("n", *figures)}}
                 for number, (run, rows, score) in enumerate(zip(folds.runs, trained, scores, strict=True), start=1)
             ],
             "baselines": baselines,
-            "verdict": _verdict(baselines, first["main_figure"]),
+            "verdict": _verdict(baselines, named_figure(main, scores[0])),
             "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
             "checkpoint": {"step": None, "chosen_by": "one of each fold", "chosen_on": None},
             "notes": [INTERVAL, *_notes(folds)],
@@ -58,6 +59,10 @@ def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
 def _figures(scores: Sequence[Mapping[str, Any]]) -> list[str]:
     """The figures that every fold has as a finite number."""
     return [name for name in scores[0] if name != "n" and all(_is_number(score.get(name)) for score in scores)]
+
+
+def _named(score: Mapping[str, Any]) -> dict[str, Any]:
+    return {"positive_label": score["positive_label"]} if "positive_label" in score else {}
 
 
 def _is_number(value: Any) -> bool:
@@ -98,7 +103,7 @@ def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) ->
     return found
 
 
-def _verdict(baselines: Mapping[str, Mapping[str, Any]], main: str) -> dict[str, str] | None:
+def _verdict(baselines: Mapping[str, Mapping[str, Any]], score: str) -> dict[str, str] | None:
     if not baselines:
         return None
     name = min(baselines, key=lambda name: baselines[name]["model_leads_by"])
@@ -106,7 +111,7 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], main: str) -> dict[str,
     outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
     stands = {"above": "is above", "below": "is below"}.get(outcome, "is not distinguishable from")
     sentence = (
-        f"Over the folds, the model's {words_of(main)} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
+        f"Over the folds, the model's {score} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
         f"{lead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}."
     )
     return {"against": name, "outcome": outcome, "sentence": sentence}

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from encoderlab.reports.folds.answers import label_errors, listed_errors, out_of_fold_answers, write_answers
 from encoderlab.reports.folds.report import build_folds_report
-from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, with_interval, words_of
+from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, with_interval
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import write_last
 from encoderlab.reports.parts.shown_texts import shown
@@ -49,7 +49,7 @@ def report_folds(folds: CrossValidation) -> None:
         errors=rows,
         baseline_names=BASELINE_NAMES,
         **run_facts(folder, report["command"]),
-        words_of=words_of,
+        named=lambda name: named_figure(name, report["splits"][OUT_OF_FOLD]),
         number=number,
         score=figure,
         shown=shown,
@@ -79,9 +79,9 @@ def _show(report: Mapping[str, Any], errors: list[dict[str, Any]], folds: CrossV
     console, main, scores = console_on(sys.stderr), report["main_figure"], report["splits"][OUT_OF_FOLD]
     console.print()
     title = f"{report['command']} {report['task']}, seed {report['seed']}, {len(report['folds'])} folds of {scores['n']:,} rows: "
-    console.print(Text(f"{title}{words_of(main)} {with_interval(scores, main)}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{title}{named_figure(main, scores)} {with_interval(scores, main)}", style="bold"), soft_wrap=True)
     names = [name for name in report["deviations"] if name != "loss"]
-    table = table_of("fold", "trained on", "tested", *map(words_of, names))
+    table = table_of("fold", "trained on", "tested", *(named_figure(name, scores) for name in names))
     for fold in report["folds"]:
         table.add_row(str(fold["fold"]), number(fold["trained_on"]), number(fold["n"]), *(figure(fold[name]) for name in names))
     table.add_row("mean", "", number(scores["n"]), *(figure(scores[name]) for name in names))

@@ -15,7 +15,6 @@ from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import AnswerScores, Scores
-from encoderlab.metrics.intervals import difference
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.distillation.side_by_side import size_and_speed, timed
 from encoderlab.runs.distillation.student import start_student
@@ -156,7 +155,7 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
 
 def _beside(scores: Scores, other: Any, seed: int) -> dict[str, Any]:
     """The main figure of other answers to the same rows, and how far the student leads."""
-    lead, bounds = difference(scores.labels, scores.predicted, other, seed)
+    lead, bounds = scores.lead_on_rows(other, seed)
     return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
 
 

@@ -14,6 +14,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import AUTO, HARDWARE, continued_run, run_folder, with_recorded_settings
 from encoderlab.runs.models.assembly import cache_folder
+from encoderlab.runs.models.task import with_positive_label
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.device import choose_compute
 from encoderlab.system.distributed import Processes
@@ -66,6 +67,8 @@ def cross_validate(
         training = config.training
         compute = choose_compute(training.device, training.precision.value, training.threads, deterministic=training.deterministic)
         record_start(folder, command, config, compute, corpus)
+        labels = corpus.survey.splits[OUT_OF_FOLD].labels
+        config = replace(config, task=with_positive_label(config.task, corpus.labels, labels))  # the same in every fold
         runs = [_fold_run(config, command, folder, number, train) for number in range(1, (config.folds or 0) + 1)]
         report(CrossValidation(config, command, corpus, folded, folder, runs))
     return folder
