@@ -2,8 +2,10 @@
 
 score(n) = a - b (n / N)^-c, where N is the largest number of rows that was tried, a the score that no number of rows exceeds, and
 0 <= b. It fits the learning curves of most classifiers (Viering and Loog, The shape of learning curves: a review, IEEE TPAMI 45,
-2023). For each c of a grid, a and b are a weighted least-squares problem that is solved exactly; errors such as MAE are negated
-first, and then a is at most 0.
+2023), but seldom the first part, near chance: so a score weighs in proportion to its number of rows (compare Figueroa et al.,
+Predicting sample size required for classification performance, BMC Medical Informatics and Decision Making 12, 2012). For each c of
+a grid, a and b are a weighted least-squares problem that is solved exactly; errors such as MAE are negated first, and then a is at
+most 0.
 
 How sure it is comes from a parametric bootstrap: scores are drawn around the curve with their standard errors, which are widened
 where the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover a curve of another
@@ -66,8 +68,8 @@ def fit_learning_curve(
     """The curve of runs on so many training rows each, of three sizes at least; `errors` are the scores' standard errors."""
     sizes, sign = np.asarray(rows, np.float64), -1.0 if lower_is_better else 1.0
     ceiling = 0.0 if lower_is_better else 1.0
-    observed, deviations = sign * np.asarray(scores, np.float64), np.asarray(errors, np.float64)
     share = sizes / sizes.max()
+    observed, deviations = sign * np.asarray(scores, np.float64), np.asarray(errors, np.float64) / share**0.5
     first = _fitted(share, observed[None], deviations, ceiling)
     a, b, c = (one[0] for one in first)
     curve = a - b * share**-c

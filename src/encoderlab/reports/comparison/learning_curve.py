@@ -127,10 +127,10 @@ def curve_figure(comparison: Mapping[str, Any]) -> Figure:
     canvas = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = canvas.subplots()
     rows, fitted, low, high = (np.array(column) for column in zip(*curve["curve"], strict=True))
-    tried = rows <= largest
+    tried, beyond = rows <= largest, rows >= rows[rows <= largest].max()
     axes.fill_between(rows, low, high, color="#0072B2", alpha=0.15, linewidth=0, label="95% interval of the curve")
     axes.plot(rows[tried], fitted[tried], color="#0072B2", linewidth=1.8, label="fitted: a - b n^-c")
-    axes.plot(rows[~tried], fitted[~tried], color="#0072B2", linewidth=1.8, linestyle="--", label="beyond the rows there are")
+    axes.plot(rows[beyond], fitted[beyond], color="#0072B2", linewidth=1.8, linestyle="--", label="beyond the rows there are")
     axes.plot(*zip(*((one["rows"], one["score"]) for one in curve["points"]), strict=True), "o", color="#0072B2", markersize=6)
     if (baseline := curve["baseline"]) is not None:
         axes.plot(*zip(*baseline["points"], strict=True), "s--", color="#888888", markersize=4, label=baseline["name"])
