@@ -11,7 +11,7 @@ import numpy as np
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics.intervals import bootstrap, difference, interval_of_share, kinds_of_confusion, kinds_of_sequences, wilson
+from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion, wilson
 
 WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and for its default a type checker takes it for text
 
@@ -43,7 +43,7 @@ class AnswerScores(ABC):
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """By how much the main figure is better than that of other answers to the same rows, and the paired 95% interval of it.
 
-        `predicted` holds the other answers to all rows of the split.
+        `predicted` gives the other answer to each row, by the row's place in its split.
         """
 
     @abstractmethod
@@ -56,9 +56,8 @@ class Scores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
-    one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order: [n] for
-    classification, one array per sequence for tagging. `probabilities` is [n, classes], or None for tagging, where `confidences`
-    holds the probability of each answer, one array per sequence. `intervals` are the 95% intervals that `with_intervals` adds.
+    one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
+    `probabilities` is [n, classes]. `intervals` are the 95% intervals that `with_intervals` adds.
     """
 
     n: int
@@ -66,48 +65,30 @@ class Scores(AnswerScores):
     per_class: dict[str, dict[str, float]]
     confusion: list[list[int]]
     rows: np.ndarray
-    labels: np.ndarray | list[np.ndarray]
-    predicted: np.ndarray | list[np.ndarray]
-    probabilities: np.ndarray | None
+    labels: np.ndarray
+    predicted: np.ndarray
+    probabilities: np.ndarray
     label_names: list[str]
     intervals: dict[str, list[float]] = field(default_factory=dict)
-    confidences: list[np.ndarray] | None = None
 
     @property
     def main(self) -> str:  # type: ignore[override]
-        """The figure a report puts first: the share of right answers, to each question that was asked."""
-        return "token_accuracy" if "token_accuracy" in self.figures else "accuracy"
+        """The figure a report puts first: the share of right answers."""
+        return "accuracy"
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """See `AnswerScores.lead_over`; words beyond the model's reach were not asked of it, and are not compared."""
-        if isinstance(self.labels, np.ndarray):
-            other = np.asarray(predicted)[self.rows]
-        else:
-            other = [predicted[row][: len(target_positions)] for row, target_positions in zip(self.rows, self.labels, strict=True)]
+        """See `AnswerScores.lead_over`."""
+        other = np.array([predicted[row] for row in self.rows.tolist()])
         return difference(self.labels, self.predicted, other, seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """See `AnswerScores.score_on`.
-
-        Intervals of whole texts are Wilson's (1927), which have a width where all answers are right too; those of tagging draw
-        sentences, as in `encoderlab.metrics.intervals`.
-        """
-        if isinstance(self.labels, np.ndarray):
-            hits = int((self.labels[places] == self.predicted[places]).sum())
-            return hits / len(places), wilson(hits, len(places))
-        target_positions = np.array([len(self.labels[place]) for place in places])
-        right = np.array([int((self.labels[place] == self.predicted[place]).sum()) for place in places])
-        if not target_positions.sum():  # sentences without a word
-            return None, None
-        return float(right.sum() / target_positions.sum()), interval_of_share(right, target_positions, seed)
+        """See `AnswerScores.score_on`. The interval is Wilson's (1927), which has a width where all answers are right too."""
+        hits = int((self.labels[places] == self.predicted[places]).sum())
+        return hits / len(places), wilson(hits, len(places))
 
     def with_intervals(self, seed: int) -> Scores:
-        """The same scores with 95% bootstrap intervals of the accuracies and of macro F1; see `encoderlab.metrics.intervals`."""
-        if isinstance(self.labels, np.ndarray):
-            kinds = kinds_of_confusion(np.array(self.confusion))
-        else:
-            kinds = kinds_of_sequences(self.labels, list(self.predicted), len(self.label_names))
-        found = bootstrap(kinds, seed)
+        """The same scores with 95% bootstrap intervals of accuracy and of macro F1; see `encoderlab.metrics.intervals`."""
+        found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
     def as_dict(self) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from encoderlab.errors import one_line
 from encoderlab.metrics import AnswerScores, NumberScores
-from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion, kinds_of_sequences
+from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion
 from encoderlab.metrics.label_sets import answered_sets
 from encoderlab.metrics.scores import figures_by_class
+from encoderlab.metrics.tagging import answered_words
 from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
@@ -61,23 +62,21 @@ def _scored(
 ) -> tuple[dict[str, Any], tuple[float, list[float]]]:
     """The baseline's figures with their intervals, and its lead over the reference with the interval of that."""
     assert baseline.predicted is not None
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "bf":
+    if isinstance(labels, list) or labels.dtype.kind in "bf":
         scores = _answered(labels, baseline, names, main)
         return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
-    assert reference.predicted is not None
-    flat, predicted = (part if isinstance(part, np.ndarray) else np.concatenate(part) for part in (labels, baseline.predicted))
-    by_class = figures_by_class(flat, predicted, names)
-    if isinstance(labels, np.ndarray):
-        kinds = kinds_of_confusion(np.array(by_class["confusion"]))
-    else:
-        kinds = kinds_of_sequences(labels, list(baseline.predicted), len(names))
-    intervals = {f"{name}_ci95": bounds for name, bounds in bootstrap(kinds, seed).items() if name in baseline.figures}
-    lead = difference(labels, baseline.predicted, reference.predicted, seed)
+    predicted, other = np.asarray(baseline.predicted), np.asarray(reference.predicted)
+    by_class = figures_by_class(labels, predicted, names)
+    found = bootstrap(kinds_of_confusion(np.array(by_class["confusion"])), seed)
+    intervals = {f"{name}_ci95": bounds for name, bounds in found.items() if name in baseline.figures}
+    lead = difference(labels, predicted, other, seed)
     return {**baseline.figures, **intervals, **by_class}, lead
 
 
-def _answered(labels: np.ndarray, baseline: Baseline, names: Sequence[str], main: str) -> AnswerScores:
-    """The scores of a baseline that gives sets of labels or numbers."""
+def _answered(labels: Answers, baseline: Baseline, names: Sequence[str], main: str) -> AnswerScores:
+    """The scores of a baseline that gives sets of labels, numbers, or a label for each word."""
+    if isinstance(labels, list):
+        return answered_words(labels, list(baseline.predicted or ()), names, main)
     predicted = np.asarray(baseline.predicted)
     if labels.dtype == bool:
         return answered_sets(labels, predicted, names, main)
