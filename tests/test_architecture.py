@@ -24,6 +24,7 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {"commands", "sweeps"},
     {"cli"},
     {"api", "__main__"},
+    {"estimators"},
     {""},  # encoderlab/__init__.py
 ]
 WITHIN = {  # the same for the folders of a package; "" stands for its own modules

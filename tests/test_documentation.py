@@ -110,6 +110,19 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
 
 
 @pytest.mark.slow
+def test_the_python_of_its_page_runs_from_top_to_bottom(tmp_path):
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    short = "import encoderlab.api as api; whole, shorter = api.compose, ('training.steps=2', 'training.batch_size=8')\n"
+    short += "api.compose = lambda *settings, **command: whole(*settings, *shorter, **command)\n"
+    short += "from tests.typed_lines import make_files; make_files()\n"
+    (tmp_path / "page.py").write_text(short + "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)))
+    environment = os.environ | {"ENCODERLAB_CACHE": str(tmp_path / "cache"), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "['five' 'one']" in done.stdout and "learning_rate" in done.stdout
+
+
+@pytest.mark.slow
 def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cache):
     copy = tmp_path / "project"
     for folder in ("src", "configs"):

@@ -91,7 +91,12 @@ def make_files() -> None:
         ("a dog runs", "a car stops", 1.1),
         ("they sing", "people sing", 4.6),
     ]
-    tables = {"topics.csv": (("text", "topics"), topics), "pairs.csv": (("first", "second", "score"), pairs)}
+    long = [("rain fell and the wind rose " * 30, "weather"), ("they ran and a goal was shot " * 30, "sport")]
+    tables = {
+        "topics.csv": (("text", "topics"), topics),
+        "pairs.csv": (("first", "second", "score"), pairs),
+        "articles.csv": (("text", "section"), long),
+    }
     for name, (head, some) in tables.items():
         with Path(name).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([head, *((f"{row[0]}, day {n}", *row[1:]) for n in range(40) for row in some)])

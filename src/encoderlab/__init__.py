@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from encoderlab.api import Run, compose, distill, finetune, load, pretrain, train
+    from encoderlab.estimators.text_estimators import TextClassifier, TextRegressor
 
     __version__: str
 
-__all__ = ["Run", "compose", "distill", "finetune", "load", "pretrain", "train"]
+__all__ = ["Run", "TextClassifier", "TextRegressor", "compose", "distill", "finetune", "load", "pretrain", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `api`, or the version that pyproject.toml states. PyTorch loads at first use: `--help` does not need it."""
+    """A name of `api`, an estimator, or the version of pyproject.toml. PyTorch loads at first use: `--help` does not need it."""
     if name == "__version__":
         return version("encoderlab")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("Text"):  # these need scikit-learn
+        return getattr(import_module("encoderlab.estimators.text_estimators"), name)
     return getattr(import_module("encoderlab.api"), name)

@@ -12,6 +12,7 @@ from torch import Tensor
 # What the right answer about a whole sequence is: the id of one class, a 0 or 1 for each label, or a number. Tensors of targets
 # differ accordingly: int64 [batch], float32 [batch, labels] and float32 [batch].
 TargetKind = Literal["label", "label_set", "number"]
+WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows become those of the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class Encoded:
     `label` answers for the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: not asked, or not
     known). `token_labels` maps each asked place in `input_ids` to its answer, None where it is not known; it is None itself where
     no place is asked. `truncated` tells that the example was longer than the model reads.
+
+    A long text may be read in several windows. They are equally long and stand one behind another in `input_ids`; `window_starts`
+    says at which token of the text each begins. It is empty for a single sequence.
     """
 
     input_ids: list[int]
@@ -28,6 +32,7 @@ class Encoded:
     label: int | float | tuple[int, ...] | None = None
     token_labels: dict[int, int | None] | None = None
     truncated: bool = False
+    window_starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,14 @@ class Batch:
     labels. `rows` says where in its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real
     tokens, and `n_targets` the target positions where they are still to be drawn (None: not known). Both are plain numbers, so
     that reading them never waits for a device. `targets` are a teacher's answers, in distillation.
+
+    A row is one sequence unless a long text is read in several windows. `row_of_sequence` then says which row of the batch each
+    sequence belongs to, in rising order (None: every row is one sequence). Predictions have one row for each row of the batch.
     """
 
-    input_ids: Int[Tensor, "batch length"]
-    token_type_ids: Int[Tensor, "batch length"]
-    attention_mask: Bool[Tensor, "batch length"] | None
+    input_ids: Int[Tensor, "sequences length"]
+    token_type_ids: Int[Tensor, "sequences length"]
+    attention_mask: Bool[Tensor, "sequences length"] | None
     rows: Int[Tensor, " batch"]
     target_positions: Int[Tensor, " targets"]
     labels: Int[Tensor, " batch"] | Float[Tensor, "batch labels"] | Float[Tensor, " batch"] | None
@@ -83,9 +91,10 @@ class Batch:
     n_tokens: int
     n_targets: int | None = None
     targets: Targets | None = None
+    row_of_sequence: Int[Tensor, " sequences"] | None = None
 
     def __len__(self) -> int:
-        return self.input_ids.shape[0]
+        return self.input_ids.shape[0] if self.row_of_sequence is None else len(self.rows)
 
     def without_answers(self) -> Batch:
         """The same tokens, with no row to answer for: what a process computes that has no row of a step, to take part in it."""
@@ -101,12 +110,13 @@ class Batch:
             n_tokens=0,
             n_targets=0,
             targets=targets,
+            row_of_sequence=None,
         )
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`. To a CUDA GPU it is copied from pinned memory, which the host does not wait for."""
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
-        moved = {name: getattr(self, name) for name in names}
+        moved = {name: getattr(self, name) for name in (*names, "row_of_sequence")}
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
 
     def halves(self) -> tuple[Batch, Batch]:
@@ -115,19 +125,22 @@ class Batch:
         return self._between(0, middle), self._between(middle, len(self))
 
     def _between(self, first: int, last: int) -> Batch:
-        length = self.input_ids.shape[1]
-        targets_here = (self.target_positions >= first * length) & (self.target_positions < last * length)
-        mask = None if self.attention_mask is None else self.attention_mask[first:last]
+        length, begin, end = self.input_ids.shape[1], first, last
+        if self.row_of_sequence is not None:
+            begin, end = (int((self.row_of_sequence < row).sum()) for row in (first, last))
+        targets_here = (self.target_positions >= begin * length) & (self.target_positions < end * length)
+        mask = None if self.attention_mask is None else self.attention_mask[begin:end]
         return Batch(
-            input_ids=self.input_ids[first:last],
-            token_type_ids=self.token_type_ids[first:last],
+            input_ids=self.input_ids[begin:end],
+            token_type_ids=self.token_type_ids[begin:end],
             attention_mask=mask,
             rows=self.rows[first:last],
-            target_positions=self.target_positions[targets_here] - first * length,
+            target_positions=self.target_positions[targets_here] - begin * length,
             labels=None if self.labels is None else self.labels[first:last],
             token_labels=None if self.token_labels is None else self.token_labels[targets_here],
-            n_tokens=(last - first) * length if mask is None else int(mask.sum()),
+            n_tokens=(end - begin) * length if mask is None else int(mask.sum()),
             targets=None if self.targets is None else self.targets.select(slice(first, last), targets_here),
+            row_of_sequence=None if self.row_of_sequence is None else self.row_of_sequence[begin:end] - first,
         )
 
 
@@ -144,7 +157,8 @@ class HeadSizes:
     `sequence_target` says what those of a sequence are: one number is one answer.
 
     `vocabulary` says that tokens are answered with the pieces of the vocabulary, as in masked language modelling. `teacher_width`
-    is the width of the teacher's vectors that sequences and tokens are to be mapped to, in distillation.
+    is the width of the teacher's vectors that sequences and tokens are to be mapped to, in distillation. `window_pooling` says how
+    the logits of a text's windows become those of the text (None: no text has several).
     """
 
     sequence_classes: int | None = None
@@ -152,6 +166,7 @@ class HeadSizes:
     vocabulary: bool = False
     teacher_width: int | None = None
     sequence_target: TargetKind = "label"
+    window_pooling: WindowPooling | None = None
 
     @property
     def asks_tokens(self) -> bool:
@@ -161,7 +176,7 @@ class HeadSizes:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the heads say: logits for each whole sequence, and for each asked place; None where there is no such head.
+    """What the heads say: logits for each row, and for each asked place; None where there is no such head.
 
     The vectors are as wide as the teacher's, in distillation.
     """

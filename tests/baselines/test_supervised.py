@@ -39,7 +39,7 @@ def test_the_linear_model_learns_from_words():
     train = texts([("a good film", 1), ("a bad film", 0)] * 10)
     found = baselines(train, texts([("such a bad day", 0), ("good grief", 1)]))["tfidf_logreg"]
     assert found.figures["accuracy"] == 1.0
-    assert set(found.figures) == {"accuracy", "f1_macro", "seconds"}
+    assert set(found.figures) == {"accuracy", "f1_macro", "matthews", "seconds"}
 
 
 def test_single_marks_are_words_to_the_linear_model():

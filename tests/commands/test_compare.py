@@ -82,7 +82,7 @@ def test_only_what_differs_is_shown_and_seeds_are_no_setting(command, capsys, fo
     found, printed = compared(command, capsys, *four)
     assert found["differing"] == {"model.n_layers": ["1", "2"]}
     assert [row["n"] for row in found["settings"]] == [2, 2]
-    assert "They differ in: model.n_layers (1, 2)" in printed
+    assert "They differ in\n  model.n_layers: 1 | 2\n" in printed
     assert all(path in printed for path in four)
 
 
@@ -120,6 +120,38 @@ def test_several_comparisons_are_corrected_and_the_report_says_so(command, capsy
     assert all(one["p_corrected"] >= one["p_value"] for one in tested)
     assert any(one["p_corrected"] > one["p_value"] for one in tested)
     assert "p-values are corrected for 2 comparisons by Holm's method" in printed
+
+
+def test_every_setting_that_differs_is_named_and_the_encoder_as_it_was_chosen(command, capsys):
+    scratch = finished("scratch", settings={"model.name": "mini"})
+    given = {"model.name": "bert", "model.pooling": "mean", "training.learning_rate": 0.0002, "init_from": "org/MiniLM"}
+    finetuned = finished("finetuned", right=0.9, command="finetune", settings=given)
+    found, printed = compared(command, capsys, scratch, finetuned)
+    assert [row["label"] for row in found["settings"]] == ["encoder=mini", "encoder=org/MiniLM"]
+    for line in (
+        "encoder: mini | org/MiniLM",
+        "pooling: null | mean",
+        "learning_rate: 0.001 | 0.0002",
+        "command: train | finetune",
+    ):
+        assert line in printed
+    assert "bert" not in printed
+
+
+def test_runs_that_put_different_figures_first_are_compared_by_a_named_one(command, capsys, four):
+    path = RunFolder(Path(four[0])).report
+    report = json.loads(path.read_text())
+    report["splits"]["test"] |= {"f1": 0.4, "positive_label": "good"}
+    path.write_text(json.dumps(report | {"main_figure": "f1"}))
+    with pytest.raises(SettingError, match=r"put different figures first: f1 and accuracy. Set figure=f1 or figure=accuracy"):
+        command("compare", *four)
+    found, printed = compared(command, capsys, *four, "figure=accuracy")
+    assert found["figure"] == "accuracy"
+    report["splits"]["test"]["positive_label"] = "bad"
+    other = RunFolder(Path(four[1])).report
+    other.write_text(json.dumps(json.loads(path.read_text()) | {"splits": report["splits"]}))
+    with pytest.raises(SettingError, match="f1 is about different labels: good and bad"):
+        command("compare", four[0], four[1])
 
 
 def test_another_figure_can_be_compared_and_a_wrong_one_is_met_with_those_there_are(command, capsys, four):

@@ -5,7 +5,7 @@ import pytest
 from encoderlab.errors import DataError
 from encoderlab.exchange import onnx_graph
 from encoderlab.exchange.onnx_graph import WholeModel, largest_difference, write_graph
-from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
@@ -29,6 +29,7 @@ SHAPES = {
         {"n_layers": 2, "positions": Positions.learned, "pooling": Pooling.pooler, "vocabulary": True, "token_classes": None},
         ["last_hidden_state", "token_logits", "sequence_logits"],
     ),
+    "pairs": ({"n_layers": 2, "pooling": Pooling.mean, "pairs": Pairs.separate, "token_classes": None}, ["logits"]),
     "no head": ({"n_layers": 1, "sequence_classes": None, "token_classes": None}, ["last_hidden_state"]),
 }
 

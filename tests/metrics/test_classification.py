@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics import ClassificationMetrics
+from encoderlab.metrics.classification import answered_classes
 
 
 def batch_of(rows, labels):
@@ -32,10 +33,47 @@ def scores_of(labels, logits, names, *, order=None, size=7):
     return metrics.scores()
 
 
+@pytest.mark.parametrize(("positive", "f1"), [(0, 0.0), (1, 0.994)])
+def test_f1_and_roc_auc_are_about_the_positive_class(positive, f1):
+    # One fraud among 84 rows, not found: F1 of the other class looks perfect.
+    labels = np.array([0] + [1] * 83)
+    metrics = ClassificationMetrics(["fraud", "ham"], positive=positive)
+    logits = torch.zeros(84, 2)
+    logits[:, 1] = 3.0
+    logits[0, 1] = 2.0  # the likeliest to be fraud, all the same
+    metrics.add(Prediction(sequence_logits=logits), batch_of(range(84), labels))
+    scores = metrics.scores()
+    assert scores.figures["f1"] == pytest.approx(f1, abs=5e-4)
+    assert scores.figures["roc_auc"] == 1.0
+    assert scores.as_dict()["positive_label"] == ["fraud", "ham"][positive]
+
+
+@pytest.mark.parametrize("main", ["f1_macro", "f1_weighted", "f1"])
+def test_the_lead_over_other_answers_is_that_of_the_main_figure(main):
+    random = np.random.default_rng(0)
+    labels = random.permutation([0] * 60 + [1] * 15)
+    predicted, other = (np.where(random.random(75) < share, labels, 1 - labels) for share in (0.9, 0.6))
+    scores = answered_classes(labels, predicted, ["no", "yes"], main, 1)
+    average = main.removeprefix("f1_") if "_" in main else "binary"
+    expected = [sklearn.metrics.f1_score(labels, some, average=average) for some in (predicted, other)]
+    lead, (low, high) = scores.lead_over(other, seed=0)
+    assert lead == pytest.approx(expected[0] - expected[1])
+    assert low < lead < high
+    assert scores.lead_over(predicted, seed=0) == (0.0, [0.0, 0.0])
+    places = np.arange(40)
+    on_some = sklearn.metrics.f1_score(labels[:40], predicted[:40], average=average)
+    score, (low, high) = scores.score_on(places, seed=0)
+    assert score == pytest.approx(on_some)
+    assert low <= score <= high
+    low, high = scores.with_intervals(seed=0).intervals[main]
+    assert low < scores.figures[main] < high
+
+
 def certain(answers, n_classes):
     return np.eye(n_classes)[np.asarray(answers)] * 4
 
 
+@pytest.mark.filterwarnings("ignore:A single label was found")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 5), st.integers(1, 20))
 def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, size):
@@ -56,6 +94,7 @@ def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, 
     for average in ("macro", "weighted"):
         expected = sklearn.metrics.f1_score(labels, answers, average=average, zero_division=0)
         assert scores.figures[f"f1_{average}"] == pytest.approx(expected)
+    assert scores.figures["matthews"] == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, answers))
     assert scores.confusion == sklearn.metrics.confusion_matrix(labels, answers, labels=range(n_classes)).tolist()
 
 
@@ -94,8 +133,8 @@ def test_a_class_the_split_does_not_have_is_listed_and_costs_nothing():
 def test_scores_are_json_with_the_keys_of_the_contract():
     scores = scores_of([0, 1, 1], certain([0, 1, 0], 2), ["no", "yes"]).with_intervals(seed=1).as_dict()
     assert json.loads(json.dumps(scores)) == scores
-    contract = "n loss accuracy f1_macro f1_weighted per_class confusion accuracy_ci95 f1_macro_ci95 f1 roc_auc"
-    assert set(contract.split()) == set(scores)
+    contract = "n loss accuracy f1_macro f1_weighted per_class confusion accuracy_ci95 f1_macro_ci95 f1 roc_auc positive_label"
+    assert set(contract.split()) | {"f1_ci95", "f1_weighted_ci95", "matthews", "matthews_ci95"} == set(scores)
     assert scores["per_class"]["yes"]["support"] == 2
     assert scores["confusion"] == [[1, 0], [1, 1]]
 

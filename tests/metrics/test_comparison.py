@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, matthews_corrcoef
 
 from encoderlab.metrics.comparison import (
     BOOTSTRAP,
@@ -26,7 +26,7 @@ from encoderlab.metrics.regression import number_figures
 
 def answers(labels, predicted, n_classes=2):
     labels, predicted = np.array(labels), np.array(predicted)
-    return Answers(labels, predicted, np.arange(len(labels)), len(labels), n_classes, False)
+    return Answers(labels, predicted, np.arange(len(labels)), len(labels), n_classes, False, 1 if n_classes == 2 else None)
 
 
 def guessed(share_right, seed, n=400, n_classes=2):
@@ -83,9 +83,11 @@ def test_of_two_single_runs_accuracy_is_tested_by_a_sign_test_on_the_rows_that_o
 def test_a_difference_is_that_of_the_mean_scores_and_turns_its_sign_with_the_sides(figure):
     first, second = [guessed(0.8, seed) for seed in (1, 2)], [guessed(0.6, seed) for seed in (3, 4, 5)]
     found, turned = (paired_difference(*sides, figure, 0) for sides in ((first, second), (second, first)))
-    average = {"f1_macro": "macro", "f1": "binary"}.get(figure)
+    average = {"f1_macro": "macro", "f1_weighted": "weighted", "f1": "binary"}.get(figure)
 
     def score(run):
+        if figure == "matthews":
+            return matthews_corrcoef(run.labels, run.predicted)
         if average is None:
             return (run.predicted == run.labels).mean()
         return f1_score(run.labels, run.predicted, average=average)

@@ -41,7 +41,14 @@ def test_the_f1_of_a_resample_is_scikit_learns():
     assert f1_macro(labels, predicted) == pytest.approx(sklearn.metrics.f1_score(labels, predicted, average="macro"))
     # One kind only: each resample is the split itself.
     found = bootstrap(kinds_of_confusion(np.array([[0, 5, 0], [0, 0, 0], [0, 0, 0]])), seed=0)
-    assert found == {"accuracy": [0, 0], "token_accuracy": [0, 0], "f1_macro": [0, 0]}
+    names = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "matthews")
+    assert found == dict.fromkeys(names, [0, 0])
+
+
+def test_the_interval_of_matthews_correlation_is_that_of_drawn_rows():
+    labels, predicted = answers_of(300, 0.7, n_classes=2)
+    found = bootstrap(kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted)), seed=1)
+    assert found["matthews"] == pytest.approx(by_scipy(lambda a, b: np.corrcoef(a, b)[0, 1], labels, predicted), abs=0.02)
 
 
 def test_a_million_rows_are_no_more_work_than_a_hundred():
@@ -51,13 +58,13 @@ def test_a_million_rows_are_no_more_work_than_a_hundred():
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 40))
-def test_an_interval_holds_order_stays_within_0_and_1_and_is_repeatable(seed, n):
+def test_an_interval_holds_order_stays_within_bounds_and_is_repeatable(seed, n):
     labels, predicted = answers_of(n, 0.5, seed=seed)
     kinds = kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted, labels=range(3)))
     found = bootstrap(kinds, seed)
     assert found == bootstrap(kinds, seed)
-    for low, high in found.values():
-        assert 0 <= low <= high <= 1
+    for name, (low, high) in found.items():
+        assert (-1 if name == "matthews" else 0) <= low <= high <= 1
 
 
 def test_the_difference_of_two_methods_is_paired():

@@ -79,7 +79,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     scores = scores_of([[0, 1], [1]], [[0, 1], [0]], ["a", "b"]).with_intervals(seed=1).as_dict()
     assert json.loads(json.dumps(scores)) == scores
     keys = {"n", "loss", "accuracy", "token_accuracy", "f1_macro", "f1_weighted", "per_class", "confusion"}
-    assert keys | {"accuracy_ci95", "token_accuracy_ci95", "f1_macro_ci95"} == set(scores)
+    assert keys | {"accuracy_ci95", "token_accuracy_ci95", "f1_macro_ci95", "f1_weighted_ci95"} == set(scores)
 
 
 def test_answers_that_are_no_numbers_are_refused():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from encoderlab.model.config import ModelConfig, Pooling
-from encoderlab.model.pooling import ClsPool, MaxPool, MeanPool, build_pooling
+from encoderlab.model.pooling import ClsPool, MaxPool, MeanPool, build_pooling, pool_windows
 
 
 def test_poolings_take_the_first_the_mean_and_the_largest_of_the_real_tokens():
@@ -33,3 +33,13 @@ def test_berts_pooler_stays_within_one_and_distilberts_has_nothing_below_zero():
     )
     assert bert(hidden, None).abs().max() <= 1
     assert distilbert(hidden, None).min() >= 0
+
+
+def test_the_windows_of_a_row_give_the_mean_or_the_largest_of_their_logits_and_their_gradients():
+    logits = torch.tensor([[1.0, 4.0], [3.0, 0.0], [5.0, 7.0]], requires_grad=True)
+    row_of_sequence = torch.tensor([0, 0, 1])
+    assert pool_windows(logits, row_of_sequence, 2, "max").tolist() == [[3, 4], [5, 7]]
+    pooled = pool_windows(logits, row_of_sequence, 2, "mean")
+    assert pooled.tolist() == [[2, 2], [5, 7]]
+    pooled.sum().backward()
+    assert logits.grad.tolist() == [[0.5, 0.5], [0.5, 0.5], [1, 1]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
 
@@ -77,11 +77,32 @@ def test_an_answer_is_the_likeliest_label_with_every_chance_in_the_batchs_order(
 
 @pytest.mark.parametrize("score", ClassificationScore)
 def test_every_score_that_can_choose_the_checkpoint_is_a_figure_of_its_metrics(score):
-    task = task_of(score=score)
+    task = task_of(score=score, labels=LABELS[:2])
     metrics = task.metrics()
-    metrics.add(Prediction(torch.eye(3)), batch_of([0, 1, 1]))
+    metrics.add(Prediction(torch.eye(2)[[0, 1, 0]]), batch_of([0, 1, 1]))
     assert 0 < metrics.scores().figures[task.score] < 1
     assert task.score == score.name
+
+
+def test_the_score_comes_first_and_the_positive_label_is_what_f1_is_about():
+    task = task_of(score=ClassificationScore.f1_macro, labels=["fraud", "ham"], positive_label="fraud")
+    metrics = task.metrics()
+    metrics.add(Prediction(torch.eye(2)[[1, 1, 1]]), batch_of([0, 1, 1]))
+    scores = metrics.scores()
+    assert (scores.main, scores.positive_label, scores.figures["f1"]) == ("f1_macro", "fraud", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "message"),
+    [
+        (["fraud", "ham"], {"positive_label": "frod"}, r"positive_label names 'frod'.*Allowed: fraud, ham. Did you mean fraud"),
+        (LABELS, {"positive_label": "good"}, "positive_label=good needs two labels, and the data has 3. Leave it out"),
+        (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, and the data has 3. Set task.score=f1_macro"),
+    ],
+)
+def test_what_is_about_one_of_two_labels_needs_two_and_a_known_one(labels, settings, message):
+    with pytest.raises(SettingError, match=message):
+        task_of(labels=labels, **settings)
 
 
 def test_the_model_gets_one_class_for_each_label_and_no_question_about_tokens():

@@ -14,6 +14,7 @@ from encoderlab.baselines.label_sets import cannot_fit, for_label_sets
 from encoderlab.baselines.linear import N_TOP, Answers, Baseline, cannot_read, joined, tfidf
 from encoderlab.baselines.numbers import for_numbers
 from encoderlab.data.examples import Split, Splits, WordsExample
+from encoderlab.metrics.intervals import matthews
 from encoderlab.metrics.scores import WITHOUT_WARNING
 from encoderlab.metrics.tagging import answered_words
 
@@ -152,10 +153,17 @@ def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers, n
     if isinstance(labels, np.ndarray):
         assert isinstance(predicted, np.ndarray)
         asked = labels >= 0
-        return {"accuracy": float((labels[asked] == predicted[asked]).mean()), **_f1(labels[asked], predicted[asked])}
+        labels, predicted = labels[asked], predicted[asked]
+        return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
     pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None]
     scores = answered_words([a for a, _ in pairs], [b for _, b in pairs], names, "token_accuracy")
     return scores.figures
+
+
+def _matthews(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    n_classes = int(max(labels.max(), predicted.max())) + 1
+    counts = [np.bincount(ids, minlength=n_classes)[None] for ids in (labels[labels == predicted], labels, predicted)]
+    return {"matthews": float(matthews(*counts)[0])}
 
 
 def _f1(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

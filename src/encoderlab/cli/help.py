@@ -51,7 +51,7 @@ EXAMPLES = {
         ("encoderlab predict run=... input=new.csv output=answers.csv", "a file"),
         ("cat lines.txt | encoderlab predict run=...", "lines of standard input (pairs: a tab between the texts)"),
         ("encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8", "open where it is unsure"),
-        ("encoderlab predict run=... split=test format=glue output=SST-2.tsv", "GLUE's submission form"),
+        ("encoderlab predict run=... split=test format=glue output=submission", "GLUE's submission, files under its names"),
     ],
     "serve": [
         ("encoderlab serve run=...", "a page to try the run by hand, at http://127.0.0.1:8000/"),

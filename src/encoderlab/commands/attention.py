@@ -10,6 +10,7 @@ import torch
 
 from encoderlab.config.inference_settings import AttentionConfig
 from encoderlab.data.examples import Example
+from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.interpretation.attention_maps import plot_attention
 from encoderlab.reports.interpretation.attention_page import write_attention_page
@@ -27,6 +28,7 @@ def attention(config: AttentionConfig) -> RunFolder:
     check_chosen(config)
     assembly = reopen(config)
     examples = chosen_examples(config, assembly)
+    _check_joint(assembly)
     summary = HeadSummary()
     with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:
         record_start(folder, "attention", config, assembly.compute)
@@ -42,10 +44,22 @@ def attention(config: AttentionConfig) -> RunFolder:
     return folder
 
 
+def _check_joint(assembly: Assembly) -> None:
+    """Refuse maps of a pair as one sequence where the model never reads it as one. Raises SettingError."""
+    if assembly.model.separates_pairs:
+        raise SettingError(
+            "This model reads the texts of a pair separately (model.pairs=separate), and attention maps show one sequence",
+            remedy="Train with model.pairs=joint, or use encoderlab explain",
+        )
+
+
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of all layers, [layer, head, query, key], and the ids of the tokens."""
+    """The weights of all layers, [layer, head, query, key], and the ids of the tokens: of a long text, of its first window."""
     task = assembly.task
     rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, task.heads)
+    if task.windows is not None and (rows.windows() > 1).any():
+        print(f"The text is read in {rows.windows()[0]} windows; these are the maps of the first", file=sys.stderr)
+        rows = rows.first_windows()
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)

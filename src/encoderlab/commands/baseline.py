@@ -19,8 +19,17 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.screens.baseline import build_baseline_report, show_baselines
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import cache_folder
+from encoderlab.runs.models.task import settled_task
 from encoderlab.system.atomic_files import atomic_write_text
-from encoderlab.tasks.config import DocumentTaskConfig, MultilabelConfig, RegressionConfig, TaggingConfig, TaskConfig
+from encoderlab.tasks.classification import positive_class
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    DocumentTaskConfig,
+    MultilabelConfig,
+    RegressionConfig,
+    TaggingConfig,
+    TaskConfig,
+)
 
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
@@ -46,6 +55,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         found=baselines(corpus.splits, split),
         words=config.words,
         main=_main(config.task, corpus.labels),
+        positive=_positive(config.task, corpus),
     )
     report["origin"] = corpus.splits.origin
     _hand_over(config, report)
@@ -68,9 +78,15 @@ def _main(task: TaskConfig, labels: Sequence[str]) -> str:
     """The figure to be put first."""
     if isinstance(task, TaggingConfig):
         return task.figure(labels)
-    if isinstance(task, MultilabelConfig | RegressionConfig):
+    if isinstance(task, ClassificationConfig | MultilabelConfig | RegressionConfig):
         return task.score.value
     return "accuracy"
+
+
+def _positive(task: TaskConfig, corpus: Corpus) -> int:
+    """The id of the class that the figures of two classes are about."""
+    settled = settled_task(task, corpus)
+    return positive_class(settled, corpus.labels) if isinstance(settled, ClassificationConfig) else 1
 
 
 def _labels(split: Split, n_labels: int) -> Answers:

@@ -9,12 +9,13 @@ from encoderlab.config.preparation_settings import CompareConfig
 from encoderlab.errors import DataError
 from encoderlab.reports.comparison.comparison import build_comparison
 from encoderlab.reports.comparison.files import write_comparison
+from encoderlab.reports.comparison.glue_table import are_of_glue, build_glue_table, show_glue_table, write_glue_table
 from encoderlab.reports.comparison.screen import show_comparison
 from encoderlab.runs.folders.finished import finished_runs, print_skipped
 
 
 def compare(config: CompareConfig) -> None:
-    """Print the comparison on standard output, and write it where `config.output` says.
+    """Print the comparison on standard output, and write it where `config.output` says; of several of GLUE's tasks, their table.
 
     A run that is not finished is left out, with a line that names it. Raises DataError where fewer than two are left, or where they
     were not scored on the same rows.
@@ -24,6 +25,10 @@ def compare(config: CompareConfig) -> None:
     if len(runs) < 2:
         named = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {len(config.runs)} folders"
         raise DataError(f"There is nothing to compare: {named}", remedy="Run encoderlab compare FOLDER FOLDER ...")
+    if are_of_glue(runs) and config.figure is None and config.reference is None:
+        table = build_glue_table(runs)
+        show_glue_table(table, write_glue_table(Path(config.output), table) if config.output else {}, sys.stdout)
+        return
     comparison = build_comparison(runs, config.figure, config.reference)
     paths = write_comparison(Path(config.output), comparison, runs) if config.output else {}
     show_comparison(comparison, paths, sys.stdout)

@@ -13,8 +13,9 @@ from encoderlab.reports.screens.data import show_documents, show_rows
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.data_facts import document_facts, example_facts
-from encoderlab.runs.models.assembly import cache_folder, with_length
-from encoderlab.runs.models.task import build_task, with_scale
+from encoderlab.runs.models.assembly import cache_folder
+from encoderlab.runs.models.row_settings import with_length
+from encoderlab.runs.models.task import build_task, settled_task
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.teacher_vectors import TeacherVectors
@@ -35,7 +36,7 @@ def data(config: DataConfig) -> None:
 def _of_examples(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    task = with_scale(config.task, corpus)
+    task = settled_task(config.task, corpus)
     model = with_length(model, task, tokenizer, corpus)
     return example_facts(corpus, task, tokenizer, model.reach, config.examples)
 

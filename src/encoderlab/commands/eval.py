@@ -16,11 +16,13 @@ from encoderlab.errors import DataError
 from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.screen import show_report
+from encoderlab.reports.training.windows import compared_with_truncation
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.reading import reading_note
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
-from encoderlab.runs.fitting.scoring import scores_of
+from encoderlab.runs.fitting.scoring import scores_of, truncated_scores
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
@@ -72,11 +74,11 @@ def _score_and_report(
     started = time.perf_counter()
     scores = scores_of(assembly, rows)
     seconds = time.perf_counter() - started
+    truncated = truncated_scores(assembly, rows)
     assembly.processes.leave()
     if not assembly.processes.is_main:
         return
-    cut = rows.truncated_share()
-    notes = [f"{cut:.1%} of the rows were cut to model.max_length={assembly.config.model.max_length} tokens"] if cut else []
+    notes = reading_note(rows, assembly.task)
     if corpus.splits.labels != assembly.task.labels:
         notes.append(
             f"The model's labels {assembly.task.labels} were taken for the dataset's {corpus.splits.labels}, in this order"
@@ -84,6 +86,7 @@ def _score_and_report(
     throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
     scored = Fitted(_checkpoint(assembly, config), throughput, notes)
     report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
+    report |= compared_with_truncation(assembly.task, rows, scores, truncated, assembly.config.seed)
     write_report(folder, report, corpus.split(split), scores, partial(token_importance, assembly))
     files = {"page": folder.page, "report": folder.report, "predictions": folder.predictions, "plots": folder.plots}
     paths = {name: str(path) for name, path in files.items()}

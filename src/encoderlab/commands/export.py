@@ -30,6 +30,7 @@ from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest
 from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
 from encoderlab.reports.cards.metadata import for_library
 from encoderlab.reports.cards.onnx_card import onnx_card
+from encoderlab.reports.cards.window_card import window_card
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.compact_model import in_compact_storage
@@ -79,7 +80,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
     fields |= _thresholds(saved.config.task)
-    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(fields)}", "transformers")
+    long_texts = window_card(saved.task().windows, saved.config.model.reach)
+    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(fields)}{long_texts}", "transformers")
     _write(path, fields, weights, saved.tokenizer, card)
     print(f"{path}\n{_line_that_opens(fields, config.path)}")
     return path
@@ -98,6 +100,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         _write_json(temporary / "config.json", fields)
         _write_tokenizer(temporary / "tokenizer.json", assembly)
         card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, paired=assembly.opened.paired)}"
+        card += window_card(assembly.task.windows, assembly.task.max_length)
         (temporary / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
     off = f"{fields['largest_difference']:.1e} of the largest output at most ({fields['tolerance']:g} is allowed)"
     print(f"{path}\nopset {fields['opset']}, compared in onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from encoderlab.commands.pretrain import pretrain
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
@@ -21,11 +24,17 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
     Raises SettingError, DataError or TrainingError before the run folder is made.
     """
 
+    return train_on_labels(config, "finetune", processes, adapting(processes))
+
+
+def adapting(processes: Processes) -> Callable[[Any, Corpus], Teaching]:
+    """What has a run's encoder read the task's training texts first, where its settings ask for that; see `train_on_labels`."""
+
     def adapt(settings: PretrainConfig, documents: Documents) -> object:
         return pretrain(settings, processes, documents)
 
-    def prepared(config: FinetuneConfig, corpus: Corpus) -> Teaching:
-        if config.adapt is None:
+    def prepared(config: Any, corpus: Corpus) -> Teaching:
+        if getattr(config, "adapt", None) is None:
             return UNTAUGHT
         if processes.size > 1:
             raise SettingError(
@@ -34,4 +43,4 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
             )
         return Adaptation(config, corpus, adapt)
 
-    return train_on_labels(config, "finetune", processes, prepared)
+    return prepared

@@ -16,6 +16,7 @@ from encoderlab.config.inference_settings import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
+from encoderlab.reports.outputs.glue import GLUE_TASKS
 from encoderlab.runs.inference.inputs import (
     check_sources,
     encoded_rows,
@@ -29,7 +30,7 @@ from encoderlab.runs.inference.inputs import (
 from encoderlab.runs.inference.predict import answers_of_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
 from encoderlab.system.atomic_files import atomic_write
-from encoderlab.tasks.task import Answer
+from encoderlab.tasks.task import Answer, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,12 @@ def predict(config: PredictConfig) -> None:
     form = _form(config)
     assembly = reopen(config)
     wanted = _wanted(config, form, assembly)
+    for one in _submission(config, wanted) if _is_submission(config) else [config]:
+        _predict(one, form, wanted, assembly)
+
+
+def _predict(config: PredictConfig, form: PredictionFormat, wanted: Wanted, assembly: Assembly) -> None:
+    """Write the answers to one source of texts."""
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
     wanted = wanted if carried is None else replace(wanted, carried=carried.schema)
@@ -61,7 +68,40 @@ def predict(config: PredictConfig) -> None:
         with _output(config.output) as file:
             TEXT_FORMATS[form.value](file, rows, wanted)
     if config.output is not None:
-        print(f"encoderlab: {done.summary(assembly.task.max_length)} {config.output}", file=sys.stderr)
+        print(f"encoderlab: {done.summary(assembly.task)} {config.output}", file=sys.stderr)
+
+
+def _is_submission(config: PredictConfig) -> bool:
+    """Whether `output` is a folder for files under GLUE's own names."""
+    path = Path(config.output or ".tsv")
+    return config.format is PredictionFormat.glue and (path.is_dir() or not path.suffix)
+
+
+def _submission(config: PredictConfig, wanted: Wanted) -> list[PredictConfig]:
+    """The settings for each file of GLUE's, their folder being made.
+
+    Raises SettingError where the run's task has none, or a file is already there, DataError where there can be no such folder.
+    """
+    task = GLUE_TASKS.get(wanted.task)
+    if task is None:
+        raise SettingError(
+            f"output={config.output} is a folder, and {wanted.task} is not one of GLUE's tasks",
+            allowed=", ".join(GLUE_TASKS),
+            remedy="Set output=FILE.tsv",
+        )
+    if config.split is None:
+        raise SettingError(
+            f"output={config.output} is a folder for the rows of a split", remedy="Set split=test, or output=FILE.tsv"
+        )
+    files = {split: Path(str(config.output), name) for split, name in task.files_of(config.split).items()}
+    there = next((path for path in files.values() if path.exists()), None)
+    if there is not None:
+        raise SettingError(f"{there} is already there", remedy="Choose another folder")
+    try:
+        Path(str(config.output)).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"output={config.output} cannot be made: {error.strerror}", remedy="Choose another folder") from None
+    return [replace(config, split=split, output=str(path)) for split, path in files.items()]
 
 
 @dataclass
@@ -71,10 +111,11 @@ class _Done:
     rows: int = 0
     truncated: int = 0
 
-    def summary(self, max_length: int) -> str:
+    def summary(self, task: Task) -> str:
         """One sentence but for the name of the file, with which it ends."""
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
-        cut = f"{self.truncated:,} of them truncated at {max_length} tokens" if self.truncated else "none of them truncated"
+        limit = f"{task.max_length} tokens" if task.windows is None else f"{task.windows.most} windows of {task.max_length} tokens"
+        cut = f"{self.truncated:,} of them truncated at {limit}" if self.truncated else "none of them truncated"
         return f"wrote {rows}, {cut}, to"
 
 
@@ -83,7 +124,7 @@ def _check_settings(config: PredictConfig) -> None:
     check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... text_pair=...")
-    if config.output is not None and (not config.output or Path(config.output).exists()):
+    if config.output is not None and (not config.output or (Path(config.output).exists() and not _is_submission(config))):
         wrong = f"output={config.output} is already there" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
     if config.unsure is not None and config.min_probability is None:
@@ -120,7 +161,8 @@ def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -
         raise SettingError(
             f"unsure={stands_for_open} is one of the model's labels", remedy="Set unsure=... with a word that is none of them"
         )
-    return Wanted(labels, config.top_k, config.min_probability, config.unsure, target)
+    name = assembly.config.task.name
+    return Wanted(labels, config.top_k, config.min_probability, config.unsure, target, task=name)
 
 
 def _refuse_options(config: PredictConfig, form: PredictionFormat, target: TargetKind) -> None:

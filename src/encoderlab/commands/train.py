@@ -20,12 +20,14 @@ from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import BASELINE_NAMES, build_report
 from encoderlab.reports.training.screen import show_report, show_survey
 from encoderlab.reports.training.stronger_command import stronger_command
+from encoderlab.reports.training.windows import compared_with_truncation
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.reading import reading_notes
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
 from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.scoring import score_splits
+from encoderlab.runs.fitting.scoring import score_splits, truncated_scores
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folders.folder import RunFolder
@@ -37,7 +39,7 @@ from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
-from encoderlab.tasks.rows import Rows
+from encoderlab.tasks.rows import ExampleRows, Rows
 
 
 def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -56,14 +58,15 @@ def train_on_labels(
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
-    return run_training(_TrainingOnLabels(command, taught_by), config, processes)
+    return run_training(TrainingOnLabels(command, taught_by), config, processes)
 
 
-class _TrainingOnLabels(Training):
+class TrainingOnLabels(Training):
     """Examples with targets, and perhaps a teacher beside them."""
 
     def __init__(self, command: str, taught_by: Callable[[Any, Corpus], Teaching] | None) -> None:
         self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None
+        self.reading: list[str] = []  # how much of long rows is read
 
     def check(self, config: RunConfig) -> None:
         """See `Training.check`: pretraining has no labels."""
@@ -78,14 +81,21 @@ class _TrainingOnLabels(Training):
         compute = compute_for(config, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
         corpus.check_training_labels()
-        scored = corpus.scored_splits()
+        scored = self.scored_splits(corpus)
         show_survey(corpus.survey.as_dict())
         if self.taught_by is not None:
             self.teaching = self.taught_by(config, corpus)
         assembly = assemble(config, compute, corpus, pretrained, processes, self.teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        self.reading = reading_notes(rows, assembly.task)
+        if assembly.task.windows is not None:
+            print(*self.reading, sep="\n", file=sys.stderr)
         rows["train"] = self.teaching.prepare(assembly, corpus, rows["train"])
         return Prepared(assembly, corpus, rows)
+
+    def scored_splits(self, corpus: Corpus) -> list[str]:
+        """The splits to score, the one that the report is about last. Raises DataError where there is none."""
+        return corpus.scored_splits()
 
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""
@@ -107,13 +117,17 @@ class _TrainingOnLabels(Training):
         """See `Training.report`."""
         rows, corpus, scored = prepared.rows, _examples(prepared), list(prepared.rows)[-1]
         assembly, scores = score_splits(prepared.assembly, rows)
+        long = rows[scored]
+        assert isinstance(long, ExampleRows)
+        truncated = truncated_scores(assembly, long)
         assembly.processes.leave()
         if not assembly.processes.is_main:
             return
         config = assembly.config
         found = baselines(corpus.splits, scored) if config.baselines else {}
-        notes = [*fitted.notes, *_frozen_notes(assembly), *_truncation_notes(rows, assembly.task.max_length)]
+        notes = [*fitted.notes, *_frozen_notes(assembly), *self.reading]
         report = build_report(summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found)
+        report |= compared_with_truncation(assembly.task, long, scores[scored], truncated, config.seed)
         report |= self.teaching.compared(assembly, corpus, folder, scored, scores[scored])
         report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
         origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
@@ -134,15 +148,6 @@ def _frozen_notes(assembly: Assembly) -> list[str]:
     frozen = sum(parameter.numel() for parameter in assembly.model.parameters() if not parameter.requires_grad)
     layers = assembly.config.training.freeze_layers
     return [f"{frozen:,} parameters did not learn: training.freeze_layers={layers}, and the embeddings with them"] if frozen else []
-
-
-def _truncation_notes(rows: dict[str, Rows], max_length: int) -> list[str]:
-    shares = {name: part.truncated_share() for name, part in rows.items()}
-    return [
-        f"{share:.1%} of the rows of {name} were cut to model.max_length={max_length} tokens"
-        for name, share in shares.items()
-        if share
-    ]
 
 
 def _paths(folder: RunFolder) -> dict[str, str]:

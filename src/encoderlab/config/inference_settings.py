@@ -53,7 +53,9 @@ class PredictConfig(InputConfig):
     split: str | None = setting(None, "A split of the run's dataset to answer for.")
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    output: str | None = setting(None, "File to write; null: standard output.")
+    output: str | None = setting(
+        None, "File to write; null: standard output. With format=glue also a folder, for files under GLUE's own names."
+    )
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
     )

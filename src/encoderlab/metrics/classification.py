@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,10 +15,15 @@ from encoderlab.metrics.scores import Scores, figures_by_class, refuse_non_finit
 
 
 class ClassificationMetrics:
-    """Collects one answer for each example. `labels` names the classes in the order of their ids."""
+    """Collects one answer for each example.
 
-    def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = list(labels)
+    `labels` names the classes in the order of their ids. `main` is the figure that a report puts first. Of two classes, `positive`
+    is the id of the one that `f1` and `roc_auc` are about.
+    """
+
+    def __init__(self, labels: Sequence[str], main: str = "accuracy", positive: int = 1) -> None:
+        self.labels, self.main = list(labels), main
+        self.positive = positive
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
@@ -39,8 +45,9 @@ class ClassificationMetrics:
     def scores(self) -> Scores:
         """See `Metrics.scores`.
 
-        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`. For two classes also
-        `f1` and `roc_auc` of the second; `roc_auc` is left out where the split holds one class only.
+        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews` (Matthews
+        correlation). For two classes also `f1` and `roc_auc` of the positive one; `roc_auc` is left out where the split holds one
+        class only.
         """
         assert self._kept, "nothing was added"
         rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
@@ -53,15 +60,32 @@ class ClassificationMetrics:
         return self._scored(rows.numpy(), labels.numpy(), probabilities, float(losses.mean()))
 
     def _scored(self, rows: np.ndarray, labels: np.ndarray, probabilities: np.ndarray, loss: float) -> Scores:
-        predicted = probabilities.argmax(-1)
-        by_class = figures_by_class(labels, predicted, self.labels)
-        figures = {"loss": loss, "accuracy": float((labels == predicted).mean())}
-        figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted")}
-        if len(self.labels) == 2:
-            figures["f1"] = by_class["per_class"][self.labels[1]]["f1"]
-            if len(np.unique(labels)) == 2:
-                from sklearn.metrics import roc_auc_score
+        scores = answered_classes(labels, probabilities.argmax(-1), self.labels, self.main, self.positive)
+        figures = {"loss": loss, **scores.figures}
+        if scores.positive is not None and len(np.unique(labels)) == 2:
+            from sklearn.metrics import roc_auc_score
 
-                figures["roc_auc"] = float(roc_auc_score(labels, probabilities[:, 1]))
-        per_class, confusion = by_class["per_class"], by_class["confusion"]
-        return Scores(len(rows), figures, per_class, confusion, rows, labels, predicted, probabilities, self.labels)
+            figures["roc_auc"] = float(roc_auc_score(labels == scores.positive, probabilities[:, scores.positive]))
+        return replace(scores, figures=figures, rows=rows, probabilities=probabilities)
+
+
+def answered_classes(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int) -> Scores:
+    """The scores of answers without probabilities, such as a baseline's: class ids [n] each, row by row; see `Scores`."""
+    by_class = figures_by_class(labels, predicted, names)
+    figures = {"accuracy": float((labels == predicted).mean())}
+    figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted", "matthews")}
+    if len(names) == 2:
+        figures["f1"] = by_class["per_class"][names[positive]]["f1"]
+    return Scores(
+        n=len(labels),
+        figures=figures,
+        per_class=by_class["per_class"],
+        confusion=by_class["confusion"],
+        rows=np.arange(len(labels)),
+        labels=labels,
+        predicted=predicted,
+        probabilities=None,
+        label_names=list(names),
+        headline=main,
+        positive=positive if len(names) == 2 else None,
+    )

@@ -17,11 +17,12 @@ import numpy as np
 
 from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
 from encoderlab.entities.scheme import entity_labels
-from encoderlab.metrics.intervals import RESAMPLES, f1_macro, middle, resamples
+from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, matthews, middle, resamples
 from encoderlab.metrics.regression import score_columns, score_of_totals
 
 OF_NUMBERS = ("pearson", "spearman", "mae", "rmse")
-OF_CLASSES, OF_SETS = ("accuracy", "token_accuracy", "f1_macro", "f1"), ("f1_micro", "f1_macro", "subset_accuracy")
+OF_CLASSES = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "f1", "matthews")
+OF_SETS = ("f1_micro", "f1_macro", "subset_accuracy")
 PAIRED = {*OF_CLASSES, *OF_SETS, *OF_NUMBERS, *ENTITY_SCORES}  # the figures that can be computed from answers alone
 MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
 ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
@@ -42,7 +43,8 @@ class Answers:
     """What one run answered: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
 
     Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an answer, as an
-    empty sentence is. `of_words` tells that a row may have several. `names` are those of the classes, where entities are scored.
+    empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is about. `names` are those
+    of the classes, where entities are scored.
     """
 
     labels: np.ndarray
@@ -51,6 +53,7 @@ class Answers:
     n_rows: int
     n_classes: int
     of_words: bool
+    positive: int | None = None
     names: tuple[str, ...] = ()
 
 
@@ -194,8 +197,17 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
         places = row * answers.n_classes + ids
         return np.bincount(places, minlength=answers.n_rows * answers.n_classes).reshape(answers.n_rows, answers.n_classes)
 
-    occurrences = per_class(answers.labels, answers.row) + per_class(answers.predicted, answers.row)
-    return np.concatenate([per_class(answers.labels[right], answers.row[right]), occurrences], axis=1)
+    hits, labels, predicted = (
+        per_class(ids, row)
+        for ids, row in (
+            (answers.labels[right], answers.row[right]),
+            (answers.labels, answers.row),
+            (answers.predicted, answers.row),
+        )
+    )
+    if figure == "f1":
+        return np.stack([hits[:, answers.positive], (labels + predicted)[:, answers.positive]], axis=1)
+    return np.concatenate([hits, *([labels + predicted] if figure == "f1_macro" else [labels, predicted])], axis=1)
 
 
 def _columns_of_entities(answers: Answers) -> np.ndarray:
@@ -221,8 +233,11 @@ def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
     """From totals, [splits, columns], to scores, [splits]."""
     if figure == "f1_macro":
         return lambda totals: f1_macro(*np.split(totals, 2, axis=1))
-    if figure == "f1":  # of the second class of two: columns are the hits of both, and the occurrences of both
-        return lambda totals: 2 * totals[:, 1] / np.maximum(totals[:, 3], 1)
+    if figure == "f1":
+        return lambda totals: 2 * totals[:, 0] / np.maximum(totals[:, 1], 1)
+    if figure in ("f1_weighted", "matthews"):
+        score = f1_weighted if figure == "f1_weighted" else matthews
+        return lambda totals: score(*np.split(totals, 3, axis=1))
     if figure in OF_NUMBERS:
         return score_of_totals(figure)
     if figure in ENTITY_SCORES:

@@ -18,7 +18,7 @@ The comparison with a baseline is paired on the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,25 +41,49 @@ class Kinds:
     labels: np.ndarray
     answers: np.ndarray
 
+    @property
+    def columns(self) -> np.ndarray:
+        """What one example of each kind adds to the totals that `class_score` reads: [kinds, 2 + 3 classes]."""
+        return np.concatenate(
+            [np.ones_like(self.right)[:, None], self.right[:, None], self.hits, self.labels, self.answers], axis=1
+        )
+
 
 def kinds_of_confusion(confusion: np.ndarray) -> Kinds:
     """Examples with one answer each, counted by (label, answer): [classes, classes]."""
     label, answer = confusion.nonzero()
-    one_hot = np.eye(len(confusion), dtype=np.int64)
+    return kinds_of_answers(label, answer, confusion[label, answer], len(confusion))
+
+
+def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, n_classes: int) -> Kinds:
+    """Kinds of examples with one answer each: the class ids of label and answer, and how many there are, [kinds] each."""
+    one_hot = np.eye(n_classes, dtype=np.int64)
     right = (label == answer).astype(np.int64)
-    return Kinds(confusion[label, answer], right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
+    return Kinds(counts, right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
 
 
-def bootstrap(kinds: Kinds, seed: int) -> dict[str, list[float]]:
-    """[low, high] of `accuracy` (examples wholly right), `token_accuracy` and `f1_macro`."""
-    additive = np.concatenate([kinds.right[:, None], kinds.hits, kinds.labels, kinds.answers], axis=1)
-    totals = totals_of_resamples(kinds.counts, additive, seed)
-    hits, labels, answers = np.split(totals[:, 1:], 3, axis=1)
-    return {
-        "accuracy": middle(totals[:, 0] / kinds.counts.sum()),
-        "token_accuracy": middle(hits.sum(1) / labels.sum(1)),
-        "f1_macro": middle(f1_macro(hits, labels + answers)),
+def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarray], np.ndarray]:
+    """From totals of `Kinds.columns`, [splits, columns], to a figure of classes, [splits].
+
+    `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, `matthews`, and `f1` of the class `positive`.
+    """
+    scores: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
+        "token_accuracy": lambda hits, labels, answers: hits.sum(1) / labels.sum(1),
+        "f1_macro": lambda hits, labels, answers: f1_macro(hits, labels + answers),
+        "f1_weighted": f1_weighted,
+        "f1": lambda hits, labels, answers: _f1(hits, labels + answers)[:, positive],
+        "matthews": matthews,
     }
+    if figure == "accuracy":
+        return lambda totals: totals[:, 1] / totals[:, 0]
+    return lambda totals: scores[figure](*np.split(totals[:, 2:], 3, axis=1))
+
+
+def bootstrap(kinds: Kinds, seed: int, positive: int | None = None) -> dict[str, list[float]]:
+    """[low, high] of the figures of `class_score`; of `f1` where there is a `positive` class."""
+    totals = totals_of_resamples(kinds.counts, kinds.columns, seed)
+    figures = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "matthews", *(() if positive is None else ("f1",)))
+    return {figure: middle(class_score(figure, positive)(totals)) for figure in figures}
 
 
 def interval_of_mean(values: np.ndarray) -> list[float]:
@@ -95,6 +119,27 @@ def difference(labels: np.ndarray, predicted: np.ndarray, other: np.ndarray, see
     return float(lead.mean()), middle(totals_of_resamples(counts, kinds[:, None], seed)[:, 0] / len(lead))
 
 
+def score_difference(
+    labels: np.ndarray,
+    predicted: np.ndarray,
+    other: np.ndarray,
+    n_classes: int,
+    score: Callable[[np.ndarray], np.ndarray],
+    seed: int,
+) -> tuple[float, list[float]]:
+    """By how much the `class_score` of `predicted` exceeds that of `other`, class ids [n] each, and its paired 95% interval."""
+    triples, counts = np.unique(np.stack([labels, predicted, other], axis=1), axis=0, return_counts=True)
+    label, *answers = triples.T
+    columns = np.concatenate([kinds_of_answers(label, answer, counts, n_classes).columns for answer in answers], axis=1)
+    width = columns.shape[1] // 2
+
+    def lead(totals: np.ndarray) -> np.ndarray:
+        return score(totals[:, :width]) - score(totals[:, width:])
+
+    value = float(lead((counts @ columns)[None].astype(np.float64))[0])
+    return value, middle(lead(totals_of_resamples(counts, columns, seed)))
+
+
 def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> np.ndarray:
     """What the examples of each resample add up to, [resamples, columns], where one of each kind adds `additive`, [kinds, columns].
 
@@ -118,8 +163,28 @@ def resamples(counts: np.ndarray, seed: int, number: int = RESAMPLES) -> Iterato
 
 def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     """F1 = 2 hits / (labels + answers), averaged over the classes that occur in a resample: [resamples, classes] -> [resamples]."""
-    f1 = 2 * hits / np.maximum(occurrences, 1)
-    return f1.sum(1) / np.maximum((occurrences > 0).sum(1), 1)
+    return _f1(hits, occurrences).sum(1) / np.maximum((occurrences > 0).sum(1), 1)
+
+
+def f1_weighted(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """F1 averaged over the classes by how often each is the label: [resamples, classes] -> [resamples]."""
+    return (labels * _f1(hits, labels + answers)).sum(1) / np.maximum(labels.sum(1), 1)
+
+
+def _f1(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+    return 2 * hits / np.maximum(occurrences, 1)
+
+
+def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Matthews correlation of labels and answers, for two classes or more (Gorodkin 2004, R_K), from counts by class.
+
+    [resamples, classes] -> [resamples], from -1 to 1; 0 where all labels or all answers are of one class, where it is undefined.
+    """
+    hits, labels, answers = (counts.astype(np.float64) for counts in (hits, labels, answers))
+    n = labels.sum(1)
+    covariance = hits.sum(1) * n - (labels * answers).sum(1)
+    spread = (n**2 - (labels**2).sum(1)) * (n**2 - (answers**2).sum(1))
+    return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
 
 
 def middle(values: np.ndarray) -> list[float]:

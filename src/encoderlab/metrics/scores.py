@@ -11,7 +11,18 @@ import numpy as np
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion, wilson
+from encoderlab.metrics.intervals import (
+    bootstrap,
+    class_score,
+    difference,
+    kinds_of_answers,
+    kinds_of_confusion,
+    matthews,
+    middle,
+    score_difference,
+    totals_of_resamples,
+    wilson,
+)
 
 WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and for its default a type checker takes it for text
 
@@ -43,7 +54,7 @@ class AnswerScores(ABC):
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """By how much the main figure is better than that of other answers to the same rows, and the paired 95% interval of it.
 
-        `predicted` gives the other answer to each row, by the row's place in its split.
+        `predicted` holds the other answers to all rows of the split.
         """
 
     @abstractmethod
@@ -57,7 +68,9 @@ class Scores(AnswerScores):
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
     one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
-    `probabilities` is [n, classes]. `intervals` are the 95% intervals that `with_intervals` adds.
+    `probabilities` is [n, classes], None where they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
+    `headline` names the figure that a report puts first (None: the share of right answers). `positive` is the id of the class that
+    the figures of two classes are about, such as `f1`; None for other numbers of classes.
     """
 
     n: int
@@ -67,34 +80,58 @@ class Scores(AnswerScores):
     rows: np.ndarray
     labels: np.ndarray
     predicted: np.ndarray
-    probabilities: np.ndarray
+    probabilities: np.ndarray | None
     label_names: list[str]
     intervals: dict[str, list[float]] = field(default_factory=dict)
+    headline: str | None = None
+    positive: int | None = None
 
     @property
     def main(self) -> str:  # type: ignore[override]
-        """The figure a report puts first: the share of right answers."""
-        return "accuracy"
+        """The figure a report puts first: the `headline`, or the share of right answers."""
+        return self.headline or "accuracy"
+
+    @property
+    def positive_label(self) -> str | None:
+        """The name of the `positive` class."""
+        return None if self.positive is None else self.label_names[self.positive]
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`."""
-        other = np.array([predicted[row] for row in self.rows.tolist()])
-        return difference(self.labels, self.predicted, other, seed)
+        return self.lead_on_rows(np.asarray(predicted)[self.rows], seed)
+
+    def lead_on_rows(self, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
+        """The same over `other` answers to the scored rows, in their order."""
+        if self.main == "accuracy":
+            return difference(self.labels, self.predicted, other, seed)
+        score = class_score(self.main, self.positive)
+        return score_difference(self.labels, self.predicted, other, len(self.label_names), score, seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """See `AnswerScores.score_on`. The interval is Wilson's (1927), which has a width where all answers are right too."""
-        hits = int((self.labels[places] == self.predicted[places]).sum())
-        return hits / len(places), wilson(hits, len(places))
+        """See `AnswerScores.score_on`.
+
+        Intervals of accuracy are Wilson's (1927), which have a width where all answers are right too; others draw texts, as in
+        `encoderlab.metrics.intervals`.
+        """
+        if self.main == "accuracy":
+            hits = int((self.labels[places] == self.predicted[places]).sum())
+            return hits / len(places), wilson(hits, len(places))
+        each = np.ones(len(places), dtype=np.int64)
+        kinds = kinds_of_answers(self.labels[places], self.predicted[places], each, len(self.label_names))
+        score = class_score(self.main, self.positive)
+        drawn = score(totals_of_resamples(each, kinds.columns, seed))
+        return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
 
     def with_intervals(self, seed: int) -> Scores:
-        """The same scores with 95% bootstrap intervals of accuracy and of macro F1; see `encoderlab.metrics.intervals`."""
-        found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed)
+        """The same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
+        found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed, self.positive)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
-        return {"n": self.n, **self.figures, **bounds, "per_class": self.per_class, "confusion": self.confusion}
+        named = {} if self.positive is None else {"positive_label": self.positive_label}
+        return {"n": self.n, **named, **self.figures, **bounds, "per_class": self.per_class, "confusion": self.confusion}
 
 
 class SplitScores(Protocol):
@@ -150,6 +187,7 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
 
     Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
     not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
+    `matthews` is the correlation of `encoderlab.metrics.intervals.matthews`.
     """
     from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 
@@ -160,11 +198,13 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
         name: {**{key: float(value) for key, value in zip(keys, values[:3], strict=True)}, "support": int(values[3])}
         for name, *values in zip(names, *columns, strict=True)
     }
+    confusion = confusion_matrix(labels, predicted, labels=ids)
     return {
         "f1_macro": float(f1_score(labels, predicted, average="macro", zero_division=WITHOUT_WARNING)),
         "f1_weighted": float(f1_score(labels, predicted, average="weighted", zero_division=WITHOUT_WARNING)),
+        "matthews": float(matthews(np.diag(confusion)[None], confusion.sum(1)[None], confusion.sum(0)[None])[0]),
         "per_class": per_class,
-        "confusion": confusion_matrix(labels, predicted, labels=ids).tolist(),
+        "confusion": confusion.tolist(),
     }
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from encoderlab.batch import Batch, Prediction
 from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
 from encoderlab.entities.scheme import entity_labels
-from encoderlab.metrics.intervals import f1_macro, middle, totals_of_resamples
+from encoderlab.metrics.intervals import class_score, middle, totals_of_resamples
 from encoderlab.metrics.scores import AnswerScores, figures_by_class, refuse_non_finite
 
 Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's places to label ids
@@ -62,7 +62,11 @@ class TaggingScores(AnswerScores):
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`; words beyond the model's reach were not asked of it, and are not compared."""
-        other = [np.asarray(predicted[row])[: len(asked)] for row, asked in zip(self.rows.tolist(), self.labels, strict=True)]
+        other = [predicted[row][: len(asked)] for row, asked in zip(self.rows, self.labels, strict=True)]
+        return self.lead_on_rows(other, seed)
+
+    def lead_on_rows(self, other: Sequence[np.ndarray], seed: int) -> tuple[float, list[float]]:
+        """The same over `other` answers to the asked words of the scored rows, in their order."""
         sides = [columns_of(self.labels, side, self.label_names) for side in (self.predicted, other)]
         width, n_classes = sides[0].shape[1], len(self.label_names)
 
@@ -89,10 +93,9 @@ class TaggingScores(AnswerScores):
 
 
 def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
-    """What each sentence adds to the totals that scores are computed from: [sentences, 3 + 2 classes + 3 types].
+    """What each sentence adds to the totals that scores are computed from: [sentences, 2 + 3 classes + 3 types].
 
-    1 if it has any word, 1 if all are right, its words, then of each class hits and occurrences (as a label and as an answer), and
-    what `entity_counts` gives.
+    1 if it has any word, 1 if all are right, then of each class hits, labels and answers, and what `entity_counts` gives.
     """
     lengths = np.array([len(sentence) for sentence in labels], np.int64)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
@@ -103,27 +106,23 @@ def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], na
         places = sentence[where] * len(names) + ids[where]
         return np.bincount(places, minlength=len(lengths) * len(names)).reshape(len(lengths), len(names))
 
-    hits, occurrences = per_class(hit, label), per_class(label >= 0, label) + per_class(answer >= 0, answer)
-    counts = [lengths > 0, (hits.sum(1) == lengths) & (lengths > 0), lengths]
+    hits, by_label, by_answer = per_class(hit, label), per_class(label >= 0, label), per_class(answer >= 0, answer)
+    counts = np.stack([lengths > 0, (hits.sum(1) == lengths) & (lengths > 0)], axis=1)
     found = entity_labels(names)
     entities = [] if found is None else [entity_counts(found, labels, predicted).reshape(len(lengths), -1)]
-    return np.concatenate([np.stack(counts, axis=1), hits, occurrences, *entities], axis=1)
+    return np.concatenate([counts, hits, by_label, by_answer, *entities], axis=1)
 
 
 def _entities_of_totals(totals: np.ndarray, n_classes: int) -> np.ndarray:
     """Entities rightly predicted, predicted and in truth: [splits, 3, types]."""
-    return totals[:, 3 + 2 * n_classes :].reshape(len(totals), 3, -1)
+    return totals[:, 2 + 3 * n_classes :].reshape(len(totals), 3, -1)
 
 
 def scores_of_totals(totals: np.ndarray, n_classes: int) -> dict[str, np.ndarray]:
     """From totals of `columns_of`, [splits, columns], to the scores by name, [splits] each."""
-    hits, occurrences = np.split(totals[:, 3 : 3 + 2 * n_classes], 2, axis=1)
-    found = {
-        "token_accuracy": hits.sum(1) / np.maximum(totals[:, 2], 1),
-        "accuracy": totals[:, 1] / np.maximum(totals[:, 0], 1),
-        "f1_macro": f1_macro(hits, occurrences),
-    }
-    if totals.shape[1] > 3 + 2 * n_classes:
+    of_classes = totals[:, : 2 + 3 * n_classes]
+    found = {name: class_score(name)(of_classes) for name in ("token_accuracy", "accuracy", "f1_macro", "f1_weighted")}
+    if totals.shape[1] > of_classes.shape[1]:
         entities = _entities_of_totals(totals, n_classes).sum(2)
         found |= {name: score(entities) for name, score in ENTITY_SCORES.items()}
     return found
@@ -141,7 +140,7 @@ def answered_words(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray]
     entities = entity_labels(names)
     return TaggingScores(
         n=len(labels),
-        figures=figures | {"f1_weighted": by_class["f1_weighted"]},
+        figures=figures,
         per_class=by_class["per_class"],
         confusion=by_class["confusion"],
         per_entity={} if entities is None else _by_type(entities.types, _entities_of_totals(totals, len(names))[0]),

@@ -1,10 +1,11 @@
-"""Five ways to make one vector of a sequence's many."""
+"""Five ways to make one vector of a sequence's many, and two to make one row of the logits of a text's windows."""
 
 import math
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from encoderlab.batch import WindowPooling
 from encoderlab.model.config import ModelConfig, Pooling
 
 FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read nothing but the first token
@@ -63,3 +64,16 @@ def build_pooling(config: ModelConfig) -> nn.Module:
     if config.pooling is Pooling.relu_pooler:
         return Pooler(config.d_model, nn.ReLU())
     return {Pooling.cls: ClsPool, Pooling.mean: MeanPool, Pooling.max: MaxPool}[config.pooling]()
+
+
+def pool_windows(
+    x: Float[Tensor, "sequences features"], row_of_sequence: Int[Tensor, " sequences"], rows: int, pooling: WindowPooling
+) -> Float[Tensor, "{rows} features"]:
+    """The mean, or the largest value of each feature, over the sequences of each of the `rows`; every row has at least one."""
+    x = x.float()
+    index = row_of_sequence[:, None].expand_as(x)
+    if pooling == "max":
+        return x.new_zeros(rows, x.shape[1]).scatter_reduce(0, index, x, "amax", include_self=False)
+    sums = x.new_zeros(rows, x.shape[1]).index_add(0, row_of_sequence, x)
+    counts = x.new_zeros(rows).index_add(0, row_of_sequence, x.new_ones(len(x)))
+    return sums / counts[:, None]

@@ -234,11 +234,16 @@ class Sweep:
     def _compare(self, folders: list[str]) -> None:
         from encoderlab.reports.comparison.comparison import build_comparison
         from encoderlab.reports.comparison.files import write_comparison
+        from encoderlab.reports.comparison.glue_table import are_of_glue, build_glue_table, show_glue_table, write_glue_table
         from encoderlab.reports.comparison.screen import show_comparison
         from encoderlab.runs.folders.finished import finished_runs
 
         try:
             runs, _ = finished_runs(folders)
+            if are_of_glue(runs):
+                table = build_glue_table(runs)
+                show_glue_table(table, write_glue_table(self.folder.root, table))
+                return
             comparison = build_comparison(runs)
             show_comparison(comparison, write_comparison(self.folder.root, comparison, runs))
         except (DataError, SettingError) as error:

@@ -15,11 +15,13 @@ Target = Literal["label", "label_set", "number"]  # `batch.TargetKind`, which wo
 
 
 class ClassificationScore(Enum):
-    """Figures that can choose the best checkpoint of a classification run."""
+    """Figures that can choose the best checkpoint of a classification run, and that its report puts first; `f1` of two classes."""
 
     accuracy = "accuracy"
     f1_macro = "f1_macro"
     f1_weighted = "f1_weighted"
+    f1 = "f1"
+    matthews = "matthews"
 
 
 class TaggingScore(Enum):
@@ -85,6 +87,14 @@ class TeacherScore(Enum):
     sequence_cosine = "sequence_cosine"
 
 
+class Windows(Enum):
+    """How a text that is longer than the model reads is read: cut, or in windows whose logits are pooled."""
+
+    none = "none"
+    mean = "mean"
+    max = "max"
+
+
 class SecondSentence(Enum):
     """What is asked about a pair: does the second follow (BERT), are the two in order (ALBERT), or nothing and there is no pair."""
 
@@ -110,14 +120,33 @@ class TaskConfig:
 
 
 @dataclass
-class ClassificationConfig(TaskConfig):
-    """One label for a whole text, or for a pair of texts."""
+class TextTaskConfig(TaskConfig):
+    """What is asked about a whole text, or about a pair of texts."""
 
-    score: ClassificationScore = setting(ClassificationScore.accuracy, "Figure that chooses the best checkpoint.")
+    windows: Windows = setting(
+        Windows.none,
+        "How texts longer than model.max_length are read: none (cut), or in overlapping windows whose logits are averaged (mean) "
+        "or of which the largest count (max).",
+    )
+    window_overlap: float = setting(0.25, "Share of a window that it has in common with the next, at least.", least=0, below=1)
+    max_windows: int = setting(8, "Windows of a text at most; those of a longer text are evenly spaced.", least=2)
 
 
 @dataclass
-class MultilabelConfig(TaskConfig):
+class ClassificationConfig(TextTaskConfig):
+    """One label for a whole text, or for a pair of texts."""
+
+    score: ClassificationScore = setting(
+        ClassificationScore.accuracy,
+        "Figure that chooses the best checkpoint and that the report puts first; f1 is for two labels.",
+    )
+    positive_label: str | None = setting(
+        None, "Of two labels, the one that F1 and ROC AUC are about; null: the rarer one in the training rows."
+    )
+
+
+@dataclass
+class MultilabelConfig(TextTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "label_set"
@@ -149,7 +178,7 @@ class MultilabelConfig(TaskConfig):
 
 
 @dataclass
-class RegressionConfig(TaskConfig):
+class RegressionConfig(TextTaskConfig):
     """A number for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "number"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jaxtyping import Float
@@ -11,12 +11,11 @@ from torch import Tensor
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.errors import SettingError, closest
 from encoderlab.metrics import LabelSetMetrics
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.tasks.config import FittedThresholds, MultilabelConfig
 from encoderlab.tasks.sequences import sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task
+from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 
 
 class Multilabel(Task):
@@ -28,9 +27,13 @@ class Multilabel(Task):
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
         self.thresholds = config.known_thresholds
-        _refuse_unknown(self.thresholds, self.labels)
+        for label in self.thresholds:
+            refuse_unknown_label("task.thresholds", label, self.labels)
         self.shared = config.fit_thresholds is FittedThresholds.shared
-        self.heads = HeadSizes(sequence_classes=len(self.labels), sequence_target="label_set")
+        self.windows = Windowing.of(config)
+        self.heads = HeadSizes(
+            sequence_classes=len(self.labels), sequence_target="label_set", window_pooling=self.windows and self.windows.pooling
+        )
 
     @property
     def key(self) -> str:
@@ -40,7 +43,7 @@ class Multilabel(Task):
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
         texts = texts_among(examples, "a multilabel task asks for labelled texts")
-        return [self._marked(one) for one in sequences_of(self.tokenizer, texts, self.max_length)]
+        return [self._marked(one) for one in sequences_of(self.tokenizer, texts, self.max_length, self.windows)]
 
     def _marked(self, encoded: Encoded) -> Encoded:
         """The same with a 0 or 1 for each label in place of the ids."""
@@ -69,14 +72,3 @@ class Multilabel(Task):
             given = (label for label, chance, least in zip(self.labels, row, thresholds, strict=True) if chance >= least)
             answers.append(Answer(tuple(given), tuple(row)))
         return answers
-
-
-def _refuse_unknown(thresholds: Mapping[str, float], labels: Sequence[str]) -> None:
-    unknown = next((label for label in thresholds if label not in labels), None)
-    if unknown is not None:
-        near = closest(unknown, labels)
-        raise SettingError(
-            f"task.thresholds names {unknown!r}, which is not a label of the data",
-            allowed=", ".join(labels),
-            remedy=f"Did you mean {near}?" if near else "",
-        )

@@ -15,7 +15,7 @@ from encoderlab.metrics import RegressionMetrics
 from encoderlab.metrics.regression import rounded
 from encoderlab.tasks.config import RegressionConfig
 from encoderlab.tasks.sequences import sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task
+from encoderlab.tasks.task import Answer, Task, Windowing
 
 
 class Regression(Task):
@@ -23,10 +23,11 @@ class Regression(Task):
 
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
-        assert config.mean is not None and config.deviation is not None, "see `runs.models.task.with_scale`"
+        assert config.mean is not None and config.deviation is not None, "see `runs.models.task.settled_task`"
         self.mean, self.deviation = config.mean, config.deviation
         self.unit = config.deviation
-        self.heads = HeadSizes(sequence_classes=1, sequence_target="number")
+        self.windows = Windowing.of(config)
+        self.heads = HeadSizes(sequence_classes=1, sequence_target="number", window_pooling=self.windows and self.windows.pooling)
 
     @property
     def key(self) -> str:
@@ -36,7 +37,7 @@ class Regression(Task):
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
         texts = texts_among(examples, "a regression task asks for texts with a number")
-        return [self._scaled(one) for one in sequences_of(self.tokenizer, texts, self.max_length)]
+        return [self._scaled(one) for one in sequences_of(self.tokenizer, texts, self.max_length, self.windows)]
 
     def _scaled(self, encoded: Encoded) -> Encoded:
         if encoded.label is None:

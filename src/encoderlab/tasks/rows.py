@@ -69,7 +69,7 @@ def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSi
 
 def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
     """The rows of all parts, one part behind another, in memory."""
-    names = ("input_ids", "first_length", "truncated", "label", "target_positions", "token_labels")
+    names = ("input_ids", "first_length", "truncated", "label", "windows", "target_positions", "token_labels")
     names = [name for name in names if name in parts[0].store]
     return ExampleRows(_one_behind_another([part.store for part in parts], names))
 
@@ -83,7 +83,8 @@ def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
     columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
     if heads.asks_tokens:
         return columns | {"target_positions": "uint32", "token_labels": "int32"}
-    return columns | {"label": LABEL_TYPES[heads.sequence_target]}
+    windows = {} if heads.window_pooling is None else {"windows": "uint32"}
+    return columns | {"label": LABEL_TYPES[heads.sequence_target]} | windows
 
 
 def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> TokenStore:
@@ -105,6 +106,7 @@ def _columns(example: Encoded, unknown: float) -> Mapping[str, Sequence[float]]:
         "input_ids": example.input_ids,
         "first_length": (example.token_type_ids.count(0),),
         "truncated": (example.truncated,),
+        "windows": (len(example.window_starts) or 1,),
     }
     label = unknown if example.label is None else example.label
     columns["label"] = label if isinstance(label, tuple) else (label,)
@@ -136,10 +138,35 @@ class ExampleRows:
         """[rows]: 1 where the row was longer than the model reads, else 0."""
         return self.store["truncated"].gather(np.arange(len(self)))[0]
 
+    def windows(self) -> np.ndarray:
+        """[rows]: in how many windows each row is read; 1 for a single sequence."""
+        return self._windows(np.arange(len(self)))
+
+    def first_windows(self) -> ExampleRows:
+        """The same rows, of each the first window alone, in memory: what a model reads that cuts long texts."""
+        windows = self.windows()
+        column = self.store["input_ids"]
+        lengths = self.lengths // windows
+        first = Column(column.stretches(column.offsets[:-1], lengths), np.concatenate([[0], lengths]).cumsum())
+        ones = np.arange(len(self) + 1)
+        changed = {
+            "input_ids": first,
+            "first_length": Column(np.minimum(self.store["first_length"].values, lengths), ones),
+            "truncated": Column(((windows > 1) | (self.truncated() > 0)).astype(np.uint8), ones),
+        }
+        return ExampleRows(TokenStore(len(self), {"label": self.store["label"], **changed}))
+
+    def _windows(self, rows: np.ndarray) -> np.ndarray:
+        return self.store["windows"].gather(rows)[0] if "windows" in self.store else np.ones(len(rows), np.int64)
+
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """See `Epoch.gather`."""
         flat, lengths = self.store["input_ids"].gather(rows)
         first_lengths, _ = self.store["first_length"].gather(rows)
+        windows, row_of_sequence = self._windows(rows), None
+        if (windows > 1).any():
+            row_of_sequence = torch.from_numpy(np.repeat(np.arange(len(rows)), windows))
+            lengths, first_lengths = (np.repeat(some // windows, windows) for some in (lengths, first_lengths))
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
         target_positions, token_labels = self._target_positions(rows, input_ids.shape[1])
         labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
@@ -153,6 +180,7 @@ class ExampleRows:
             labels=_known(labels, len(rows) if is_set else None),
             token_labels=_known(token_labels),
             n_tokens=int(lengths.sum()),
+            row_of_sequence=row_of_sequence,
         )
 
     def prepare(self, batch: Batch) -> Batch:

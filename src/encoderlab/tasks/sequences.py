@@ -1,6 +1,7 @@
 """How pieces become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from encoderlab.batch import Encoded
 from encoderlab.data.examples import Example, TextExample, are_texts
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
+from encoderlab.tasks.task import Windowing
 
 Target = int | float | tuple[int, ...] | None
 
@@ -27,14 +29,44 @@ def join(
     return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
 
 
-def sequences_of(tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int) -> list[Encoded]:
-    """Texts and pairs with their labels, tokenised all at once: a call for each takes five times as long."""
+def in_windows(tokenizer: Tokenizer, ids: Sequence[int], max_length: int, windows: Windowing, label: Target = None) -> Encoded:
+    """One text that is longer than `max_length`: [CLS] window [SEP], once for each window."""
+    room = max_length - 2
+    starts = windows.starts(len(ids), room)
+    together = [id_ for start in starts for id_ in (tokenizer.cls_id, *ids[start : start + room], tokenizer.sep_id)]
+    unread = any(later - start > room for start, later in pairwise(starts))
+    return Encoded(together, [0] * len(together), label, truncated=unread, window_starts=starts)
+
+
+def sequences_of(
+    tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int, windows: Windowing | None = None
+) -> list[Encoded]:
+    """Texts and pairs with their labels, tokenised all at once: a call for each takes five times as long.
+
+    Long texts are read in `windows`, or cut where there are none. Raises DataError for pairs in windows.
+    """
     firsts = tokenizer.encode([example.text for example in examples])
+    if windows is not None:
+        _refuse_pairs(examples, windows)
+        return [
+            in_windows(tokenizer, ids, max_length, windows, example.label)
+            if len(ids) > max_length - 2
+            else join(tokenizer, ids, None, max_length, example.label)
+            for example, ids in zip(examples, firsts, strict=True)
+        ]
     seconds = iter(tokenizer.encode([example.text_pair for example in examples if example.text_pair is not None]))
     return [
         join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
         for example, first in zip(examples, firsts, strict=True)
     ]
+
+
+def _refuse_pairs(examples: Sequence[TextExample], windows: Windowing) -> None:
+    if any(example.text_pair is not None for example in examples):
+        raise DataError(
+            f"task.windows={windows.pooling} reads single texts in windows, and these rows are pairs",
+            remedy="Set task.windows=none, which cuts the longer text of a pair",
+        )
 
 
 def texts_among(examples: Sequence[Example], task: str) -> Sequence[TextExample]:

@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind, WindowPooling
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.errors import SettingError
+from encoderlab.errors import SettingError, closest
+from encoderlab.tasks.config import TextTaskConfig, Windows
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics
@@ -54,6 +55,36 @@ class Answer:
         return dict(zip(names, self.probabilities, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class Windowing:
+    """How long texts are read: in at most `most` windows, each sharing at least `overlap` of its tokens with the next.
+
+    `pooling` says how the windows' logits become those of the text.
+    """
+
+    pooling: WindowPooling
+    overlap: float
+    most: int
+
+    @classmethod
+    def of(cls, config: TextTaskConfig) -> Windowing | None:
+        """As a task's settings say; None where long texts are cut."""
+        if config.windows is Windows.none:
+            return None
+        pooling = "max" if config.windows is Windows.max else "mean"
+        return cls(pooling, config.window_overlap, config.max_windows)
+
+    def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
+        """Where the windows of `room` tokens begin in a text of `n_tokens`, which are more: evenly spaced from end to end.
+
+        >>> Windowing("mean", 0.25, 8).starts(100, 40)
+        (0, 30, 60)
+        """
+        last, step = n_tokens - room, max(int(room * (1 - self.overlap)), 1)
+        gaps = min(-(-last // step), self.most - 1)
+        return tuple(round(place * last / gaps) for place in range(gaps + 1))
+
+
 class Task(ABC):
     """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids.
 
@@ -63,6 +94,7 @@ class Task(ABC):
 
     heads: HeadSizes
     unit: float = 1.0  # what 1 in the logits of a number is in the user's units
+    windows: Windowing | None = None  # how texts longer than `max_length` are read; None: they are cut
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int) -> None:
         if max_length < shortest:
@@ -75,7 +107,14 @@ class Task(ABC):
     @property
     def key(self) -> str:
         """Everything `encode` depends on, as text: the token store is kept under it."""
-        return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}"
+        windows = "" if self.windows is None else f" {self.windows}"
+        return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}{windows}"
+
+    @property
+    def limit(self) -> str:
+        """How much of a text is read, as settings and in words."""
+        tokens = f"model.max_length={self.max_length} tokens"
+        return tokens if self.windows is None else f"task.max_windows={self.windows.most} windows of {tokens}"
 
     @abstractmethod
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
@@ -94,3 +133,14 @@ class Task(ABC):
     @abstractmethod
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """What `prediction` says of each example of `batch`, in the batch's order."""
+
+
+def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> None:
+    """Raise SettingError unless the `label` that a `setting` names is one of the `labels` of the data."""
+    if label not in labels:
+        near = closest(label, labels)
+        raise SettingError(
+            f"{setting} names {label!r}, which is not a label of the data",
+            allowed=", ".join(labels),
+            remedy=f"Did you mean {near}?" if near else "",
+        )

@@ -99,7 +99,8 @@ def _unless_too_much(batch: Batch, answer: Callable[[Batch], Answer]) -> tuple[A
 
 
 def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
-    rows, length = batch.input_ids.shape
-    what = "a row" if rows == 1 else f"{rows} rows"
-    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for {what} of {length} tokens"
+    what = "a row" if len(batch) == 1 else f"{len(batch)} rows"
+    sequences, length = batch.input_ids.shape
+    of = f"{length} tokens" if sequences == len(batch) else f"{sequences} windows of {length} tokens"
+    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for {what} of {of}"
     return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")

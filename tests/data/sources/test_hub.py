@@ -230,6 +230,8 @@ def own(start_hub, hub_script, tmp_path_factory):
         "no test": OWN | {"test_split": "tst"},
         "neither": OWN | {"test_split": "dev"},
         "no training": OWN | {"train_split": "all"},
+        "no further": OWN | {"further_splits": ["odd"]},
+        "further test": OWN | {"further_splits": ["test"]},
         "no text": OWN | {"text": "label", "label": "text"},
         "format": {"path": "csv"},
         "script": {"path": "me/script"},
@@ -279,6 +281,10 @@ def test_a_choice_left_open_is_refused_with_the_choices(own):
         == "me/own has no split 'tst'. Allowed: train, test. Set dataset.test_split=test, or dataset.test_split=null to do without."
     )
     assert own["neither"]["error"].endswith("Set dataset.test_split=null to do without.")
+    assert own["no further"]["error"].endswith("no split 'odd'. Allowed: train, test. Remove odd from dataset.further_splits.")
+    assert own["further test"]["error"].startswith(
+        "dataset.further_splits names test. Allowed: other names. Set dataset.test_split"
+    )
     assert own["no training"]["error"].endswith("has no split 'all'. Allowed: train, test. Set dataset.train_split=train.")
 
 

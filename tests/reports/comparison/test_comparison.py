@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.comparison.comparison import distinguishing, short_names, shown
 
-NAMES = ["model.name", "model.n_layers", "training.learning_rate", "init_from"]
+NAMES = ["encoder", "model.n_layers", "training.learning_rate", "dataset.name"]
 many = st.lists(st.fixed_dictionaries({name: st.integers(0, 2) for name in NAMES}), min_size=1, max_size=8)
 
 
@@ -22,14 +22,14 @@ def test_the_settings_that_tell_all_apart_do_so_and_none_of_them_can_be_spared(v
 
 
 def test_the_name_of_a_model_speaks_for_its_shape():
-    shapes = [{"model.d_model": width, "model.name": name} for width, name in ((128, "tiny"), (256, "mini"))]
-    assert distinguishing(shapes) == ["model.name"]
+    shapes = [{"model.d_model": width, "encoder": name} for width, name in ((128, "tiny"), (256, "mini"))]
+    assert distinguishing(shapes) == ["encoder"]
 
 
 def test_where_it_began_speaks_for_what_came_with_it():
-    scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "init_from": None}
-    finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "init_from": "run"}
-    assert distinguishing([scratch, finetuned]) == ["init_from"]
+    scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "encoder": "mini"}
+    finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "encoder": "run"}
+    assert distinguishing([scratch, finetuned]) == ["encoder"]
     assert distinguishing([{name: one[name] for name in list(one)[:2]} for one in (scratch, finetuned)]) == [
         "training.learning_rate"
     ]

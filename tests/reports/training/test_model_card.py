@@ -76,7 +76,7 @@ def test_of_many_labels_twenty_are_named(facts):
 def test_the_hub_reads_what_the_card_says(facts):
     card = ModelCard(model_card(report_of() | {"init_from": "google/bert"}, ["no", "yes"], facts)).data
     assert (card.library_name, card.pipeline_tag, card.datasets) == ("encoderlab", "text-classification", ["owner/name"])
-    assert card.metrics == ["accuracy", "f1", "roc_auc"]
+    assert card.metrics == ["accuracy", "f1", "matthews_correlation", "roc_auc"]
     assert (card.license, card.language) == (None, None)
     results = {result.metric_name: result for result in card.eval_results}
     accuracy = results["accuracy"]

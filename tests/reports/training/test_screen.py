@@ -160,9 +160,17 @@ SPLIT |= {"words_min": 1, "words_median": 2.0, "words_p95": 3.0, "words_max": 4}
 )
 def test_labels_that_training_has_once_are_named(labels, warning):
     file = io.StringIO()
-    show_survey({"train": SPLIT | {"labels": labels}, "test": SPLIT | {"labels": dict.fromkeys(labels, 1)}}, file=file)
+    show_survey({"train": SPLIT | {"labels": labels}, "test": SPLIT | {"labels": dict.fromkeys(labels, 10)}}, file=file)
     assert ("Warning" in file.getvalue()) == (warning is not None)
     assert warning is None or warning in file.getvalue()
+
+
+def test_before_training_it_is_said_that_a_split_has_too_few_rows_of_a_class():
+    file = io.StringIO()
+    splits = {"train": {"ham": 500, "fraud": 20}, "validation": {"ham": 83, "fraud": 1}, "test": {"ham": 80, "fraud": 10}}
+    show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
+    assert "Warning: Too few rows of validation to score 'fraud' (1): with fewer than 10" in file.getvalue()
+    assert "of test" not in file.getvalue()
 
 
 def test_of_many_classes_the_weakest_are_shown():

@@ -250,7 +250,7 @@ def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths
 @settings(deadline=None)
 def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, micro_batches, size):
     rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
-    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size))
+    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=64)
     made = [
         micro_batch
         for rank in range(size)
@@ -274,3 +274,45 @@ def test_some_of_the_scoring_batches_are_every_so_many_of_all(lengths, every, si
         whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, processes)]
         assert len(whole) == n_scoring_batches(rows.lengths, CPU, processes)
         assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, processes, every=every)] == whole[::every]
+
+
+def rows_in_windows(n_windows):
+    """Rows of so many windows of 4 tokens each; one of 0 is a single sequence of 3."""
+    heads = HeadSizes(sequence_classes=3, window_pooling="mean")
+    rows = [
+        Encoded([row + 1] * 4 * n, [0] * 4 * n, label=row % 3, window_starts=tuple(range(n)))
+        if n
+        else Encoded([row + 1] * 3, [0] * 3, label=row % 3)
+        for row, n in enumerate(n_windows)
+    ]
+    return hold_encoded(rows, 100, heads)
+
+
+@given(
+    n_windows=st.lists(st.sampled_from([0, 2, 3, 5]), min_size=1, max_size=12),
+    micro_batches=st.integers(1, 3),
+    size=st.integers(1, 3),
+)
+@settings(deadline=None, max_examples=40)
+def test_micro_batches_and_processes_never_cut_a_row_apart_and_its_windows_are_counted(n_windows, micro_batches, size):
+    rows, config = rows_in_windows(n_windows), TrainingConfig(batch_size=5)
+    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=4)
+    made = [
+        micro_batch
+        for rank in range(size)
+        for step in islice(
+            training_batches(rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)),
+            counts.steps,
+        )
+        for micro_batch in step
+        if len(micro_batch.rows)
+    ]
+    seen = {}
+    for batch in made:
+        row_of_sequence = torch.arange(len(batch)) if batch.row_of_sequence is None else batch.row_of_sequence
+        for place, row in enumerate(batch.rows.tolist()):
+            seen[row] = batch.input_ids[row_of_sequence == place]
+    assert {row: len(windows) for row, windows in seen.items()} == {row: max(n, 1) for row, n in enumerate(n_windows)}
+    assert all(set(windows.flatten().tolist()) <= {row + 1, PAD} for row, windows in seen.items())
+    assert counts.tokens == sum(batch.n_tokens for batch in made)
+    assert counts.padded_tokens == sum(batch.input_ids.numel() for batch in made)

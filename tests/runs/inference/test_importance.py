@@ -15,7 +15,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.runs.inference.importance import log_odds, occluded, token_importance
-from encoderlab.tasks.config import PretrainingConfig, TaggingConfig
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
 from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.rows import hold_encoded
 from tests.runs.small_assembly import LABELS, TOKENIZER, assembly_of
@@ -247,3 +247,38 @@ def test_log_odds_stay_where_all_logits_grow_alike(rows, more):
 def test_each_token_is_replaced_once():
     changed = [one.input_ids for one in occluded(Encoded([5, 6, 7], [0, 0, 0]), 1)]
     assert changed == [[1, 6, 7], [5, 1, 7], [5, 6, 1]]
+
+
+LONG = TextExample("0123456789ab73a")
+
+
+def in_windows(pooling="mean", **shape):
+    return assembly_of(ClassificationConfig(name="long", windows=Windows(pooling)), max_length=8, pooling=Pooling.mean, **shape)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_occluding_a_token_hides_it_in_every_window_that_reads_it(pooling):
+    assembly = in_windows(pooling)
+    (found,) = token_importance(assembly, [LONG], "occlusion")
+    (encoded,) = assembly.task.encode([LONG])
+    assert found.pieces == ["[CLS]", *LONG.text, "[SEP]"]
+    assert [(span.begin, span.end) for span in found.spans[1:-1]] == [(place, place + 1) for place in range(15)]
+    before, ids, shared = odds_of(assembly, encoded, found.label), np.array(encoded.input_ids), 4  # in the first two windows
+    assert (ids == ids[1 + shared]).sum() == 2
+    changed = np.where(ids == ids[1 + shared], TOKENIZER.mask_id, ids).tolist()
+    expected = before - odds_of(assembly, replace(encoded, input_ids=changed), found.label)
+    assert found.scores[1 + shared] == pytest.approx(expected, abs=2e-4)
+
+
+def test_gradients_of_all_windows_are_added_up_by_the_tokens_of_the_text():
+    assembly = in_windows(labels=LABELS[:2], positions=Positions.rotary, embedding_norm=False, segments=0)
+    assembly.model.encoder.layers = nn.ModuleList([Through()])
+    bias = assembly.model.sequence_head.bias.detach()
+    assembly.model.packs = False
+    with torch.no_grad():
+        assembly.model.sequence_head.weight.mul_(0.1)
+    found, short = token_importance(assembly, [LONG, TextExample("12")], "gradient")
+    assert (len(found.scores), len(short.scores)) == (17, 4)
+    sign = 1 if found.label == LABELS[0] else -1
+    odds = np.log(found.probability) - np.log1p(-found.probability)
+    assert found.scores.sum() + sign * float(bias[0] - bias[1]) == pytest.approx(odds, abs=5e-3)

@@ -13,7 +13,7 @@ from encoderlab.config.command_settings import FinetuneConfig, RunConfig
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import Assembly, assemble, run_settings
@@ -104,11 +104,12 @@ def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
 def test_a_task_takes_the_encoder_and_the_pooler_and_a_fresh_head(heads, positions):
     settings = {"pooling": Pooling.pooler, "positions": positions}
     old = drawn(heads, **settings)
-    model, before = drawn(heads, seed=1, **settings), drawn(heads, seed=1, **settings)
+    model = drawn(heads, seed=1, **settings)
     fresh = load_into(model, pretrained_from(old, heads, **settings))
     assert fresh == [name for name in ("sequence_head", "token_head") if getattr(model, name) is not None]
     for name, weight in model.state_dict().items():
-        assert torch.equal(weight, (before if name.startswith(tuple(fresh)) else old).state_dict()[name]), name
+        expected = torch.zeros_like(weight) if name.startswith(tuple(fresh)) else old.state_dict()[name]
+        assert torch.equal(weight, expected), name
 
 
 def test_pretraining_that_goes_on_takes_every_head():
@@ -210,16 +211,24 @@ def finetuning(corpus, **changes):
     return FinetuneConfig(**given | changes)
 
 
-def test_a_fresh_head_depends_on_the_seed_alone(corpus):
+def test_a_fresh_part_depends_on_the_seed_alone(corpus):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
-    heads = []
+    pooled = AsPretrained(pooling=Pooling.pooler)  # which the pretrained encoder lacks
+    parts = []
     for seed, between in ((3, 0), (3, 1), (4, 2)):
         torch.manual_seed(between)
-        heads.append(assemble(finetuning(corpus, seed=seed), CPU, corpus, old).model.sequence_head.weight)
-    other = assemble(finetuning(corpus, seed=3), CPU, corpus, pretrained_from(drawn(PRETRAINING, seed=8), PRETRAINING))
-    assert torch.equal(heads[0], heads[1])
-    assert torch.equal(heads[0], other.model.sequence_head.weight)
-    assert not torch.equal(heads[0], heads[2])
+        parts.append(assemble(finetuning(corpus, seed=seed, model=pooled), CPU, corpus, old).model.pool.dense.weight)
+    config = finetuning(corpus, seed=3, model=pooled)
+    other = assemble(config, CPU, corpus, pretrained_from(drawn(PRETRAINING, seed=8), PRETRAINING))
+    assert torch.equal(parts[0], parts[1])
+    assert torch.equal(parts[0], other.model.pool.dense.weight)
+    assert not torch.equal(parts[0], parts[2])
+
+
+def test_a_fresh_head_of_a_task_is_zero_so_that_it_does_not_spoil_the_encoder(corpus):
+    model = assemble(finetuning(corpus), CPU, corpus, pretrained_from(drawn(PRETRAINING), PRETRAINING)).model
+    assert not model.sequence_head.weight.any()
+    assert not model.sequence_head.bias.any()
 
 
 def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and_says_so_in_a_line(corpus, capsys):
@@ -339,6 +348,17 @@ def test_an_encoder_of_sentence_transformers_is_pooled_as_it_was_trained(tmp_pat
     assembly = assemble(finetuning(corpus), CPU, corpus, pretrained)
     assert assembly.config.model.pooling is pooling
     assert load_into(assembly.model, pretrained) == ["sequence_head"]
+
+
+@pytest.mark.parametrize(("mean_pooled", "pairs"), [(True, Pairs.separate), (False, Pairs.joint)])
+def test_an_encoder_trained_for_sentence_vectors_reads_the_texts_of_a_pair_separately(tmp_path, corpus, mean_pooled, pairs):
+    transformers_folder(tmp_path, "BertModel")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": mean_pooled}))
+    pretrained = load_pretrained(str(tmp_path))
+    assert pretrained.settings_for(ClassificationConfig(name="t")).pairs is pairs
+    assert pretrained.settings_for(PretrainingConfig(name="t")).pairs is Pairs.joint
+    assert assemble(finetuning(corpus), CPU, corpus, pretrained).config.model.pairs is Pairs.joint  # rows of single texts
 
 
 def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(corpus, capsys):

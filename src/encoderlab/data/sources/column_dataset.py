@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.columns import Rows, Wanted
     from encoderlab.data.sources.labels import Labels
 
+MAIN_SPLITS = ("train", "validation", "test")  # in this order; further ones follow
+
 
 class OnInvalidTags(Enum):
     """What becomes of BIO or BIOES labels in an order that is not valid, such as I-person at the start of an entity."""
@@ -127,7 +129,7 @@ class ColumnDataset(DatasetConfig):
         by_name |= hold_out(by_name["train"], fractions, self.split_seed, self._groups(rows["train"]))
         if fractions:
             origin = origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
-        ordered = {name: by_name[name] for name in ("train", "validation", "test") if name in by_name}
+        ordered = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
         return Splits(ordered, labels.names if labels else [], origin)
 
     def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from encoderlab.data.examples import Splits
-from encoderlab.data.sources.column_dataset import ColumnDataset
+from encoderlab.data.sources.column_dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import REQUIRED, setting
 from encoderlab.system.hub_access import http_error, hub_answers, no_requests, quiet
@@ -48,9 +48,13 @@ class HubDataset(ColumnDataset):
     train_split: str = setting("train", "The hub's name of the training split.")
     validation_split: str | None = setting("validation", "The hub's name of the validation split; null takes rows from training.")
     test_split: str | None = setting("test", "The hub's name of the test split; null where there is none.")
+    further_splits: list[str] | None = setting(None, "Further splits to score and predict, such as [validation_mismatched].")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        taken = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
+        if taken is not None:
+            raise SettingError(f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split")
         if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
             raise SettingError(
                 f"dataset.path={self.path} is no id of a hub dataset",
@@ -183,7 +187,8 @@ class HubDataset(ColumnDataset):
 
     def _split_names(self) -> dict[str, str]:
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split}
-        return {name: of_hub for name, of_hub in names.items() if of_hub is not None}
+        further = {name: name for name in self.further_splits or ()}
+        return {name: of_hub for name, of_hub in names.items() if of_hub is not None} | further
 
     def _table(self, whole: datasets.DatasetDict, name: str, wanted: Wanted) -> datasets.Dataset:
         from encoderlab.data.sources.columns import no_such_column
@@ -201,7 +206,9 @@ class HubDataset(ColumnDataset):
         used = self._split_names()
         wanted = next(setting for setting, of_hub in used.items() if of_hub == name)
         near = closest(name, [split for split in existing if split not in used.values()])
-        if wanted == "train":
+        if wanted not in MAIN_SPLITS:
+            remedy = f"Remove {name} from dataset.further_splits"
+        elif wanted == "train":
             remedy = f"Set dataset.train_split={near or existing[0]}"
         else:
             without = "to hold rows out of training" if wanted == "validation" else "to do without"

@@ -25,6 +25,7 @@ METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # of our figures: the hub's 
     "f1_micro": ("f1", {"average": "micro"}),
     "f1_macro": ("f1", {"average": "macro"}),
     "f1_weighted": ("f1", {"average": "weighted"}),
+    "matthews": ("matthews_correlation", {}),
     "roc_auc": ("roc_auc", {}),
     "pearson": ("pearsonr", {}),
     "spearman": ("spearmanr", {}),

@@ -11,6 +11,7 @@ from typing import Any
 from encoderlab.errors import SettingError, closest
 from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
 from encoderlab.metrics.scores import is_lower_better
+from encoderlab.reports.parts.console import OF_POSITIVE
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
 
@@ -61,12 +62,12 @@ def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
 def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
     """As few of the differing settings as tell all apart, first those that speak for others.
 
-    `model.name` speaks for the shape of tiny, mini and small, `init_from` for what comes with a pretrained encoder; a setting that
-    all have says more than one that some lack.
+    `encoder` speaks for the shape of tiny, mini and small, and for what comes with a pretrained encoder; a setting that all have
+    says more than one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
-        return name.rpartition(".")[2] != "name", name != "init_from", any(value[name] is None for value in values)
+        return name != "encoder", name.rpartition(".")[2] != "name", any(value[name] is None for value in values)
 
     names = sorted(values[0], key=says_less) if values else []
     chosen: list[str] = []
@@ -126,6 +127,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
             "split": first.split,
             "rows": first.scores["n"],
             "figure": figure,
+            "positive_label": first.scores.get("positive_label"),
             "differing": {name: [shown(setting.values[name]) for setting in settings] for name in settings[0].values},
             "told_apart_by": distinguishing([setting.values for setting in settings]),
             "reference": settings[place].label,
@@ -136,7 +138,15 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
 
 
 def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
-    figure = str(figure or runs[0].report["main_figure"])
+    first, *others = dict.fromkeys(run.report["main_figure"] for run in runs)
+    if figure is None and others:
+        remedy = f"Set figure={' or figure='.join((first, *others))}"
+        raise SettingError(f"The runs put different figures first: {' and '.join((first, *others))}", remedy=remedy)
+    figure = figure or first
+    labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
+    if figure in OF_POSITIVE and len(labels) > 1:
+        remedy = "Set figure=f1_macro, or train with one task.positive_label"
+        raise SettingError(f"{figure} is about different labels: {' and '.join(labels)}", remedy=remedy)
     for run in runs:
         if not isinstance(value := run.scores.get(figure), int | float) or not math.isfinite(value):
             known = [name for name, value in run.scores.items() if isinstance(value, float)]

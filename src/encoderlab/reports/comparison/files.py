@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,16 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence
 
     Raises DataError where the folder cannot be written to.
     """
-    try:
+    with folder_for_files(folder):
         return _write(folder, comparison, runs)
+
+
+@contextmanager
+def folder_for_files(folder: Path) -> Iterator[None]:
+    """Make `folder`, to write files into it in here. Raises DataError where it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         remedy = "Set output=... with a folder you may write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None

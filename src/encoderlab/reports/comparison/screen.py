@@ -8,10 +8,11 @@ from typing import Any, TextIO
 from rich.text import Text
 
 from encoderlab.reports.comparison.comparison import short_names, shown
-from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
+from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of
 
 FIGURES = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
 MOST_FOLDERS = 12
+MOST_VALUES = 4  # of a setting, one for each line of the table; beyond that each different one once
 WIDE = 160  # characters of a line where the output is no terminal: a table that is broken there cannot be read
 
 
@@ -21,7 +22,7 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
     console.width = console.width if console.is_terminal else WIDE
     console.print()
     console.print(Text(headline(comparison), style="bold"))
-    line(console, "They differ in", ", ".join(f"{name} ({', '.join(dict.fromkeys(v))})" for name, v in _shown(comparison).items()))
+    listing(console, "They differ in", [f"{name}: {' | '.join(values)}" for name, values in _differing(comparison)])
     console.print()
     table = table_of(*columns(comparison))
     for row in comparison["settings"]:
@@ -47,13 +48,15 @@ def headline(comparison: Mapping[str, Any]) -> str:
     settings = "one setting" if len(rows) == 1 else f"{len(rows)} settings"
     where = f"{comparison['split']} ({comparison['rows']:,} rows)"
     counted = "1 run" if runs == 1 else f"{runs} runs"
-    return f"{words_of(comparison['figure']).capitalize()} of {counted} of {comparison['task']} on {where}: {settings}"
+    figure = named_figure(comparison["figure"], comparison)
+    return f"{figure[:1].upper()}{figure[1:]} of {counted} of {comparison['task']} on {where}: {settings}"
 
 
-def _shown(comparison: Mapping[str, Any]) -> Mapping[str, list[str]]:
-    """The settings that tell all apart; the others that differ go with them, and stand in the files."""
+def _differing(comparison: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Every setting that differs with its values, in the order of the table; first those that tell all apart."""
     told = comparison["told_apart_by"]
-    return {name: values for name, values in comparison["differing"].items() if name in told}
+    ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in told)
+    return [(name, values if len(values) <= MOST_VALUES else list(dict.fromkeys(values))) for name, values in ordered]
 
 
 def columns(comparison: Mapping[str, Any]) -> list[str]:
@@ -90,23 +93,24 @@ def _p_value(difference: Mapping[str, Any]) -> str:
 
 def markdown(comparison: Mapping[str, Any]) -> str:
     """The comparison as a section of a Markdown document."""
-    lines = [f"## {_escaped(headline(comparison))}", ""]
-    lines += _rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
-    lines += ["", *(f"- {_escaped(note)}." for note in comparison["notes"])]
+    lines = [f"## {escaped(headline(comparison))}", ""]
+    lines += rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
+    lines += ["", *(f"- {escaped(note)}." for note in comparison["notes"])]
     if comparison["differing"]:
         labels = [row["label"] for row in comparison["settings"]]
         rows = [[name, *values] for name, values in comparison["differing"].items()]
-        lines += ["", "### Settings that differ", "", *_rows_of_table(["", *labels], rows)]
-    lines += ["", "### Runs", "", *(f"- {_escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
+        lines += ["", "### Settings that differ", "", *rows_of_table(["", *labels], rows)]
+    lines += ["", "### Runs", "", *(f"- {escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
     return "\n".join(lines) + "\n"
 
 
-def _rows_of_table(head: Any, rows: Any) -> Iterator[str]:
+def rows_of_table(head: Any, rows: Any) -> Iterator[str]:
+    """The lines of a Markdown table."""
     for one in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
-        yield "| " + " | ".join(_escaped(cell) if set(cell) - {"-", ":"} else cell for cell in one) + " |"
+        yield "| " + " | ".join(escaped(cell) if set(cell) - {"-", ":"} else cell for cell in one) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """The text as Markdown shows it: no table cell, tag or emphasis of its own."""
     escaped = "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|~" else letter for letter in text)
     return " ".join(escaped.split())

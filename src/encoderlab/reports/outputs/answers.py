@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from encoderlab.batch import TargetKind
 from encoderlab.reports.outputs.carried import carried_names, cell, in_json
+from encoderlab.reports.outputs.glue import GLUE_TASKS, OTHER_TASK
 from encoderlab.runs.folders.finished import SEPARATOR
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Wanted:
     `top_k` asks for the most probable classes in place of all. An answer whose probability is less than `min_probability` is left
     open: `unsure` is written for it, or nothing. Of words, those are left open that are not probable enough, as OPEN_WORD unless
     `unsure` says otherwise. `carried` are the types of the rows' carried columns; they come last (see `carried.carried_names`).
+    `task` is the run's, by whose name GLUE's form spells the answers.
     """
 
     labels: Sequence[str]
@@ -55,6 +57,7 @@ class Wanted:
     unsure: str | None = None
     target: TargetKind = "label"
     carried: pyarrow.Schema | None = None
+    task: str = ""
 
     def predicted(self, row: Answered) -> str | float | list[str] | None:
         """The label, the labels of a set, the number, or the words' labels with blanks between them.
@@ -149,12 +152,13 @@ def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
 def write_glue(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     """The form GLUE's server takes (gluebenchmark.com, FAQ): tab-separated index and prediction, counted from 0.
 
-    Labels are ids, numbers stand as they are.
+    Labels are ids or names, as the server wants them of the task.
     """
+    task, labels = GLUE_TASKS.get(wanted.task, OTHER_TASK), list(wanted.labels)
     file.write("index\tprediction\n")
     for number, row in enumerate(rows):
-        answer = wanted.labels.index(row.labels[0]) if row.number is None else row.number
-        file.write(f"{number}\t{answer}\n")
+        answer = row.labels[0] if row.number is None else row.number
+        file.write(f"{number}\t{task.spelling(answer, labels)}\n")
 
 
 def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> None:

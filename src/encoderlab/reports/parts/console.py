@@ -14,6 +14,7 @@ from rich.text import Text
 
 from encoderlab.errors import printable
 
+OF_POSITIVE = ("f1", "roc_auc")  # the figures that are about one of two classes
 WIDTH = 100  # where the output is no terminal
 
 
@@ -71,7 +72,13 @@ def line(console: Console, title: str, words: str) -> None:
 
 def words_of(name: str) -> str:
     """A figure's name as it is said."""
-    return name.replace("_", " ").replace("roc auc", "ROC AUC")
+    return name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
+
+
+def named_figure(name: str, scores: Mapping[str, Any]) -> str:
+    """A figure's name as it is said, with the positive label of `scores` where it is about that one."""
+    label = scores.get("positive_label")
+    return f"{words_of(name)} of {printable(label)}" if label is not None and name in OF_POSITIVE else words_of(name)
 
 
 def figure(value: float | None) -> str:

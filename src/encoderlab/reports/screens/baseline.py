@@ -10,11 +10,10 @@ from rich.console import Console
 
 from encoderlab.errors import one_line
 from encoderlab.metrics import AnswerScores, NumberScores
-from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion
+from encoderlab.metrics.classification import answered_classes
 from encoderlab.metrics.label_sets import answered_sets
-from encoderlab.metrics.scores import figures_by_class
 from encoderlab.metrics.tagging import answered_words
-from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
+from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
@@ -26,13 +25,23 @@ REFERENCES = ("majority", "mean")  # what the others are compared with
 
 
 def build_baseline_report(
-    *, task: str, seed: int, split: str, labels: Answers, names: Sequence[str], found: Mapping[str, Baseline], words: int, main: str
+    *,
+    task: str,
+    seed: int,
+    split: str,
+    labels: Answers,
+    names: Sequence[str],
+    found: Mapping[str, Baseline],
+    words: int,
+    main: str,
+    positive: int = 1,
 ) -> dict[str, Any]:
     """What is printed and written: JSON-safe.
 
     `labels` are the right answers to the rows of `split`, as a `Baseline` has its own; `names` are the classes'. `main` comes
-    first. Each baseline has its figures with 95% intervals, scores by class, the confusion, how far it is ahead of
-    `majority` (or `mean`) on the same rows, and of a linear model the top `words` for each class. The seed draws the bootstrap.
+    first; of two classes, `positive` is the one that F1 is about. Each baseline has its figures with 95% intervals, scores by
+    class, the confusion, how far it is ahead of `majority` (or `mean`) on the same rows, and of a linear model the top `words` for
+    each class. The seed draws the bootstrap.
     """
     reference = next(name for name in REFERENCES if name in found)
     reports = {}
@@ -40,7 +49,7 @@ def build_baseline_report(
         if one.predicted is None:
             reports[name] = {"skipped": one.skipped}
             continue
-        figures, (lead, bounds) = _scored(one, labels, found[reference], names, seed, main)
+        figures, (lead, bounds) = _scored(one, labels, found[reference], names, seed, main, positive)
         ahead = {f"ahead_of_{reference}_by": lead, f"ahead_of_{reference}_by_ci95": bounds}
         top_features = {names[id_]: some[:words] for id_, some in one.top_features.items()} if words else {}
         reports[name] = {**figures, **ahead, "top_features": top_features}
@@ -58,26 +67,21 @@ def build_baseline_report(
 
 
 def _scored(
-    baseline: Baseline, labels: Answers, reference: Baseline, names: Sequence[str], seed: int, main: str
+    baseline: Baseline, labels: Answers, reference: Baseline, names: Sequence[str], seed: int, main: str, positive: int
 ) -> tuple[dict[str, Any], tuple[float, list[float]]]:
     """The baseline's figures with their intervals, and its lead over the reference with the interval of that."""
     assert baseline.predicted is not None
-    if isinstance(labels, list) or labels.dtype.kind in "bf":
-        scores = _answered(labels, baseline, names, main)
-        return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
-    predicted, other = np.asarray(baseline.predicted), np.asarray(reference.predicted)
-    by_class = figures_by_class(labels, predicted, names)
-    found = bootstrap(kinds_of_confusion(np.array(by_class["confusion"])), seed)
-    intervals = {f"{name}_ci95": bounds for name, bounds in found.items() if name in baseline.figures}
-    lead = difference(labels, predicted, other, seed)
-    return {**baseline.figures, **intervals, **by_class}, lead
+    scores = _answered(labels, baseline, names, main, positive)
+    return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
 
 
-def _answered(labels: Answers, baseline: Baseline, names: Sequence[str], main: str) -> AnswerScores:
-    """The scores of a baseline that gives sets of labels, numbers, or a label for each word."""
+def _answered(labels: Answers, baseline: Baseline, names: Sequence[str], main: str, positive: int) -> AnswerScores:
+    """The scores of a baseline's answers."""
     if isinstance(labels, list):
         return answered_words(labels, list(baseline.predicted or ()), names, main)
     predicted = np.asarray(baseline.predicted)
+    if labels.dtype.kind in "iu":
+        return answered_classes(labels, predicted, names, main, positive)
     if labels.dtype == bool:
         return answered_sets(labels, predicted, names, main)
     figures = {name: value for name, value in baseline.figures.items() if name != "seconds"}
@@ -90,7 +94,8 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     line(console, f"baseline {report['task']}", f"scored on {report['scored_split']} ({number(report['n'])} rows)")
     reference = next(name for name in REFERENCES if name in report["baselines"])
     second = next(name for name in SECOND if name in report["baselines"][reference] and name != main)
-    table = table_of("without an encoder", f"{words_of(main)} (95% interval)", words_of(second), "ahead by", "seconds")
+    named = named_figure(main, report["baselines"][reference])
+    table = table_of("without an encoder", f"{named} (95% interval)", words_of(second), "ahead by", "seconds")
     for name, one in report["baselines"].items():
         title = BASELINE_NAMES[name]
         if "skipped" in one:

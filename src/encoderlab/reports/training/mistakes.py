@@ -28,6 +28,7 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
     `marked_texts`), `label`, `predicted`, `confidence` (the answer's probability), `of_label` (the label's), and `method` (how the
     words' weights were found, "" where they were not). `examples` are the split's, by row.
     """
+    assert scores.probabilities is not None
     wrong = np.flatnonzero(scores.labels != scores.predicted)
     of_label = scores.probabilities[wrong, scores.labels[wrong]]
     confident = wrong[np.argsort(-scores.probabilities[wrong].max(-1), kind="stable")][:MOST_MISTAKES]
@@ -41,6 +42,7 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
 
 
 def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
+    assert scores.probabilities is not None
     label, predicted = scores.labels[place], scores.predicted[place]
     return {
         "row": int(scores.rows[place]),

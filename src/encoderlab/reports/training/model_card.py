@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoderlab.reports.cards.metadata import USE, front_matter, how_it_was_made, plain
-from encoderlab.reports.parts.console import figure, words_of
+from encoderlab.reports.parts.console import figure, named_figure
 from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.training.distillation import distillation_markdown
 from encoderlab.reports.training.report import BASELINE_NAMES
@@ -23,6 +23,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
     shown_labels = [f'"{plain(shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
     named = ", ".join([*shown_labels, *more])
+    interval = f"(95% interval {low:.4f} to {high:.4f}, {scores['n']:,} rows)"
     start = f"finetuned from `{report['init_from']}`" if report.get("init_from") else "trained from scratch"
     notes = "".join(f"- {plain(note).rstrip('.')}.\n" for note in report["notes"])
     pipeline = "token-classification" if "token_accuracy" in scores else "text-classification"
@@ -32,7 +33,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
         f"A transformer encoder of {report['model']['parameters']:,} parameters, {start} by `encoderlab {report['command']}` "
         f"on the task `{report['task']}` with seed {report['seed']}.\n\n"
         f"- {f'Labels: {named}' if labels else 'Answers with a number'}\n"
-        f"- {main.replace('_', ' ')} on {scored}: {scores[main]:.4f} (95% interval {low:.4f} to {high:.4f}, {scores['n']:,} rows)\n"
+        f"- {plain(named_figure(main, scores))} on {scored}: {scores[main]:.4f} {interval}\n"
         f"- Weights after step {report['checkpoint']['step']:,}, chosen by {report['checkpoint']['chosen_by']}\n"
         f"{notes}\n"
         f"{USE}\n\n"
@@ -45,7 +46,8 @@ def _results(report: Mapping[str, Any]) -> str:
     splits = report["splits"]
     names = [name for name, value in next(iter(splits.values())).items() if isinstance(value, float)]
     head = f"| | {' | '.join(splits)} |\n|---|{'---:|' * len(splits)}\n"
-    lines = [f"| {words_of(name)} | {' | '.join(figure(scores.get(name)) for scores in splits.values())} |\n" for name in names]
+    named = {name: plain(named_figure(name, next(iter(splits.values())))) for name in names}
+    lines = [f"| {named[name]} | {' | '.join(figure(scores.get(name)) for scores in splits.values())} |\n" for name in names]
     errors = [figure(scores["calibration"]["ece"]) for scores in splits.values() if "calibration" in scores]
     calibrated = f"| expected calibration error | {' | '.join(errors)} |\n" if errors else ""
     return f"{head}{''.join(lines)}{calibrated}"
@@ -54,8 +56,9 @@ def _results(report: Mapping[str, Any]) -> str:
 def _compared(report: Mapping[str, Any]) -> str:
     """What the baselines scored, and the verdict; nothing where none was fitted."""
     main = report["main_figure"]
+    named = plain(named_figure(main, report["splits"][report["scored_split"]]))
     found = [
-        f"- {BASELINE_NAMES.get(name, name)}: {words_of(main)} {figure(baseline[main])}\n"
+        f"- {BASELINE_NAMES.get(name, name)}: {named} {figure(baseline[main])}\n"
         for name, baseline in report["baselines"].items()
         if "skipped" not in baseline
     ]

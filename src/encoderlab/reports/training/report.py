@@ -10,6 +10,7 @@ import numpy as np
 from encoderlab.metrics import TaggingScores
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
 from encoderlab.metrics.scores import AnswerScores, Scores
+from encoderlab.reports.parts.console import named_figure
 from encoderlab.reports.parts.run_report import RunSummary, run_report, scored_split
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ BASELINE_NAMES = {
 }
 
 
-SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson")  # the first of these stands beside the main figure
+# the first of these stands beside the main figure
+SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
+LEAST_ROWS = 10  # of a class, below which its figures are mostly luck
+MOST_NAMED = 5  # classes in a note
 
 
 def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
@@ -38,7 +42,7 @@ def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines:
         name: {**scores.with_intervals(run.seed).as_dict(), **_calibrated(name, scored, splits)} for name, scores in splits.items()
     }
     report = run_report(run, splits, figures, baselines=compared, verdict=_verdict(compared, splits[scored]))
-    report["notes"] += _skipped(baselines)
+    report["notes"] += [*_scarce_notes(scored, splits[scored]), *_skipped(baselines)]
     return report
 
 
@@ -59,10 +63,11 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores | TaggingSc
         assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
         return of_confidences(np.concatenate(scores.confidences), right)
+    assert scores.probabilities is not None
     found = calibration(scores.probabilities, scores.labels)
     if name != scored or scored == "validation" or held_out is None:
         return found
-    assert isinstance(held_out, Scores)
+    assert isinstance(held_out, Scores) and held_out.probabilities is not None
     temperature = fit_temperature(held_out.probabilities, held_out.labels)
     if temperature is None:
         return found
@@ -73,9 +78,10 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores | TaggingSc
 def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, Any]:
     """The baseline's figures, and how far the model's main figure is above its own, on the same rows, answer by answer."""
     if baseline.skipped:
-        return {"accuracy" if isinstance(scores, Scores) else scores.main: None, "skipped": baseline.skipped}
+        return {**({"accuracy": None} if isinstance(scores, Scores) else {}), scores.main: None, "skipped": baseline.skipped}
     lead, bounds = scores.lead_over(baseline.predicted, seed)
-    return {**baseline.figures, "model_leads_by": lead, "model_leads_by_ci95": bounds}
+    own = {} if scores.main in baseline.figures else {scores.main: scores.figures[scores.main] - lead}
+    return {**baseline.figures, **own, "model_leads_by": lead, "model_leads_by_ci95": bounds}
 
 
 def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -> dict[str, str] | None:
@@ -94,12 +100,31 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -
         "below": "is below",
         "not distinguishable": "is not distinguishable from",
     }[outcome]
-    figure = scores.main.replace("_", " ")
+    figure = named_figure(scores.main, {"positive_label": getattr(scores, "positive_label", None)})
     sentence = (
         f"The model's {figure} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
         f"{lead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}, on the same rows."
     )
     return {"against": name, "outcome": outcome, "sentence": sentence}
+
+
+def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
+    """A warning about classes that few rows of a split have, given the `counts` of all; "" where each has enough."""
+    few = [name for name, count in counts.items() if count < LEAST_ROWS]
+    if not few:
+        return ""
+    named = ", ".join(f"{name!r} ({counts[name]})" for name in few[:MOST_NAMED])
+    more = f" and {len(few) - MOST_NAMED:,} more" if few[MOST_NAMED:] else ""
+    return (
+        f"Too few rows of {split} to score {named}{more}: with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly luck."
+    )
+
+
+def _scarce_notes(split: str, scores: AnswerScores) -> list[str]:
+    """The warning about the scored split, where its answers are classes of whole texts."""
+    if not isinstance(scores, Scores) or scores.probabilities is None:
+        return []
+    return list(filter(None, [scarce_classes(split, {name: int(one["support"]) for name, one in scores.per_class.items()})]))
 
 
 def _skipped(baselines: Mapping[str, Baseline]) -> list[str]:

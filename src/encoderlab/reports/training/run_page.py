@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.metrics import LabelSetScores, NumberScores, Scores, TaggingScores
-from encoderlab.reports.parts.console import figure, number, with_interval, words_of
+from encoderlab.reports.parts.console import figure, named_figure, number, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import lengths_of, shown
@@ -28,6 +28,7 @@ from encoderlab.reports.training.mistakes import (
     mistaken_texts,
 )
 from encoderlab.reports.training.report import BASELINE_NAMES
+from encoderlab.reports.training.windows import windows_table
 from encoderlab.runs.folders.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ METHODS = {"gradient": "gradient times input"}
 MOST_CLASSES = 60  # rows of a table
 MOST_OF_A_MATRIX = 20
 MOST_CONFUSIONS = 30
+NO_FIGURES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 NOT_SHOWN = {  # of the parts that say something of one kind of answers
     **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "per_entity": [], "n_wrong": 0},
     **dict.fromkeys(("calibration", "tempered", "reliability", "numbers")),
@@ -70,6 +72,7 @@ def write_run_page(
         figures=_figures(report),
         comparison=_comparison(report, scored),
         distillation=distillation_table(report),
+        windows=windows_table(report),
         **answered,
         by_length=by_length,
         n_scored=len(chosen_examples),
@@ -136,7 +139,7 @@ def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **headline(report, report["main_figure"]),
         "command": report["command"],
-        "main": report["main_figure"],
+        "main": named_figure(report["main_figure"], report["splits"][report["scored_split"]]),
         "stronger": report.get("stronger_command"),
         "tone": {"above": "good", "below": "bad"}.get(str(outcome), ""),
     }
@@ -145,10 +148,10 @@ def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
     """Every figure of every split in words, by the figure's name; "" where a split does not have it."""
     splits = report["splits"]
-    no_figures = ("n", "per_class", "per_entity", "confusion", "calibration")
-    names = [name for name in next(iter(splits.values())) if name not in no_figures]
+    names = [name for name in next(iter(splits.values())) if name not in NO_FIGURES]
     wanted = [name for name in names if not name.endswith("_ci95")]
-    rows = {words_of(name): [with_interval(part, name) if name in part else "" for part in splits.values()] for name in wanted}
+    cells = {name: [with_interval(part, name) if name in part else "" for part in splits.values()] for name in wanted}
+    rows = {named_figure(name, next(iter(splits.values()))): cells[name] for name in wanted}
     return {"": list(splits), "rows": [number(part["n"]) for part in splits.values()], **rows}
 
 
@@ -206,7 +209,7 @@ def _plots(
     from encoderlab.reports.parts.page_plots import WIDTH, lengths_figure, thinned
     from encoderlab.reports.parts.plots import curves
 
-    main = words_of(report["main_figure"])
+    main = named_figure(report["main_figure"], report["splits"][report["scored_split"]])
     drawn = None
     if lines := metric_lines(folder):
         said = f"Curves over the optimizer's steps: loss, {main} on validation, learning rate"

@@ -13,6 +13,7 @@ from encoderlab.reports.parts.console import (
     console_on,
     figure,
     line,
+    named_figure,
     number,
     speed,
     table_of,
@@ -22,13 +23,15 @@ from encoderlab.reports.parts.console import (
 )
 from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
-from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
+from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_classes
+from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
+USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one is on the screen
 OTHERS = (  # figures beside the main one
     *("entity_precision", "entity_recall", "token_accuracy"),
-    *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "roc_auc"),
+    *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
 )
 
@@ -47,7 +50,7 @@ def show_report(
         console.print("", _comparison(report, scores), sep="\n")
     if report["verdict"]:
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
-    if rows := distillation_table(report):
+    for rows in filter(None, (windows_table(report), distillation_table(report))):
         console.print("", table_of_rows(rows), sep="\n")
     _classes(console, scores)
     console.print()
@@ -81,6 +84,9 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         console.print(_label_counts(survey, labels))
     else:
         line(console, "Labels", f"{len(labels):,}; {_extremes(survey)}")
+    for split in ("validation", "test"):
+        if len(labels) == 2 and split in survey:
+            line(console, "Warning", scarce_classes(split, survey[split]["labels"]))
     if lone := [label for label, count in survey.get("train", {"labels": {}})["labels"].items() if count == 1]:
         line(console, "Warning", _lone_labels(lone))
 
@@ -95,13 +101,15 @@ def _lone_labels(labels: Sequence[str]) -> str:
 def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
     main = report["main_figure"]
     where = f"{report['scored_split']} ({scores['n']:,} rows)"
-    title = (
-        f"{report['command']} {report['task']}, seed {report['seed']}: {words_of(main)} {with_interval(scores, main)} on {where}"
-    )
+    run = f"{report['command']} {report['task']}, seed {report['seed']}"
+    title = f"{run}: {named_figure(main, scores)} {with_interval(scores, main)} on {where}"
     console.print()
     console.print(Text(title, style="bold"))
     others = [name for name in OTHERS if name in scores and name != main]
-    line(console, "Also", ", ".join(f"{words_of(name)} {with_interval(scores, name)}" for name in others))
+    line(console, "Also", ", ".join(f"{named_figure(name, scores)} {with_interval(scores, name)}" for name in others))
+    for name, part in report["splits"].items():
+        if name not in (report["scored_split"], *USUAL_SPLITS):
+            line(console, f"On {name}", f"{named_figure(main, part)} {with_interval(part, main)}, {part['n']:,} rows")
     show_model(console, report)
 
 
@@ -109,7 +117,7 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     """The model beside its baselines, and how far ahead of each it is."""
     main = report["main_figure"]
     second = next(name for name in SECOND if name in scores and name != main)
-    table = table_of("on the same rows", words_of(main), words_of(second), "model ahead by (95% interval)", "seconds")
+    table = table_of("on the same rows", named_figure(main, scores), words_of(second), "model ahead by (95% interval)", "seconds")
     seconds = report["throughput"].get("train_seconds")
     table.add_row("this model", figure(scores[main]), figure(scores[second]), "", number(seconds))
     for name, baseline in report["baselines"].items():

@@ -104,9 +104,14 @@ class Corpus:
         return {name: split["fingerprint"] for name, split in self.survey.as_dict().items()}
 
     def scored_splits(self) -> list[str]:
-        """The splits a report scores: validation and test, where they have labels. Raises DataError where neither has."""
-        scored = [name for name in ("validation", "test") if name in self.splits.by_name and self.labelled(name)]
-        if not scored:
+        """The splits a report scores: further ones, validation and test, where they have labels; the one it is about comes last.
+
+        Raises DataError where neither validation nor test has labels.
+        """
+        main = [name for name in ("validation", "test") if name in self.splits.by_name]
+        further = [name for name in self.splits.by_name if name not in ("train", *main)]
+        scored = [name for name in (*further, *main) if self.labelled(name)]
+        if not set(main) & set(scored):
             raise DataError(
                 "No split has labels to score on",
                 remedy="Hold rows out of training with dataset.validation_fraction=0.1, or give dataset.validation=FILE",

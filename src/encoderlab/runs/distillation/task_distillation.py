@@ -153,15 +153,14 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
     return found
 
 
-def _beside(scores: Scores | TaggingScores, other: Sequence[Any], seed: int) -> dict[str, Any]:
-    """The main figure of other answers to the scored rows, and how far the student leads."""
-    by_row = dict(zip(scores.rows.tolist(), other, strict=True))
-    lead, bounds = scores.lead_over(by_row, seed)
+def _beside(scores: Scores | TaggingScores, other: Any, seed: int) -> dict[str, Any]:
+    """The main figure of other answers to the same rows, and how far the student leads."""
+    lead, bounds = scores.lead_on_rows(other, seed)
     return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
 
 
-def _answers_of(control: FinishedRun, scores: Scores | TaggingScores) -> Sequence[Any]:
+def _answers_of(control: FinishedRun, scores: Scores | TaggingScores) -> Any:
     answers = read_answers([control])[0].predicted
     if isinstance(scores, Scores):
-        return answers.tolist()
+        return answers
     return np.split(answers, np.cumsum([len(labels) for labels in scores.labels])[:-1])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,11 +40,11 @@ class TeacherLogits:
         offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
         return TeacherLogits(np.concatenate([self.values, more.values]), offsets)
 
-    def predicted(self, scores: Scores | TaggingScores) -> list[Any]:
+    def predicted(self, scores: Scores | TaggingScores) -> np.ndarray | list[np.ndarray]:
         """The best class of each row that `scores` holds, or of each of its words that the student was asked."""
         best = self.values.argmax(1)
         if isinstance(scores, Scores):
-            return best[self.offsets[scores.rows]].tolist()
+            return best[self.offsets[scores.rows]]
         found = []
         for row, labels in zip(scores.rows, scores.labels, strict=True):
             answers = best[self.offsets[row] : self.offsets[row + 1]][: len(labels)]

@@ -85,7 +85,8 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
 
 def _epoch(assembly: Assembly, train: Rows, micro_batches: int) -> EpochCounts:
     config = assembly.config
-    return epoch_counts(train.epoch(config.seed, 0).lengths, config.training, config.seed, micro_batches, assembly.processes)
+    lengths, longest = train.epoch(config.seed, 0).lengths, assembly.task.max_length
+    return epoch_counts(lengths, config.training, config.seed, micro_batches, assembly.processes, longest=longest)
 
 
 def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:

@@ -106,15 +106,25 @@ class EpochCounts:
 
 
 def epoch_counts(
-    lengths: np.ndarray, config: TrainingConfig, seed: int, micro_batches: int = 1, processes: Processes = SINGLE_PROCESS
+    lengths: np.ndarray,
+    config: TrainingConfig,
+    seed: int,
+    micro_batches: int = 1,
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    longest: int,
 ) -> EpochCounts:
-    """Count the batches of the first epoch, cut into so many `micro_batches`, of all processes, without making them."""
+    """Count the batches of the first epoch, cut into so many `micro_batches`, of all processes, without making them.
+
+    A row of more than `longest` tokens is read in windows of that many.
+    """
     steps = padded = 0
+    windows = np.maximum(lengths // longest, 1)
     for chosen in epoch_order(lengths, config, seed, 0):
         largest = -(-len(chosen) // processes.size)
         for share in np.array_split(chosen, processes.size):
             cut = np.array_split(share, min(micro_batches, largest))
-            padded += sum(len(micro_batch) * int(lengths[micro_batch].max()) for micro_batch in cut if len(micro_batch))
+            padded += sum(int(windows[some].sum()) * min(int(lengths[some].max()), longest) for some in cut if len(some))
         steps += 1
     return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
 

@@ -89,11 +89,13 @@ def step_memory(
 ) -> StepMemory:
     """What a training step takes where each row has `longest` tokens, `target_share` of them asked (if any are).
 
+    A row of more tokens than the model reads is several windows: attention is within each of them.
+
     Activations as in Korthikanti et al. 2022, section 4.1, with what autograd keeps of our layers. Left out, since it is little, or
     gone before the gradients come: what kernels work in. Left in: the last layer's answers for tokens that are not asked.
     """
     item = compute.precision.itemsize
-    token = _embedding_bytes(model) + model.n_layers * _layer_bytes(model, longest, compute)
+    token = _embedding_bytes(model) + model.n_layers * _layer_bytes(model, min(longest, model.max_length or longest), compute)
     classes = vocabulary_size if heads.vocabulary else heads.token_classes or 0
     asked = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
     copies = item if compute.precision is not torch.float32 else 0  # autocast keeps the weights it has rounded

@@ -8,7 +8,7 @@ from dataclasses import replace
 from encoderlab.metrics import AnswerScores
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.task import build_task, with_thresholds
-from encoderlab.tasks.rows import Rows
+from encoderlab.tasks.rows import ExampleRows, Rows
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:
@@ -16,6 +16,11 @@ def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:
     scores = assembly.evaluate(rows)
     assert isinstance(scores, AnswerScores)
     return scores
+
+
+def truncated_scores(assembly: Assembly, rows: ExampleRows) -> AnswerScores | None:
+    """The scores of the same model where it reads only the first window of each row; None where no row has several."""
+    return scores_of(assembly, rows.first_windows()) if (rows.windows() > 1).any() else None
 
 
 def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, AnswerScores]]:

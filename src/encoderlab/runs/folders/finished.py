@@ -131,6 +131,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
         command = environment["command"]
         if command == "eval":
             settings = _of_what_was_evaluated(settings)
+        settings = _with_encoder(settings)
         kept = {name: value for name, value in settings.items() if name not in NOT_COMPARED and not name.endswith(".schema")}
         run = FinishedRun(folder, report, kept | {"command": command}, environment["dataset"] or {})
         _ = run.scored, run.seed, run.scores[report["main_figure"]], run.seconds, report["task"], report["model"]["parameters"]
@@ -140,6 +141,14 @@ def read_run(folder: RunFolder) -> FinishedRun:
             remedy="Leave it out, or score it anew with encoderlab eval",
         ) from None
     return run
+
+
+def _with_encoder(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with `encoder`, the model as the user chose it: what `init_from` names, or else the preset's name."""
+    if "model.name" not in settings:
+        return settings
+    others = {name: value for name, value in settings.items() if name not in ("model.name", "init_from")}
+    return {"encoder": settings.get("init_from") or settings["model.name"], **others}
 
 
 def _of_what_was_evaluated(settings: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
     first, *others = runs
     for other in others:
         two = f"{other.folder.root} and {first.folder.root}"
-        if other.report["task"] != first.report["task"] or other.report["main_figure"] != first.report["main_figure"]:
+        if other.report["task"] != first.report["task"]:
             tasks = f"{other.report['task']} and {first.report['task']}"
             raise DataError(f"{two} answer different tasks: {tasks}", remedy="Compare the runs of one task at a time")
         if other.split != first.split:
@@ -197,8 +206,14 @@ def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
     for run, table in zip(runs, tables, strict=True):
         labels, predicted = (np.concatenate([row[side][:n] for row, n in zip(table, asked, strict=True)]) for side in (0, 1))
         row, names = np.repeat(np.arange(len(asked)), asked), tuple(run.scores["per_class"])
-        found.append(Answers(labels, predicted, row, len(asked), len(names), of_words, names))
+        found.append(Answers(labels, predicted, row, len(asked), len(names), of_words, _positive(run), names))
     return _same_rows(runs, found)
+
+
+def _positive(run: FinishedRun) -> int | None:
+    """The id of the class that the figures of two classes are about; None of other numbers of classes."""
+    label = run.scores.get("positive_label")
+    return None if label is None else list(run.scores["per_class"]).index(label)
 
 
 def _same_rows(runs: Sequence[FinishedRun], found: list[Answers]) -> list[Answers]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -21,12 +21,12 @@ from encoderlab.batch import Batch, Encoded, Prediction, TargetKind
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.runs.inference.token_gradients import predict_from_embeddings
-from encoderlab.runs.inference.token_spans import Span, spans_of, texts_of
+from encoderlab.runs.inference.token_spans import Span, TokensRead, spans_of, texts_of
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.memory import answered
 
-Explained = tuple[np.ndarray, np.ndarray]  # float32: a score for each token, and a logit for each class
+Explained = tuple[np.ndarray, np.ndarray]  # float32: a score for each token read, and a logit for each class
 ForOne = TypeVar("ForOne")
 
 
@@ -138,10 +138,23 @@ def by_gradient(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence
             classes = logits.argmax(1) if chosen is None else torch.tensor(chosen, device=logits.device)[batch.rows]
             (gradient,) = torch.autograd.grad(evidence(logits, classes, target).sum(), embedded)
         scores = (gradient * embedded.detach()).sum(-1)
-        return list(zip(scores.cpu().numpy(), logits.detach().cpu().numpy(), strict=True))
+        return list(zip(_of_rows(scores.cpu().numpy(), batch), logits.detach().cpu().numpy(), strict=True))
 
     found = _in_order(assembly, encoded, answer)
-    return [(scores[: len(one.input_ids)], logits) for one, (scores, logits) in zip(encoded, found, strict=True)]
+    return [(_of_tokens(scores, one), logits) for one, (scores, logits) in zip(encoded, found, strict=True)]
+
+
+def _of_rows(scores: np.ndarray, batch: Batch) -> list[np.ndarray]:
+    """The scores of each row of a batch: [length], or those of its windows one behind another."""
+    if batch.row_of_sequence is None:
+        return list(scores)
+    return [scores[sequences].flatten() for sequences in batch.row_of_sequence.cpu().numpy() == np.arange(len(batch))[:, None]]
+
+
+def _of_tokens(scores: np.ndarray, encoded: Encoded) -> np.ndarray:
+    """One score for each token read, out of those of all ids, and of padding behind them."""
+    tokens = TokensRead.of(encoded)
+    return np.bincount(tokens.which, weights=scores[: len(encoded.input_ids)], minlength=len(tokens)).astype(np.float32)
 
 
 def by_occlusion(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence[int] | None) -> list[Explained]:
@@ -155,9 +168,9 @@ def by_occlusion(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequenc
 
     logits = _in_order(assembly, chain.from_iterable([one, *occluded(one, mask)] for one in encoded), answer)
     found: list[Explained] = []
-    ends = np.cumsum([len(one.input_ids) + 1 for one in encoded])
-    for row, (one, end) in enumerate(zip(encoded, ends, strict=True)):
-        own = torch.from_numpy(np.stack(logits[end - len(one.input_ids) - 1 : end]))
+    ends = np.cumsum([len(TokensRead.of(one)) + 1 for one in encoded])
+    for row, (begin, end) in enumerate(pairwise([0, *ends.tolist()])):
+        own = torch.from_numpy(np.stack(logits[begin:end]))
         index = int(own[0].argmax()) if chosen is None else chosen[row]
         odds = evidence(own, torch.full((len(own),), index), assembly.task.heads.sequence_target)
         found.append(((odds[0] - odds[1:]).numpy(), own[0].numpy()))
@@ -168,10 +181,10 @@ METHODS = {"gradient": by_gradient, "occlusion": by_occlusion}
 
 
 def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
-    """The same sequence as often as it has tokens, each time with another one replaced by the id `mask`."""
-    ids = encoded.input_ids
-    for place in range(len(ids)):
-        yield replace(encoded, input_ids=[*ids[:place], mask, *ids[place + 1 :]])
+    """The same example as often as tokens of it are read, each time with another one replaced by the id `mask`, in all windows."""
+    ids, tokens = np.array(encoded.input_ids), TokensRead.of(encoded)
+    for token in range(len(tokens)):
+        yield replace(encoded, input_ids=np.where(tokens.which == token, mask, ids).tolist())
 
 
 def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[Batch], list[ForOne]]) -> list[ForOne]:
@@ -253,7 +266,7 @@ def _importance(
         probability=None if answer.probabilities is None else answer.probabilities[index],
         probabilities={} if is_number else answer.by_label(task.labels),
         predicted=answer.in_words(),
-        pieces=tokenizer.pieces(encoded.input_ids),
+        pieces=tokenizer.pieces([encoded.input_ids[place] for place in TokensRead.of(encoded).first]),
         scores=scores * np.float32(task.unit),
         special=np.array([span is None for span in spans]),
         texts=texts_of(example),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
+
 from encoderlab.batch import Encoded
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
@@ -20,6 +22,34 @@ class Span:
     end: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TokensRead:
+    """The tokens of a text that a model reads, each once, in the text's order.
+
+    Token i stands at `places[i]` of [CLS] text [SEP], and first at `first[i]` of the ids; `which` says of every id which token it
+    is. What two windows have in common is one token, and so are the windows' [CLS], and their [SEP].
+    """
+
+    places: np.ndarray
+    first: np.ndarray
+    which: np.ndarray
+
+    @classmethod
+    def of(cls, encoded: Encoded) -> TokensRead:
+        """Those of one example."""
+        every = np.arange(len(encoded.input_ids))
+        if not encoded.window_starts:
+            return cls(every, every, every)
+        starts = np.array(encoded.window_starts)
+        places = starts[:, None] + every[: len(every) // len(starts)]
+        places[:, 0], places[:, -1] = 0, places[-1, -1]
+        found, first, which = np.unique(places.flatten(), return_index=True, return_inverse=True)
+        return cls(found, first, which)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
 def texts_of(example: Example) -> tuple[str, ...]:
     """One text, or the two of a pair; words with a blank between them."""
     if isinstance(example, WordsExample):
@@ -28,7 +58,7 @@ def texts_of(example: Example) -> tuple[str, ...]:
 
 
 def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:
-    """The span of each token of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP].
+    """The span of each token read of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP].
 
     Where words are given, each of a word's pieces stands for the whole word.
     """
@@ -36,6 +66,8 @@ def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[S
         parts = [_spans_of_words(tokenizer, example)]
     else:
         parts = [[Span(number, *span) for span in tokenizer.spans(text)] for number, text in enumerate(texts_of(example))]
+    if encoded.window_starts:
+        return [None, *(parts[0][place - 1] for place in TokensRead.of(encoded).places[1:-1].tolist()), None]
     coming = [iter(part) for part in parts]  # what was cut off is the end of a text
     special = {tokenizer.cls_id, tokenizer.sep_id}  # which no text becomes
     tokens = zip(encoded.input_ids, encoded.token_type_ids, strict=True)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from encoderlab.batch import Batch
 from encoderlab.config.inference_settings import VectorPooling
 from encoderlab.model.packing import FIRST_TOKENS
-from encoderlab.model.pooling import ClsPool, MeanPool
+from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.memory import answered
@@ -26,7 +26,8 @@ def vectors_of(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Each row with its vectors, [vectors, d_model], in the order of the batches.
 
-    One stands for the row, as `pooling` makes it; None gives that of each token.
+    One stands for the row, as `pooling` makes it; of a row in several windows it is the mean of theirs. None gives that of each
+    token, where no row has several windows.
     """
     selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
 
@@ -47,4 +48,6 @@ def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
     vectors = POOLINGS[pooling](hidden, batch.attention_mask)
     if batch.attention_mask is not None:
         vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
+    if batch.row_of_sequence is not None:
+        vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
     return vectors[:, None]

@@ -34,11 +34,12 @@ from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, dist
 from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, step_memory
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
+from encoderlab.runs.models.row_settings import check_pairs, with_length, with_pairs
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.models.task import build_task, start_from_frequencies, with_scale
+from encoderlab.runs.models.task import build_task, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import PretrainingConfig, TaskConfig
+from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
@@ -48,8 +49,6 @@ from encoderlab.training.horizon import fixed_by_rows
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
 
-FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
-PRETRAINING_LENGTH = 128
 NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
 
 
@@ -173,9 +172,10 @@ def assemble(
     assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
     the parts do not fit.
     """
+    check_pairs(config.model, corpus)
     config = run_settings(config, pretrained)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
-    config = replace(config, task=with_scale(config.task, corpus))
+    config = replace(config, task=settled_task(config.task, corpus), model=with_pairs(config.model, corpus))
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
@@ -199,31 +199,6 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
     model = config.model.resolve(None if pretrained is None else pretrained.settings_for(config.task))
     return cast("SettledRun", RunConfig(**{**shared, "model": model}))
-
-
-def with_length(
-    model: ModelConfig,
-    task: TaskConfig,
-    tokenizer: Tokenizer,
-    corpus: Corpus | DocumentCorpus,
-    pretrained: Pretrained | None = None,
-) -> ModelConfig:
-    """The settings with a number as `max_length`: where it is open, what the training rows need. It is printed.
-
-    It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
-    own, or PRETRAINING_LENGTH.
-    """
-    if model.max_length is not None:
-        return model
-    if isinstance(corpus, DocumentCorpus):
-        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.max_length
-        why = "the default for documents" if pretrained is None else "as far as the pretrained encoder reads"
-        print(f"model.max_length={length}, {why}", file=sys.stderr)
-        return replace(model, max_length=length)
-    furthest = FURTHEST if pretrained is None else pretrained.config.reach
-    length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
-    print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
-    return replace(model, max_length=length)
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:

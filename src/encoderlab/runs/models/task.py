@@ -43,13 +43,18 @@ TASKS: dict[type[TaskConfig], Callable[..., Task]] = {
 }
 
 
-def with_scale(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
-    """The task's settings, the scale of its numbers filled in from the training rows where it is open."""
-    if not isinstance(task, RegressionConfig) or isinstance(corpus, DocumentCorpus):
+def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
+    """The task's settings, with what they leave open filled in from the training rows: the scale of numbers, the positive label."""
+    if isinstance(corpus, DocumentCorpus):
         return task
-    numbers = corpus.survey.splits["train"].numbers or {"mean": 0.0, "deviation": 1.0}
-    mean = numbers["mean"] if task.mean is None else task.mean
-    return replace(task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation)
+    train = corpus.survey.splits["train"]
+    if isinstance(task, RegressionConfig):
+        numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
+        mean = numbers["mean"] if task.mean is None else task.mean
+        return replace(task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation)
+    if isinstance(task, ClassificationConfig) and task.positive_label is None and len(corpus.labels) == 2:
+        return replace(task, positive_label=min(reversed(corpus.labels), key=lambda label: train.labels[label]))
+    return task
 
 
 def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerScores | None) -> TaskConfig:

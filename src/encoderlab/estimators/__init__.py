@@ -1,0 +1,1 @@
+"""scikit-learn estimators that learn from texts: a classifier and a regressor."""

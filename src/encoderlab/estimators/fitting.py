@@ -1,0 +1,153 @@
+"""Trains what an estimator was given, in a temporary folder or in a run folder that is kept, and returns the model."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from encoderlab.api import compose
+from encoderlab.commands.finetune import adapting
+from encoderlab.commands.train import TrainingOnLabels, train_on_labels
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.overrides import quote
+from encoderlab.data.examples import TextExample
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.fitting.fit import Fitted
+from encoderlab.runs.fitting.scoring import score_splits
+from encoderlab.runs.fitting.training_run import Prepared, run_training
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.models.saved_model import Origin, SavedModel, read_model
+from encoderlab.runs.records.trackers import Trackers
+from encoderlab.system.distributed import SINGLE_PROCESS
+
+NOT_KEPT = "rows given from Python"  # stands for the file of a run whose folder is gone
+# Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What is to be trained: `task` on the rows, `names` being those of the classes in order, with `settings` by name.
+
+    Without `init_from` the encoder starts from fresh weights. With `run_dir` the run folder stays, with its report.
+    """
+
+    task: str
+    names: list[str] | None
+    init_from: str | None
+    settings: Mapping[str, Any]
+    run_dir: str | None
+    verbose: bool
+
+
+def fitted(fit: Fit, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> SavedModel:
+    """Train on the examples and their targets. Raises SettingError, DataError, TrainingError as `encoderlab finetune` does."""
+    with _ONE_AT_A_TIME, _quiet(fit.verbose), torch.random.fork_rng(), TemporaryDirectory(prefix="encoderlab-fit-") as temporary:
+        if fit.run_dir is not None:
+            return _kept_run(fit, Path(fit.run_dir), examples, targets)
+        rows = Path(temporary) / "rows.parquet"
+        _write_rows(rows, examples, targets)
+        config = _config(fit, rows, str(Path(temporary) / "run"))
+        training = _TrainingInMemory(_command(fit), adapting(SINGLE_PROCESS))
+        run_training(training, replace(config, cache_dir=str(Path(temporary) / "cache"), baselines=False), SINGLE_PROCESS)
+        return _without_paths(training.model)
+
+
+def _kept_run(fit: Fit, folder: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> SavedModel:
+    """Train as the command does; the rows are written beside the folder, so that the run's other commands find them."""
+    check_free(fit.run_dir)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    rows = folder.with_name(f"{folder.name}-rows.parquet")
+    _write_rows(rows, examples, targets)
+    taught_by = adapting(SINGLE_PROCESS)
+    train_on_labels(_config(fit, rows, str(folder)), _command(fit), SINGLE_PROCESS, taught_by)
+    return read_model(RunFolder(folder).model)
+
+
+class _TrainingInMemory(TrainingOnLabels):
+    """Training that ends with the model, and writes no report."""
+
+    model: SavedModel
+
+    def scored_splits(self, corpus: Corpus) -> list[str]:
+        """See `TrainingOnLabels.scored_splits`: here there may be none."""
+        return [name for name in ("validation", "test") if name in corpus.splits.by_name]
+
+    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
+        """See `Training.report`: keeps the model, and reports nothing."""
+        validation = {name: rows for name, rows in prepared.rows.items() if name == "validation"}
+        assembly, _ = score_splits(prepared.assembly, validation)
+        corpus = prepared.corpus
+        assert isinstance(corpus, Corpus)
+        self.model = assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
+
+
+def _config(fit: Fit, rows: Path, run_dir: str) -> RunConfig:
+    """The settings of the run, from the shipped configs. Raises SettingError."""
+    given = [] if fit.init_from is None else [f"init_from={quote(fit.init_from)}"]
+    pair = ["dataset.text_pair=text_pair"] if "text_pair" in pq.read_schema(rows).names else []
+    dataset = ["dataset=files", f"dataset.path={quote(str(rows))}", *pair]
+    typed = [f"{name}={_as_typed(value)}" for name, value in fit.settings.items()]
+    config = compose(f"task={fit.task}", *dataset, *given, *typed, command=_command(fit))
+    assert isinstance(config.dataset, FilesDataset)
+    return replace(config, dataset=replace(config.dataset, label_names=fit.names), run_dir=run_dir)
+
+
+def _command(fit: Fit) -> str:
+    return "train" if fit.init_from is None else "finetune"
+
+
+def _as_typed(value: Any) -> str:
+    """A value of Python as it is typed on the command line; a string is as typed already."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{quote(str(name))}:{_inside(one)}" for name, one in value.items()) + "}"
+    return f"[{','.join(map(_inside, value))}]" if isinstance(value, list | tuple) else str(value)
+
+
+def _inside(value: Any) -> str:
+    """The same of a value in a list or a mapping, where a string has to be quoted."""
+    return quote(value) if isinstance(value, str) else _as_typed(value)
+
+
+def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> None:
+    columns: dict[str, Any] = {"text": pa.array([example.text for example in examples], pa.large_string())}
+    if examples[0].text_pair is not None:
+        columns["text_pair"] = pa.array([example.text_pair for example in examples], pa.large_string())
+    columns["label"] = pa.array(targets)
+    pq.write_table(pa.table(columns), path)
+
+
+def _without_paths(saved: SavedModel) -> SavedModel:
+    """The model with settings that name nothing in the temporary folder."""
+    dataset = saved.config.dataset
+    assert isinstance(dataset, FilesDataset)
+    config = replace(saved.config, dataset=replace(dataset, path=NOT_KEPT), run_dir=None, cache_dir=".")
+    return replace(saved, config=config)
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """With `verbose` as it is, else without what training prints."""
+    if verbose:
+        yield
+        return
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield

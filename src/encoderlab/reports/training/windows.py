@@ -1,0 +1,53 @@
+"""Long texts in windows beside the same texts cut: what report, page and screen say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from encoderlab.metrics import AnswerScores
+from encoderlab.reports.parts.console import figure, words_of
+from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.task import Task
+
+
+def compared_with_truncation(
+    task: Task, rows: ExampleRows, scores: AnswerScores, truncated: AnswerScores | None, seed: int
+) -> dict[str, Any]:
+    """What report.json holds under `windows`; nothing where no row has several (`truncated` is None).
+
+    `scores` are those of `rows`, and `truncated` those of the same model where it reads the first window of each alone.
+    `windows_lead_by` is the paired difference of the main figure, with its 95% interval.
+    """
+    if truncated is None or task.windows is None:
+        return {}
+    windows = rows.windows()
+    lead, bounds = scores.lead_over(truncated.predicted, seed)
+    first = {scores.main: truncated.figures[scores.main], "windows_lead_by": lead, "windows_lead_by_ci95": bounds}
+    return {
+        "windows": {
+            "pooling": task.windows.pooling,
+            "tokens": task.max_length,
+            "rows": len(rows),
+            "rows_in_windows": int((windows > 1).sum()),
+            "rows_truncated": int(rows.truncated().sum()),
+            "mean_windows": float(windows[windows > 1].mean()),
+            "all_windows": {scores.main: scores.figures[scores.main]},
+            "first_window": first,
+        }
+    }
+
+
+def windows_table(report: Mapping[str, Any]) -> list[list[str]]:
+    """A line of headings, one for all windows, one for the first alone; empty where no text has several."""
+    found = report.get("windows")
+    if not found:
+        return []
+    main, first = report["main_figure"], found["first_window"]
+    low, high = first["windows_lead_by_ci95"]
+    lead = f"{first['windows_lead_by']:+.3f} ({low:+.3f} to {high:+.3f})"
+    return [
+        ["on the same rows", words_of(main), "windows ahead by (95% interval)"],
+        ["all windows (this model)", figure(found["all_windows"][main]), ""],
+        ["the first window alone", figure(first[main]), lead],
+    ]

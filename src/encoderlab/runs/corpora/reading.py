@@ -1,0 +1,35 @@
+"""How much of its rows a model reads: what is cut, and what is read in several windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from encoderlab.tasks.rows import ExampleRows, Rows
+from encoderlab.tasks.task import Task
+
+
+def reading_notes(rows: Mapping[str, Rows], task: Task) -> list[str]:
+    """A sentence for each split that has rows longer than the model reads at once."""
+    notes = [_note(f"of the rows of {name}", part, task) for name, part in rows.items()]
+    return [note for note in notes if note]
+
+
+def reading_note(rows: Rows, task: Task) -> list[str]:
+    """The same for the rows of one split, which is not named; empty where none of them is longer."""
+    note = _note("of the rows", rows, task)
+    return [note] if note else []
+
+
+def _note(of_rows: str, rows: Rows, task: Task) -> str:
+    if task.windows is None or not isinstance(rows, ExampleRows):
+        share = rows.truncated_share()
+        return f"{share:.1%} {of_rows} were cut to {task.limit}" if share else ""
+    windows, too_long = rows.windows(), int(rows.truncated().sum())
+    several = windows > 1
+    if not several.any():
+        return ""
+    capped = (
+        f"; {too_long:,} still longer: {task.windows.most} evenly spaced windows of each (task.max_windows)" if too_long else ""
+    )
+    read = f"read in windows of {task.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
+    return f"{several.mean():.1%} {of_rows} were {read}{capped}"

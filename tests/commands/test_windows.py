@@ -1,0 +1,131 @@
+"""task.windows: a text longer than the model reads is read whole, in training and by every command afterwards."""
+
+import csv
+import json
+import random
+
+import numpy as np
+import pytest
+
+from encoderlab.errors import DataError
+from tests.run_files import report_of
+
+WORDS = ["table", "chair", "lamp", "door", "wall"]
+SIZE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=10", "model.pooling=mean")
+WHERE = ("task=classification", "dataset=files", "tokenizer.vocabulary_size=100", "training.threads=1", "training.batch_size=16")
+
+
+def texts(n, seed=0):
+    """The word that decides stands at the end; every second text is longer than the model reads at once, and so hides it."""
+    generator = random.Random(seed)
+    for row in range(n):
+        label = ("sun", "rain")[row // 2 % 2]
+        yield " ".join([*generator.choices(WORDS, k=(4, 18)[row % 2]), label]), label
+
+
+def write_rows(path, n, seed=0):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *texts(n, seed)])
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory, cache, run_in):
+    folder = tmp_path_factory.mktemp("long")
+    write_rows(folder / "rows.csv", 320)
+    where = (f"dataset.path={folder / 'rows.csv'}", f"run_dir={folder / 'run'}", "dataset.test_fraction=0.2")
+    learning = ("training.epochs=8", "training.learning_rate=1e-2", "task.windows=mean", "task.max_windows=4")
+    run_in(cache, "train", *WHERE, *where, *SIZE, *learning)
+    return folder / "run"
+
+
+def test_the_report_compares_with_the_first_window_on_the_same_rows(long_run):
+    report = report_of(long_run)
+    found, test = report["windows"], report["splits"]["test"]
+    assert test["accuracy"] == found["all_windows"]["accuracy"] > 0.9
+    assert found["first_window"]["accuracy"] < 0.85
+    low, high = found["first_window"]["windows_lead_by_ci95"]
+    assert 0 < low < found["first_window"]["windows_lead_by"] < high
+    assert found["rows"] == test["n"] > found["rows_in_windows"] > 0 == found["rows_truncated"]
+    assert any("read in windows of 10 tokens" in note for note in report["notes"])
+    page = (long_run / "report.html").read_text(encoding="utf-8")
+    assert "the first window alone" in page and "all windows (this model)" in page
+
+
+def test_eval_and_predict_read_all_windows(command, long_run, capsys, tmp_path):
+    command("eval", f"run={long_run}", "run_dir=scored")
+    assert "the first window alone" in capsys.readouterr().err
+    scored, trained = report_of(tmp_path / "scored"), report_of(long_run)
+    assert scored["splits"]["test"]["accuracy"] == trained["splits"]["test"]["accuracy"]
+    assert scored["windows"] == trained["windows"]
+    rows = list(texts(6, seed=1))
+    write_rows(tmp_path / "new.csv", 6, seed=1)
+    command("predict", f"run={long_run}", "input=new.csv", "output=answers.csv")
+    with (tmp_path / "answers.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["predicted"] for row in csv.DictReader(file)] == [label for _, label in rows]
+    assert "none of them truncated" in capsys.readouterr().err
+    command("predict", f"run={long_run}", f"text={' '.join(WORDS * 9)}", "output=cut.csv")
+    assert "1 of them truncated at 4 windows of 10 tokens" in capsys.readouterr().err
+
+
+def test_explain_finds_the_word_beyond_the_first_window(command, long_run, tmp_path):
+    text = " ".join([*WORDS * 3, "rain"])
+    command("explain", f"run={long_run}", f"text={text}", "run_dir=why", "method=both")
+    (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
+    assert [word["word"] for word in found["words"]] == text.split() and not found["truncated"]
+    assert max(found["words"], key=lambda word: word["occlusion"])["word"] == "rain"
+    assert all(word["gradient"] for word in found["words"])
+
+
+def test_embed_averages_the_windows_and_attention_shows_the_first(command, long_run, tmp_path, capsys):
+    short, long = "lamp door sun", " ".join([*WORDS * 3, "sun"])
+    (tmp_path / "texts.txt").write_text(f"{long}\n{short}\n", encoding="utf-8")
+    command("embed", f"run={long_run}", "input=texts.txt", "output=all.npy")
+    assert "cut to" not in capsys.readouterr().err
+    command("embed", f"run={long_run}", "input=texts.txt", "output=tokens.npy", "tokens=true")
+    assert "1 text was cut to model.max_length=10 tokens" in capsys.readouterr().err
+    vectors, tokens = np.load(tmp_path / "all.npy"), np.load(tmp_path / "tokens.npy")
+    assert vectors.shape == (2, 16) and len(tokens) == 10 + 5
+    assert not np.allclose(vectors[0], tokens[:10].mean(0), atol=1e-3)
+    np.testing.assert_allclose(vectors[1], tokens[10:].mean(0), atol=1e-5)
+    command("attention", f"run={long_run}", f"text={long}", "run_dir=looks")
+    assert "these are the maps of the first" in capsys.readouterr().err
+
+
+def test_a_compact_model_reads_all_windows(command, long_run, capsys):
+    command("export", f"run={long_run}", "format=compact", "path=compact")
+    capsys.readouterr()
+    text = " ".join([*WORDS * 3, "rain"])
+    command("predict", "run=compact", f"text={text}")
+    assert capsys.readouterr().out.splitlines()[-1].split(",")[1] == '"rain"'
+
+
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_a_graph_reads_one_window_and_its_card_says_so(command, long_run, tmp_path):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    command("export", f"run={long_run}", "format=onnx", "path=graph")
+    assert "reads one window: a text of more than 10 tokens is cut" in (tmp_path / "graph" / "README.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_stopped_run_resumes_to_the_same_scores_in_micro_batches_too(command, stopped, tmp_path):
+    write_rows(tmp_path / "rows.csv", 60)
+    steps = ("training=smoke", "training.accumulate=2", "training.batch_size=8", "baselines=false", "task.windows=max")
+    where = (*WHERE, "dataset.path=rows.csv", *SIZE, *steps)
+    command("train", *where, "run_dir=whole")
+    stopped(*where, "run_dir=halved")
+    command("train", "resume=halved")
+    whole, halved = (report_of(tmp_path / name)["splits"]["validation"] for name in ("whole", "halved"))
+    assert whole == halved
+
+
+def test_pairs_are_refused_before_a_folder_is_made(command, tmp_path):
+    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(
+            [("text", "title", "label"), *((text, f"row {n}", label) for n, (text, label) in enumerate(texts(40)))]
+        )
+    pairs = (*WHERE, "dataset.path=rows.csv", "dataset.text_pair=title", *SIZE)
+    with pytest.raises(DataError, match=r"task.windows=mean reads single texts.*Set task.windows=none"):
+        command("train", *pairs, "task.windows=mean", "run_dir=run")
+    assert not (tmp_path / "run").exists()

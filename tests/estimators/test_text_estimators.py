@@ -1,0 +1,251 @@
+"""The estimators of texts: scikit-learn's own checks, its tools around them, and what becomes of files and output."""
+
+import pickle
+import tempfile
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import validate_data
+
+import encoderlab
+from encoderlab import TextClassifier, TextRegressor
+from encoderlab.errors import SettingError
+from encoderlab.estimators.inputs import InputError
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SIZES = {"model.n_layers": 1, "model.d_model": 16, "model.n_heads": 2}
+TINY = {
+    "init_from": None,
+    "steps": 2,
+    "batch_size": 8,
+    "validation_fraction": 0.0,
+    "settings": SIZES | {"training.precision": "fp32", "training.threads": 1},
+}
+TEXTS = [f"{word} film, number {number}" for number in range(20) for word in ("a warm and witty", "a dull and empty")]
+CLASSES = ["good", "bad"] * 20
+
+NUMBERS = "it feeds numbers, and these estimators read texts"
+NUMERIC = dict.fromkeys(
+    (
+        "check_classifier_data_not_an_array",
+        "check_classifiers_classes",
+        "check_classifiers_one_label",
+        "check_classifiers_regression_target",
+        "check_classifiers_train",
+        "check_array_api_input",
+        "check_dict_unchanged",
+        "check_dont_overwrite_parameters",
+        "check_dtype_object",
+        "check_estimators_dtypes",
+        "check_estimators_fit_returns_self",
+        "check_estimators_nan_inf",
+        "check_estimators_overwrite_params",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_fit2d_1feature",
+        "check_fit2d_1sample",
+        "check_fit2d_predict1d",
+        "check_fit_check_is_fitted",
+        "check_fit_idempotent",
+        "check_fit_score_takes_y",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_n_features_in",
+        "check_n_features_in_after_fitting",
+        "check_pipeline_consistency",
+        "check_positive_only_tag_during_fit",
+        "check_readonly_memmap_input",
+        "check_regressor_data_not_an_array",
+        "check_regressors_int",
+        "check_regressors_no_decision_function",
+        "check_regressors_train",
+        "check_requires_y_none",
+        "check_supervised_y_2d",
+    ),
+    NUMBERS,
+)
+
+
+class _OfNumbers:
+    """An estimator of texts that is fed numbers, and reads them as texts."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = False
+        for kind in (tags.classifier_tags, tags.regressor_tags):
+            if kind is not None:
+                kind.poor_score = True  # two steps teach nothing
+        return tags
+
+    def fit(self, X, y):
+        return super().fit(_as_texts(validate_data(self, X)), y)
+
+    def _answers(self, X):
+        if not hasattr(self, "model_"):
+            raise NotFittedError
+        return super()._answers(_as_texts(validate_data(self, X, reset=False)))
+
+
+def _as_texts(X):
+    return [" ".join(f"{value:.0f}" for value in row) for row in X]
+
+
+class ClassifierOfNumbers(_OfNumbers, TextClassifier):
+    pass
+
+
+class RegressorOfNumbers(_OfNumbers, TextRegressor):
+    pass
+
+
+@parametrize_with_checks([TextClassifier(**TINY), TextRegressor(**TINY)], expected_failed_checks=lambda _: NUMERIC)
+def test_the_checks_of_scikit_learn_hold(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([ClassifierOfNumbers(**TINY), RegressorOfNumbers(**TINY)])
+def test_and_those_with_numbers_hold_where_numbers_are_made_texts(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """A classifier fitted without a held-out row."""
+    return TextClassifier(**TINY).fit(TEXTS, CLASSES)
+
+
+def test_a_fitted_classifier_says_classes_and_their_probabilities(classifier):
+    assert classifier.classes_.tolist() == ["bad", "good"]
+    probabilities = classifier.predict_proba(np.array(TEXTS))
+    assert probabilities.shape == (40, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    assert classifier.predict(pd.Series(TEXTS)).tolist() == classifier.classes_[probabilities.argmax(axis=1)].tolist()
+    assert classifier.predict_proba([]).shape == (0, 2)
+
+
+def test_it_pickles_and_its_saved_model_opens_as_any_other(classifier, tmp_path):
+    wanted = classifier.predict_proba(TEXTS)
+    joblib.dump(classifier, tmp_path / "classifier.joblib")
+    for copy in (pickle.loads(pickle.dumps(classifier)), joblib.load(tmp_path / "classifier.joblib")):
+        np.testing.assert_array_equal(copy.predict_proba(TEXTS), wanted)
+    classifier.save(tmp_path / "model")
+    answers = encoderlab.load(tmp_path / "model").predict(TEXTS)
+    np.testing.assert_allclose([answer["probabilities"]["good"] for answer in answers], wanted[:, 1], rtol=1e-6)
+    assert tempfile.gettempdir() not in (tmp_path / "model" / "config.json").read_text()
+    with pytest.raises(SettingError, match="is already there"):
+        classifier.save(tmp_path / "model")
+    with pytest.raises(NotFittedError):
+        clone(classifier).predict(TEXTS)
+
+
+def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
+    for name in ("home", "work", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path / "work")
+    TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS, CLASSES)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(InputError):
+        TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS[:2], CLASSES[:2])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    TextClassifier(**TINY, verbose=True).fit(TEXTS, CLASSES)
+    assert "parameters" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("classes", [[True, False], [7, 3], [2.0, 1.0], ["yes", "no, never"]])
+def test_predictions_have_the_type_of_the_classes(classes):
+    fitted = TextClassifier(**TINY).fit(TEXTS, np.array(classes * 20))
+    assert fitted.classes_.tolist() == sorted(classes)
+    assert set(fitted.predict(TEXTS).tolist()) <= set(classes)
+
+
+def test_pairs_are_tuples_or_two_columns():
+    pairs, numbers = list(zip(TEXTS, TEXTS[::-1], strict=True)), np.linspace(3, 5, 40)
+    regressor = TextRegressor(**TINY).fit(pairs, numbers)
+    answers = regressor.predict(pd.DataFrame(pairs, columns=["premise", "hypothesis"]))
+    np.testing.assert_array_equal(answers, regressor.predict(pairs))
+    assert answers.dtype == np.float64 and 2 < answers.mean() < 6, "in the units of y"
+    with pytest.raises(InputError, match="trained on pairs of texts, and one text is given"):
+        regressor.predict(TEXTS)
+
+
+def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
+    settings = {"training.warmup": 0.25, "training.precision": "fp32", "training.threads": 1}
+    classifier = TextClassifier(steps=2, batch_size=4, learning_rate=np.float64(0.01), dropout=0.2, settings=settings)
+    config = classifier.fit(TEXTS, CLASSES).model_.saved.config
+    assert (config.model.name, config.model.d_model, config.model.dropout) == ("mini-en", 16, 0.2)
+    assert (config.training.warmup, config.training.learning_rate, config.training.batch_size) == (0.25, 0.01, 4)
+    assert config.dataset.validation_fraction == 0.1
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "refusal"),
+    [
+        ("one text", ["a"], "X is 'one text'. Allowed: an iterable with a text in each row, or a pair of texts"),
+        (None, ["a"], "X is None"),
+        ([1.5, 2.5], ["a", "b"], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),
+        (["a", ("b", "c")], ["a", "b"], "X holds single texts and pairs of texts. Allowed: one of the two"),
+        (["a", "b"], ["a", "a"], "y holds 1 class. Allowed: at least two classes"),
+        (["a", "b"], ["a"], "inconsistent numbers of samples"),
+        (["a", "b"], None, "requires y to be passed"),
+        (["a"], ["a"], "X holds 1 sample. Allowed: at least two"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_a_value_error(X, y, refusal):
+    with pytest.raises(ValueError, match=refusal):
+        TextClassifier(**TINY).fit(X, y)
+
+
+def test_a_setting_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(SettingError, match="There is no setting training.warm_up. Did you mean training.warmup?"):
+        TextClassifier(settings={"training.warm_up": 0.1}).fit(TEXTS, CLASSES)
+    with pytest.raises(SettingError, match=r'Allowed: a dictionary, as {"training.warmup": 0.1}'):
+        TextClassifier(settings=["training.warmup=0.1"]).fit(TEXTS, CLASSES)
+
+
+@pytest.mark.slow
+def test_the_tools_of_scikit_learn_work_around_it():
+    lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
+    pipeline = make_pipeline(lower, TextClassifier(**TINY))
+    assert cross_val_score(pipeline, TEXTS, CLASSES, cv=2).shape == (2,)
+    search = GridSearchCV(TextClassifier(**TINY), {"learning_rate": [1e-3, 1e-2], "dropout": [0.0]}, cv=2, error_score="raise")
+    assert search.fit(TEXTS, CLASSES).best_params_["learning_rate"] in (1e-3, 1e-2)
+    calibrated = CalibratedClassifierCV(TextClassifier(**TINY), cv=2).fit(TEXTS, CLASSES)
+    np.testing.assert_allclose(calibrated.predict_proba(TEXTS).sum(axis=1), 1, rtol=1e-6)
+    assert cross_val_score(TextRegressor(**TINY), TEXTS, np.arange(40.0), cv=2).shape == (2,)
+
+
+@pytest.mark.slow
+def test_a_run_folder_is_kept_as_the_command_leaves_it(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    estimator = TextClassifier(**TINY | {"validation_fraction": 0.2}, run_dir=str(folder))
+    answers = estimator.fit(TEXTS, CLASSES).predict(TEXTS).tolist()
+    run = encoderlab.load(folder)
+    assert [answer["predicted"] for answer in run.predict(TEXTS)] == answers
+    assert run.report["splits"]["validation"]["n"] == 8
+    assert {path.name for path in folder.parent.iterdir()} == {"one", "one-rows.parquet"}
+    assert Path(run.assembly.config.dataset.path).is_file(), "eval reads it again"
+    with pytest.raises(SettingError, match="already holds a run"):
+        estimator.fit(TEXTS, CLASSES)
+
+
+@pytest.mark.slow
+def test_it_learns(shipped):
+    texts = [f"{text} {number}" for number in range(30) for text in ("a warm and witty film", "a dull and empty mess")]
+    classifier = TextClassifier(steps=60, batch_size=8, learning_rate=0.01, settings=TINY["settings"] | {"model": "as_pretrained"})
+    with pytest.raises(SettingError):  # sizes are the encoder's own
+        classifier.fit(texts, ["good", "bad"] * 30)
+    classifier.set_params(settings={"training.precision": "fp32", "training.threads": 1})
+    assert classifier.fit(texts, ["good", "bad"] * 30).score(texts, ["good", "bad"] * 30) > 0.9

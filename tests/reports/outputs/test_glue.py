@@ -1,0 +1,22 @@
+"""GLUE's tasks: their files, and how their answers are spelled."""
+
+import pytest
+
+from encoderlab.reports.outputs.glue import GLUE_TASKS
+
+
+def test_mnlis_test_is_two_files_and_its_mismatched_rows_alone_are_one():
+    mnli = GLUE_TASKS["mnli"]
+    assert mnli.files_of("test") == {"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"}
+    assert mnli.files_of("test_mismatched") == {"test_mismatched": "MNLI-mm.tsv"}
+    assert GLUE_TASKS["sst2"].files_of("test") == {"test": "SST-2.tsv"}
+
+
+@pytest.mark.parametrize(("task", "written"), [("qnli", "not_entailment"), ("rte", "not_entailment"), ("wnli", "1"), ("cola", "1")])
+def test_inference_is_answered_by_name_and_the_other_tasks_by_id(task, written):
+    assert GLUE_TASKS[task].spelling("not_entailment", ["entailment", "not_entailment"]) == written
+
+
+def test_numbers_stay_within_those_of_the_task():
+    spelled = [GLUE_TASKS["stsb"].spelling(number, []) for number in (-0.2, 2.75, 5.4)]
+    assert spelled == ["0.0", "2.75", "5.0"]
