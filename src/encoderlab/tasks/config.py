@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,7 @@ from encoderlab.entities.scheme import entity_labels
 from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
 
+BALANCED = "balanced"
 Target = Literal["label", "label_set", "number"]  # `batch.TargetKind`, which would bring PyTorch along
 
 
@@ -120,6 +122,31 @@ class TaskConfig:
 
 
 @dataclass
+class LabelledTaskConfig(TaskConfig):
+    """A task whose labels may count differently in the loss."""
+
+    class_weights: Any = setting(
+        None,
+        "What each label counts for in the loss: balanced (the rarer, the more), or your own, as {fraud: 5}; the others are 1.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.class_weights
+        if given not in (None, BALANCED) and not isinstance(given, dict):
+            raise SettingError(f"task.class_weights is {given}", allowed=f"{BALANCED}, or a weight for each label, as {{fraud: 5}}")
+        for label, weight in (given if isinstance(given, dict) else {}).items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+                raise SettingError(f"task.class_weights gives {label} {weight}", allowed="a number above 0")
+
+    @property
+    def known_class_weights(self) -> str | dict[str, float] | None:
+        """The same, by label; a label that is a number is one in YAML."""
+        given = self.class_weights
+        return {str(label): float(weight) for label, weight in given.items()} if isinstance(given, dict) else given
+
+
+@dataclass
 class TextTaskConfig(TaskConfig):
     """What is asked about a whole text, or about a pair of texts."""
 
@@ -133,7 +160,7 @@ class TextTaskConfig(TaskConfig):
 
 
 @dataclass
-class ClassificationConfig(TextTaskConfig):
+class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
     """One label for a whole text, or for a pair of texts."""
 
     score: ClassificationScore = setting(
@@ -143,10 +170,11 @@ class ClassificationConfig(TextTaskConfig):
     positive_label: str | None = setting(
         None, "Of two labels, the one that F1 and ROC AUC are about; null: the rarer one in the training rows."
     )
+    label_smoothing: float = setting(0.0, "Share of each label that is spread over all labels in the loss.", least=0, below=1)
 
 
 @dataclass
-class MultilabelConfig(TextTaskConfig):
+class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "label_set"
@@ -193,7 +221,7 @@ class RegressionConfig(TextTaskConfig):
 
 
 @dataclass
-class TaggingConfig(TaskConfig):
+class TaggingConfig(LabelledTaskConfig):
     """One label for each word of a sequence."""
 
     score: TaggingScore = setting(
@@ -205,6 +233,7 @@ class TaggingConfig(TaskConfig):
         Decoding.auto,
         "How labels are chosen: argmax (word by word), valid (the likeliest valid BIO or BIOES sequence); auto: valid if possible.",
     )
+    label_smoothing: float = setting(0.0, "Share of each label that is spread over all labels in the loss.", least=0, below=1)
     special_tokens: bool = setting(True, "Put [CLS] in front of the words and [SEP] behind them.")
 
     def figure(self, labels: Sequence[str]) -> str:

@@ -71,8 +71,8 @@ class Windowing:
         """As a task's settings say; None where long texts are cut."""
         if config.windows is Windows.none:
             return None
-        pooling = "max" if config.windows is Windows.max else "mean"
-        return cls(pooling, config.window_overlap, config.max_windows)
+        pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
+        return cls(pooled, config.window_overlap, config.max_windows)
 
     def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
         """Where the windows of `room` tokens begin in a text of `n_tokens`, which are more: evenly spaced from end to end.

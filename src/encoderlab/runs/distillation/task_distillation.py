@@ -44,7 +44,8 @@ class TaskDistillation(Teaching):
         """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
         if self.encoder is not None:
             self._check_tokenizer(assembly)
-            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, rows)
+            whole = rows.first_windows() if assembly.task.windows and isinstance(rows, ExampleRows) else rows
+            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, whole)
         if not self.config.teacher_weight:
             return rows
         assert isinstance(rows, ExampleRows)
