@@ -14,7 +14,8 @@ from encoderlab.entities.decoding import ValidDecoder
 from encoderlab.entities.scheme import entity_labels
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import TaggingMetrics
-from encoderlab.tasks.config import Decoding, TaggingConfig
+from encoderlab.tasks.choices import Decoding
+from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.task import Answer, Task
 
 

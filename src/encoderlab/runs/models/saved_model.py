@@ -30,9 +30,9 @@ from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import write_manifest
+from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import (
     ClassificationConfig,
-    Decoding,
     MultilabelConfig,
     PretrainingConfig,
     RegressionConfig,
