@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "encoderlab"
 
 LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those below it, and neighbours in a layer do not see each other
     {"errors", "batch"},
-    {"settings", "system"},
+    {"settings", "system", "entities"},
     {"metrics", "encoders"},
     {"data", "model", "training"},
     {"tasks", "exchange"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.labels import Labels
 
 MAIN_SPLITS = ("train", "validation", "test")  # in this order; further ones follow
+
+
+class OnInvalidTags(Enum):
+    """What becomes of BIO or BIOES labels in an order that is not valid, such as I-person at the start of an entity."""
+
+    error = "error"
+    repair = "repair"
 
 
 @dataclass
@@ -39,6 +47,9 @@ class ColumnDataset(DatasetConfig):
     # A list or a mapping: OmegaConf has no union of them.
     label_names: Any = setting(
         None, "The labels in order, or names for the labels 0, 1, ..., or a name for each ({1: bad, 2: bad, 3: good}); else sorted."
+    )
+    on_invalid_tags: OnInvalidTags = setting(
+        OnInvalidTags.error, "Labels of words that are no valid BIO or BIOES: error, or repair (as conlleval reads them; for IOB1)."
     )
     group: str | None = setting(None, "A column, such as an author: rows with one value stay on one side when rows are held out.")
     carry: list[str] | None = setting(None, "Further columns to copy to predictions, such as an id; null: all others, []: none.")
@@ -139,7 +150,7 @@ class ColumnDataset(DatasetConfig):
 
         A label that has a column of its own is one even where no row bears it.
         """
-        from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike
+        from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike, with_valid_entities
 
         refuse_labels_alike(rows.values())
         names = self.label_names
@@ -148,7 +159,8 @@ class ColumnDataset(DatasetConfig):
             names, class_names = list(dict.fromkeys(names.values())), None
         if self.label_columns is not None and names is None:
             return rows, Labels(self.label_columns, self.label_columns)
-        return rows, name_labels(rows["train"], names, class_names)
+        labels = name_labels(rows["train"], names, class_names)
+        return with_valid_entities(rows, labels, repair=self.on_invalid_tags is OnInvalidTags.repair)
 
     def _groups(self, rows: Rows) -> list[Any] | None:
         """The values that keep rows together. Raises DataError where there is no such column."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from encoderlab.batch import Batch
@@ -36,7 +37,7 @@ from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.row_settings import check_pairs, with_length, with_pairs
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.models.task import build_task, settled_task, start_from_frequencies
+from encoderlab.runs.models.task import build_task, label_loss_of, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
@@ -46,6 +47,7 @@ from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, Sharding
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows
+from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
 
@@ -57,7 +59,8 @@ class Assembly:
     """The parts of a run, put together, the model on its device.
 
     `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, and `micro_batches` in how many parts it computes a batch; see `settled`.
+    is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled`), and `label_loss` how its
+    labels count.
     """
 
     config: SettledRun
@@ -69,6 +72,7 @@ class Assembly:
     compiled: str | None = None
     micro_batches: MicroBatches | None = None
     processes: Processes = SINGLE_PROCESS
+    label_loss: LabelLoss = PLAIN
 
     @property
     def opened(self) -> Origin:
@@ -117,7 +121,8 @@ class Assembly:
         Done once, and recorded with the run, so that a continuation has the same settings.
         """
         micro_batches = self._micro_batches(train)
-        tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
+        # As many epochs with windows as without: a row is one thing to learn from, however much of it is read.
+        tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
         training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
@@ -182,12 +187,13 @@ def assemble(
     model = build_model(config, tokenizer, task)
     if pretrained is not None:
         _start_from(pretrained, model, task)
-    start_from_frequencies(model, task.heads, corpus)
+    label_loss = label_loss_of(config.task, corpus)
+    start_from_frequencies(model, task.heads, corpus, label_loss)
     freeze(model, config.training)
     model.to(compute.device)
     sharded = processes.size > 1 and config.training.sharding is Sharding.full
     compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute)
-    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes)
+    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes, label_loss=label_loss)
 
 
 def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
