@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
 BRACKETS = (*SHORT, "task=brackets", "dataset.limit=61", "training.steps=15", "training.batch_size=6", "training.batching=random")
+BRACKETS += ("task.class_weights={balanced: 3}", "task.label_smoothing=0.1")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from encoderlab.config.as_pretrained import AsPretrained
 from encoderlab.errors import SettingError
-from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 
 PRETRAINED = ModelConfig(name="pretrained", n_layers=3, d_model=24, n_heads=2, max_length=40, pooling=Pooling.pooler, dropout=0.2)
 OTHERWISE = {
@@ -29,6 +29,7 @@ FREE = {
     "name": "mine",
     "max_length": 10,
     "pooling": Pooling.mean,
+    "pairs": Pairs.separate,
     "tie_decoder": False,
     "dropout": 0.5,
     "attention_dropout": 0.3,

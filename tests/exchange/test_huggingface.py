@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
-from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 
 VOCABULARY = 13
@@ -535,6 +535,7 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(bert, damage, line)
         ({"d_head": 6}, "model.d_head=null"),
         ({"pooling": Pooling.mean}, "model.pooling=pooler"),
         ({"pooling": Pooling.max}, "model.pooling=pooler"),
+        ({"pairs": Pairs.separate}, "model.pairs=joint"),
         ({"pooling": Pooling.relu_pooler, "norm_epsilon": 1e-12}, "model.pooling=pooler"),
         ({"pooling": Pooling.relu_pooler, "segments": 0}, "model.pooling=pooler"),
     ],

@@ -1,11 +1,12 @@
 """A model as an ONNX graph: every shape of ours gives in onnxruntime what it gives here, for any batch, or is refused."""
 
 import pytest
+import torch
 
 from encoderlab.errors import DataError
 from encoderlab.exchange import onnx_graph
 from encoderlab.exchange.onnx_graph import WholeModel, largest_difference, write_graph
-from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
@@ -29,8 +30,16 @@ SHAPES = {
         {"n_layers": 2, "positions": Positions.learned, "pooling": Pooling.pooler, "vocabulary": True, "token_classes": None},
         ["last_hidden_state", "token_logits", "sequence_logits"],
     ),
+    "pairs": ({"n_layers": 2, "pooling": Pooling.mean, "pairs": Pairs.separate, "token_classes": None}, ["logits"]),
     "no head": ({"n_layers": 1, "sequence_classes": None, "token_classes": None}, ["last_hidden_state"]),
 }
+
+
+def with_random_head(model):
+    """The model, the head that begins at zero included."""
+    if model.separates_pairs:
+        torch.nn.init.normal_(model.sequence_head.weight)
+    return model
 
 
 @pytest.fixture(
@@ -39,7 +48,7 @@ SHAPES = {
 def written(request, make_model, tmp_path_factory, symbolic_sizes):
     """A model of each shape, its graph, and the names of its outputs."""
     settings, outputs = SHAPES[request.param]
-    whole = WholeModel(make_model(**settings).eval()).eval()
+    whole = WholeModel(with_random_head(make_model(**settings)).eval()).eval()
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
     write_graph(whole, path)
     return whole, path, outputs

@@ -54,7 +54,7 @@ def test_every_setting_changes_what_a_training_model_answers(name, make_model, m
 
 
 def test_no_setting_is_left_out_of_the_tests():
-    elsewhere = {"name", "max_length", "tie_decoder"}  # a label for reports; tested in test_encoder.py and test_heads.py
+    elsewhere = {"name", "max_length", "tie_decoder", "pairs"}  # a label; test_encoder.py, test_heads.py and test_pairs.py
     assert {field.name for field in fields(ModelConfig)} == set(OTHER_VALUES) | elsewhere
 
 

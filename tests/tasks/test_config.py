@@ -3,7 +3,8 @@
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, PretrainingScore, SecondSentence, TeacherVectorsConfig
+from encoderlab.tasks.choices import PretrainingScore
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TeacherVectorsConfig
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b"])
@@ -27,3 +28,16 @@ def test_a_score_of_pairs_needs_pairs():
 def test_only_pretraining_has_pairs():
     assert PretrainingConfig(name="p").paired is SecondSentence.next
     assert TeacherVectorsConfig(name="t").paired is SecondSentence.none
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("balance", "task.class_weights is balance. Allowed: balanced, or a weight for each label, as {fraud: 5}"),
+        ({"fraud": 0}, "task.class_weights gives fraud 0. Allowed: a number above 0"),
+        ({"fraud": "high"}, "task.class_weights gives fraud high. Allowed: a number above 0"),
+    ],
+)
+def test_weights_of_labels_are_numbers_above_0(weights, message):
+    with pytest.raises(SettingError, match=message):
+        ClassificationConfig(name="t", class_weights=weights)

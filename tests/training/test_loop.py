@@ -1,6 +1,7 @@
 """The training loop: exact accumulation, clipping, the schedule, and a stop before a loss that is no number."""
 
 import copy
+from dataclasses import replace
 from itertools import islice, repeat
 
 import pytest
@@ -13,6 +14,7 @@ from encoderlab.system.device import Compute
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import Learner, optimize
+from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.training.schedule import learning_rate_at
 
@@ -70,15 +72,36 @@ def cut(batch, targets_in_row, sizes):
     return micro_batches
 
 
-def learner(model, config):
-    return Learner(model, build_optimizer(model, config), config, CPU)
+def learner(model, config, label_loss=PLAIN):
+    return Learner(model, build_optimizer(model, config), config, CPU, label_loss=label_loss)
 
 
-def trained(batches, **settings):
+def trained(batches, label_loss=PLAIN, model=None, **settings):
     config = TrainingConfig(**{"steps": 5, "learning_rate": 0.05, **settings})
-    model = Tiny()
-    steps = list(optimize(learner(model, config), batches, FixedSteps(config.steps)))
+    model = model or Tiny()
+    steps = list(optimize(learner(model, config, label_loss), batches, FixedSteps(config.steps)))
     return model, steps
+
+
+class Sequences(Tiny):
+    """Answers for whole sequences alone."""
+
+    def forward(self, batch):
+        return Prediction(super().forward(batch).sequence_logits)
+
+
+@pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])
+@pytest.mark.parametrize("targets", [torch.tensor([0, 1, 2, 0, 0, 0, 0, 1]), torch.tensor([[1.0, 0, 0], [0, 1.0, 1.0]] * 4)])
+def test_weights_of_classes_count_the_same_however_a_batch_is_cut(sizes, targets):
+    whole = replace(rows(8, [0] * 8), labels=targets)
+    label_loss = LabelLoss(torch.tensor([0.2, 1.0, 7.0]), 0.0 if targets.is_floating_point() else 0.1)
+    (one, (first, *_)), (parts, steps) = (
+        trained(batches, label_loss, Sequences()) for batches in ([[whole]] * 5, [cut(whole, [0] * 8, sizes)] * 5)
+    )
+    for a, b in zip(one.parameters(), parts.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+    assert steps[0].figures()["loss"] == pytest.approx(first.figures()["loss"], rel=1e-5)
+    assert steps[0].totals.targets["sequence"] == 8  # a row is a row, whatever it weighs
 
 
 @pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])

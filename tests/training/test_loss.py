@@ -1,10 +1,12 @@
 """Losses are sums over the answers, by question."""
 
+import math
+
 import pytest
 import torch
 
 from encoderlab.batch import Batch, Prediction, Targets
-from encoderlab.training.loss import count_targets, losses, soft_cross_entropy
+from encoderlab.training.loss import LabelLoss, count_targets, losses, soft_cross_entropy
 
 
 def batch(labels=None, token_labels=None, targets=None):
@@ -32,6 +34,26 @@ def test_both_questions_are_summed_and_counted_each_by_itself():
     assert found["sequence"].item() == pytest.approx(-prediction.sequence_logits.log_softmax(-1)[range(4), labels].sum().item())
     assert found["token"].item() == pytest.approx(-prediction.token_logits.log_softmax(-1)[range(6), token_labels].sum().item())
     assert count_targets(asked) == {"sequence": 4, "token": 6}
+
+
+def test_a_class_counts_by_its_weight_and_a_smoothed_label_is_spread():
+    torch.manual_seed(0)
+    labels, logits, weights = torch.tensor([0, 1, 1, 0]), torch.randn(4, 2), torch.tensor([0.5, 3.0])
+    chances = logits.log_softmax(-1)
+    weighed = losses(Prediction(logits), batch(labels), LabelLoss(weights))["sequence"]
+    assert weighed.item() == pytest.approx(-(weights[labels] * chances[range(4), labels]).sum().item())
+    smoothed = losses(Prediction(logits), batch(labels), LabelLoss(smoothing=0.2))["sequence"]
+    spread = torch.full((4, 2), 0.1)
+    spread[range(4), labels] += 0.8
+    assert smoothed.item() == pytest.approx(-(spread * chances).sum().item())
+    of_words = losses(Prediction(token_logits=logits), batch(token_labels=labels), LabelLoss(weights))["token"]
+    assert of_words.item() == pytest.approx(weighed.item())
+
+
+def test_of_sets_a_weight_is_for_the_rows_that_have_the_label():
+    logits, marks = torch.zeros(4, 2), torch.tensor([[1.0, 0.0]] * 4)
+    found = losses(Prediction(logits), batch(marks), LabelLoss(torch.tensor([5.0, 9.0])))["sequence"]
+    assert found.item() == pytest.approx(4 * (5 + 1) * math.log(2) / 2)
 
 
 def test_a_question_nobody_answers_has_no_loss():

@@ -10,6 +10,7 @@ import torch
 
 from encoderlab.config.inference_settings import AttentionConfig
 from encoderlab.data.examples import Example
+from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.interpretation.attention_maps import plot_attention
 from encoderlab.reports.interpretation.attention_page import write_attention_page
@@ -27,6 +28,7 @@ def attention(config: AttentionConfig) -> RunFolder:
     check_chosen(config)
     assembly = reopen(config)
     examples = chosen_examples(config, assembly)
+    _check_joint(assembly)
     summary = HeadSummary()
     with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:
         record_start(folder, "attention", config, assembly.compute)
@@ -40,6 +42,15 @@ def attention(config: AttentionConfig) -> RunFolder:
     print(f"To explore: {pages}", file=sys.stderr)
     print(f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}", file=sys.stderr)
     return folder
+
+
+def _check_joint(assembly: Assembly) -> None:
+    """Refuse maps of a pair as one sequence where the model never reads it as one. Raises SettingError."""
+    if assembly.model.separates_pairs:
+        raise SettingError(
+            "This model reads the texts of a pair separately (model.pairs=separate), and attention maps show one sequence",
+            remedy="Train with model.pairs=joint, or use encoderlab explain",
+        )
 
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:

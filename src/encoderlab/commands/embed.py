@@ -66,6 +66,7 @@ def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example
 
 def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example], file: VectorFile) -> int:
     """Write the vectors of some examples; returns how many of them were longer than the model reads."""
+    _check_single(assembly, examples)
     rows = encoded_rows(assembly, examples)
     rows = rows.first_windows() if config.tokens and assembly.task.windows else rows  # a token would have several vectors
     lines = [_described(example) for example in examples]
@@ -76,6 +77,15 @@ def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example],
     for row, vectors in vectors_of(assembly, rows, pooling, normalize=config.normalize):
         file.put(places[row], vectors)
     return int(rows.truncated().sum())
+
+
+def _check_single(assembly: Assembly, examples: Sequence[Example]) -> None:
+    """Refuse a vector of a pair where the model makes one of each of its texts. Raises SettingError."""
+    if assembly.model.separates_pairs and any(getattr(example, "text_pair", None) is not None for example in examples):
+        raise SettingError(
+            "This model reads the texts of a pair separately (model.pairs=separate), so a pair has no vector of its own",
+            remedy="Embed the first texts and the second texts, each from a file of its own",
+        )
 
 
 def _pieces(assembly: Assembly, rows: ExampleRows) -> list[list[str]]:

@@ -6,7 +6,7 @@
 from dataclasses import dataclass, fields, replace
 
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelChoice, ModelConfig, Pooling, check_reach
+from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import check_settings, setting
 
 
@@ -22,6 +22,11 @@ class AsPretrained(ModelChoice):
     )
     pooling: Pooling | None = setting(
         None, "What stands for a whole sequence: cls, mean, max, pooler or relu_pooler; null: as trained for labels, else mean."
+    )
+    pairs: Pairs | None = setting(
+        None,
+        "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared); null: separate from an "
+        "encoder trained for sentence vectors, else joint.",
     )
     dropout: float | None = setting(None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9)
     attention_dropout: float | None = setting(None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9)

@@ -14,7 +14,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface_config import config_json, family_of, heads_of, labels_of, settings_of, thresholds_of
 from encoderlab.exchange.huggingface_files import read_config, stored_weights
 from encoderlab.exchange.huggingface_names import bare_name, normal_name, their_names
-from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from encoderlab.model.heads import without_weights
 from encoderlab.model.positions import SinusoidalPositions
 
@@ -191,6 +191,8 @@ def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> I
         )
     if heads.vocabulary and config.activation is Activation.relu:
         yield "model.activation=relu with masked tokens", "model.activation=gelu"
+    if heads.sequence_classes is not None and config.pairs is Pairs.separate:
+        yield "model.pairs=separate", "model.pairs=joint"
     if heads.sequence_classes is not None and config.pooling in (Pooling.mean, Pooling.max):
         yield f"model.pooling={config.pooling.value}", "model.pooling=pooler"
     if family == "distilbert":

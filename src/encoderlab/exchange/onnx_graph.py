@@ -41,7 +41,7 @@ class WholeModel(nn.Module):
         if is_pretrained:
             self.outputs = ["last_hidden_state", "token_logits", *(["sequence_logits"] if reads_texts else [])]
         segments = model.encoder.embeddings.segment
-        self.n_segments = 0 if segments is None else segments.num_embeddings
+        self.n_segments = 2 if model.separates_pairs else 0 if segments is None else segments.num_embeddings
         self.inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.n_segments else [])]
 
     def forward(
@@ -53,6 +53,8 @@ class WholeModel(nn.Module):
         """The tensors of `outputs`, in that order."""
         model, mask = self.model, attention_mask.bool()
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        if model.separates_pairs:
+            return (model.pair_logits(input_ids, segments, mask),)
         needs_first_only = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
         hidden = model.encoder.encode(input_ids, segments, mask, selection=FIRST_TOKENS if needs_first_only else None)
         fields = {"last_hidden_state": hidden}

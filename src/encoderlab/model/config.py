@@ -50,6 +50,13 @@ class Pooling(Enum):
     relu_pooler = "relu_pooler"
 
 
+class Pairs(Enum):
+    """How the two texts of a pair are read: as one sequence (BERT), or each by itself; see `pairs.py`."""
+
+    joint = "joint"
+    separate = "separate"
+
+
 AGREEING = (  # the settings that pretrained weights were learnt for: with another value they would mean something else, or not fit
     "n_layers",
     "d_model",
@@ -112,6 +119,9 @@ class ModelConfig(ModelChoice):
     pooling: Pooling = setting(
         Pooling.cls,
         "What stands for a whole sequence: cls (its first token), mean, max, pooler or relu_pooler (BERT's, DistilBERT's).",
+    )
+    pairs: Pairs = setting(
+        Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
     )
     tie_decoder: bool = setting(True, "Guess masked tokens with the token embeddings as the decoder's weights, as BERT does.")
     dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the vector the heads see.", least=0, most=0.9)

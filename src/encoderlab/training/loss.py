@@ -1,7 +1,11 @@
 """The losses of a batch: for whole sequences and for asked tokens, against the labels and against a teacher's answers."""
 
-from collections.abc import Callable
+from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
@@ -11,35 +15,61 @@ from encoderlab.batch import Batch, Prediction, Targets
 LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token")  # every name a loss may have
 
 
-def losses(prediction: Prediction, batch: Batch) -> dict[str, Float[Tensor, ""]]:
+@dataclass(frozen=True, slots=True)
+class LabelLoss:
+    """How the labels of a task count in its loss.
+
+    `weights` say how much each class counts; of sets of labels, how much a label that a row has counts beside one that it lacks.
+    None: all alike. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016, section 7).
+    """
+
+    weights: Float[Tensor, " classes"] | None = None
+    smoothing: float = 0.0
+
+    def to(self, device: torch.device) -> LabelLoss:
+        """The same on `device`."""
+        return self if self.weights is None else replace(self, weights=self.weights.to(device))
+
+
+PLAIN = LabelLoss()
+
+
+def losses(prediction: Prediction, batch: Batch, labels: LabelLoss = PLAIN) -> dict[str, Float[Tensor, ""]]:
     """The losses of a batch by name, each *summed* over its answers.
 
     `sequence` is `sequence_loss`, `token` the cross entropy against the labels, `teacher_sequence` and `teacher_token` what
     separates the student from its teacher (`targets` of the batch). Sums, not means, so that micro-batches can be added up exactly
-    before the division; see `count_targets`. Where the batch has no answers, a loss is 0, and so are its gradients.
+    before the division; see `count_targets`. What `labels` weighs differently still counts as one target, so that the sum does
+    not depend on what shares a micro-batch. Where the batch has no answers, a loss is 0, and so are its gradients.
     """
     found = {}
     weights = _label_weights(batch.targets)
     if prediction.sequence_logits is not None and batch.labels is not None:
-        found["sequence"] = weights[0] * sequence_loss(_answered(prediction.sequence_logits, batch).float(), batch.labels)
+        found["sequence"] = weights[0] * sequence_loss(_answered(prediction.sequence_logits, batch).float(), batch.labels, labels)
     if prediction.token_logits is not None and batch.token_labels is not None:
-        found["token"] = weights[1] * F.cross_entropy(prediction.token_logits.float(), batch.token_labels, reduction="sum")
+        found["token"] = weights[1] * class_loss(prediction.token_logits.float(), batch.token_labels, labels)
     return found if batch.targets is None else found | _teacher_losses(prediction, batch, batch.targets)
 
 
 def sequence_loss(
     logits: Float[Tensor, "batch classes"],
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
+    labels: LabelLoss = PLAIN,
 ) -> Float[Tensor, ""]:
     """The loss of whole sequences, summed over them; the form of the `targets` says which (`batch.TargetKind`).
 
     Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over the labels. Numbers: squared error.
     """
     if not targets.is_floating_point():
-        return F.cross_entropy(logits, targets, reduction="sum")
+        return class_loss(logits, targets, labels)
     if targets.ndim == 2:
-        return F.binary_cross_entropy_with_logits(logits, targets, reduction="sum") / targets.shape[1]
+        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=labels.weights, reduction="sum") / targets.shape[1]
     return F.mse_loss(logits[:, 0], targets, reduction="sum")
+
+
+def class_loss(logits: Float[Tensor, "answers classes"], targets: Int[Tensor, " answers"], labels: LabelLoss) -> Float[Tensor, ""]:
+    """The cross entropy of class ids, summed."""
+    return F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="sum")
 
 
 def count_targets(batch: Batch) -> dict[str, int]:

@@ -13,7 +13,7 @@ from encoderlab.config.command_settings import FinetuneConfig, RunConfig
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import Assembly, assemble, run_settings
@@ -339,6 +339,17 @@ def test_an_encoder_of_sentence_transformers_is_pooled_as_it_was_trained(tmp_pat
     assembly = assemble(finetuning(corpus), CPU, corpus, pretrained)
     assert assembly.config.model.pooling is pooling
     assert load_into(assembly.model, pretrained) == ["sequence_head"]
+
+
+@pytest.mark.parametrize(("mean_pooled", "pairs"), [(True, Pairs.separate), (False, Pairs.joint)])
+def test_an_encoder_trained_for_sentence_vectors_reads_the_texts_of_a_pair_separately(tmp_path, corpus, mean_pooled, pairs):
+    transformers_folder(tmp_path, "BertModel")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": mean_pooled}))
+    pretrained = load_pretrained(str(tmp_path))
+    assert pretrained.settings_for(ClassificationConfig(name="t")).pairs is pairs
+    assert pretrained.settings_for(PretrainingConfig(name="t")).pairs is Pairs.joint
+    assert assemble(finetuning(corpus), CPU, corpus, pretrained).config.model.pairs is Pairs.joint  # rows of single texts
 
 
 def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(corpus, capsys):

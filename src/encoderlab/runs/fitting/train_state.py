@@ -34,7 +34,8 @@ class TrainState:
         training, self.processes = assembly.config.training, assembly.processes
         self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
         optimizer = build_optimizer(self.distributed.model, training)
-        self.learner = Learner(self.distributed.stepped, optimizer, training, assembly.compute, processes=self.processes)
+        stepped, compute, label_loss = self.distributed.stepped, assembly.compute, assembly.label_loss
+        self.learner = Learner(stepped, optimizer, training, compute, processes=self.processes, label_loss=label_loss)
         self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=is_compiled(assembly.compiled))
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from encoderlab.batch import Batch
@@ -34,22 +35,22 @@ from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, dist
 from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, step_memory
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
+from encoderlab.runs.models.row_settings import check_pairs, with_length, with_pairs
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.models.task import build_task, settled_task, start_from_frequencies
+from encoderlab.runs.models.task import build_task, label_loss_of, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import PretrainingConfig, TaskConfig
+from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, Sharding
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows
+from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
 
-FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
-PRETRAINING_LENGTH = 128
 NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
 
 
@@ -58,7 +59,8 @@ class Assembly:
     """The parts of a run, put together, the model on its device.
 
     `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, and `micro_batches` in how many parts it computes a batch; see `settled`.
+    is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled`), and `label_loss` how its
+    labels count.
     """
 
     config: SettledRun
@@ -70,6 +72,7 @@ class Assembly:
     compiled: str | None = None
     micro_batches: MicroBatches | None = None
     processes: Processes = SINGLE_PROCESS
+    label_loss: LabelLoss = PLAIN
 
     @property
     def opened(self) -> Origin:
@@ -118,7 +121,8 @@ class Assembly:
         Done once, and recorded with the run, so that a continuation has the same settings.
         """
         micro_batches = self._micro_batches(train)
-        tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
+        # As many epochs with windows as without: a row is one thing to learn from, however much of it is read.
+        tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
         training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
@@ -173,21 +177,23 @@ def assemble(
     assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
     the parts do not fit.
     """
+    check_pairs(config.model, corpus)
     config = run_settings(config, pretrained)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
-    config = replace(config, task=settled_task(config.task, corpus))
+    config = replace(config, task=settled_task(config.task, corpus), model=with_pairs(config.model, corpus))
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizer, task)
     if pretrained is not None:
         _start_from(pretrained, model, task)
-    start_from_frequencies(model, task.heads, corpus)
+    label_loss = label_loss_of(config.task, corpus)
+    start_from_frequencies(model, task.heads, corpus, label_loss)
     freeze(model, config.training)
     model.to(compute.device)
     sharded = processes.size > 1 and config.training.sharding is Sharding.full
     compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute)
-    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes)
+    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes, label_loss=label_loss)
 
 
 def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
@@ -199,31 +205,6 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
     model = config.model.resolve(None if pretrained is None else pretrained.settings_for(config.task))
     return cast("SettledRun", RunConfig(**{**shared, "model": model}))
-
-
-def with_length(
-    model: ModelConfig,
-    task: TaskConfig,
-    tokenizer: Tokenizer,
-    corpus: Corpus | DocumentCorpus,
-    pretrained: Pretrained | None = None,
-) -> ModelConfig:
-    """The settings with a number as `max_length`: where it is open, what the training rows need. It is printed.
-
-    It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
-    own, or PRETRAINING_LENGTH.
-    """
-    if model.max_length is not None:
-        return model
-    if isinstance(corpus, DocumentCorpus):
-        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.max_length
-        why = "the default for documents" if pretrained is None else "as far as the pretrained encoder reads"
-        print(f"model.max_length={length}, {why}", file=sys.stderr)
-        return replace(model, max_length=length)
-    furthest = FURTHEST if pretrained is None else pretrained.config.reach
-    length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
-    print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
-    return replace(model, max_length=length)
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:

@@ -14,11 +14,11 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface
-from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folders.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.models.hub_model import fetch_model_folder
-from encoderlab.runs.models.saved_model import check_shapes, read_model, tokenizer_of
+from encoderlab.runs.models.saved_model import check_shapes, encoder_settings, read_model, tokenizer_of
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
@@ -49,10 +49,13 @@ class Pretrained:
         """The encoder's settings, as a run of `task` begins with them.
 
         What stands for a whole sequence stays where a task on labels or a pooler has learnt it. Else it is the mean, which from
-        pretraining alone scored 0.727 on the built-in task where the first token scored 0.699.
+        pretraining alone scored 0.727 on the built-in task where the first token scored 0.699. Pretraining reads a pair as one
+        sequence.
         """
         answers = self.heads.sequence_classes is not None and not self.heads.vocabulary
-        if answers or "pool.dense.weight" in self.weights or isinstance(task, PretrainingConfig):
+        if isinstance(task, PretrainingConfig):
+            return replace(self.config, pairs=Pairs.joint)
+        if answers or "pool.dense.weight" in self.weights:
             return self.config
         return replace(self.config, pooling=Pooling.mean)
 
@@ -67,10 +70,10 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
 
 
 def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[str] = ()) -> list[str]:
-    """Copy the weights of `pretrained` into `model`; the names of the parts that it has nothing for, and that stay as drawn.
+    """Copy the weights of `pretrained` into `model`; returns the names of the parts that stay as drawn.
 
     The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
-    pretraining that goes on, the head of pairs if it is asked the same `labels`. Raises DataError where an encoder's weight is
+    pretraining that continues, the head of pairs if it has the same `labels`. Raises DataError where an encoder's weight is
     missing or has another shape.
     """
     goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
@@ -147,9 +150,7 @@ def _of_run(init_from: str, folder: Path) -> Pretrained:
     check_shapes(saved, f"init_from={init_from}")
     classes = [len(saved.weights[name]) if name in saved.weights else None for name in (f"{head}.weight" for head in TASK_HEADS)]
     heads = HeadSizes(*classes, vocabulary="masked_token_head.bias" in saved.weights)
-    model = saved.config.model
-    assert isinstance(model, ModelConfig), "a finished run has its model's settings in full"
-    return Pretrained(init_from, model, heads, saved.weights, saved.tokenizer, saved.labels)
+    return Pretrained(init_from, encoder_settings(saved.config), heads, saved.weights, saved.tokenizer, saved.labels)
 
 
 def _of_huggingface(init_from: str, folder: Path) -> Pretrained:
@@ -158,7 +159,7 @@ def _of_huggingface(init_from: str, folder: Path) -> Pretrained:
     _check_pieces(init_from, found.weights, tokenizer)
     config, weights = found.config, found.weights
     if found.heads.sequence_classes is None and _is_mean_pooled(folder):
-        config = replace(config, pooling=Pooling.mean)
+        config = replace(config, pooling=Pooling.mean, pairs=Pairs.separate)
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pool.")}
     return Pretrained(init_from, config, found.heads, weights, tokenizer, found.labels)
 

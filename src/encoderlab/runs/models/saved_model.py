@@ -23,13 +23,14 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
-from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import write_manifest
+from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import (
     ClassificationConfig,
     MultilabelConfig,
@@ -38,6 +39,7 @@ from encoderlab.tasks.config import (
     SecondSentence,
     TaggingConfig,
     TaskConfig,
+    TeacherVectorsConfig,
 )
 from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.task import Task
@@ -136,13 +138,19 @@ def _of_encoder(config: SettledRun) -> dict[str, Any]:
     return {"name": config.task.name, "model": settings_to_dict(config.model)}
 
 
+def encoder_settings(config: SettledRun) -> ModelConfig:
+    """The settings of a run's encoder, as another run starts with it: one trained for sentence vectors reads pairs separately."""
+    model = config.model.resolve(None)
+    return replace(model, pairs=Pairs.separate) if isinstance(config.task, TeacherVectorsConfig) else model
+
+
 def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
     """The encoder of a model as one without a head, called `name`; nothing is left of the run's dataset.
 
     What is trained from it pools by the mean of its tokens, unless told otherwise, and reports call it by that name.
     """
     weights = {key: weight for key, weight in saved.weights.items() if key.startswith("encoder.")}
-    model = replace(saved.config.model.resolve(None), name=name, pooling=Pooling.mean)
+    model = replace(encoder_settings(saved.config), name=name, pooling=Pooling.mean)
     config = replace(saved.config, task=EncodingConfig(name=name), dataset=None, model=model, run_dir=None)
     return SavedModel(config, [], saved.tokenizer, weights, Origin(saved.origin.checkpoint, None, {}))
 
@@ -260,7 +268,7 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
         pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
         return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
     if found.heads.token_classes is not None:
-        return TaggingConfig(name=name)
+        return TaggingConfig(name=name, decoding=Decoding.argmax)  # it may have learned IOB1, and transformers decodes so
     if found.heads.sequence_classes is None:
         return EncodingConfig(name=name)
     if found.heads.sequence_target == "number":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -16,7 +16,9 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import (
+    BALANCED,
     ClassificationConfig,
+    LabelledTaskConfig,
     MultilabelConfig,
     PretrainingConfig,
     RegressionConfig,
@@ -29,8 +31,9 @@ from encoderlab.tasks.multilabel import Multilabel
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.regression import Regression
 from encoderlab.tasks.tagging import Tagging
-from encoderlab.tasks.task import Task
+from encoderlab.tasks.task import Task, refuse_unknown_label
 from encoderlab.tasks.teacher_vectors import TeacherVectors
+from encoderlab.training.loss import PLAIN, LabelLoss
 
 TASKS: dict[type[TaskConfig], Callable[..., Task]] = {
     ClassificationConfig: Classification,
@@ -52,8 +55,13 @@ def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
         numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
         mean = numbers["mean"] if task.mean is None else task.mean
         return replace(task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation)
-    if isinstance(task, ClassificationConfig) and task.positive_label is None and len(corpus.labels) == 2:
-        return replace(task, positive_label=min(reversed(corpus.labels), key=lambda label: train.labels[label]))
+    return with_positive_label(task, corpus.labels, train.labels)
+
+
+def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> TaskConfig:
+    """The task's settings; if they leave the positive label of two open, it is the rarer one by `counts`."""
+    if isinstance(task, ClassificationConfig) and task.positive_label is None and len(labels) == 2:
+        return replace(task, positive_label=min(reversed(labels), key=lambda label: counts[label]))
     return task
 
 
@@ -68,17 +76,46 @@ def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerSco
     return replace(task, thresholds=dict(zip(labels, fitted, strict=True)) | task.known_thresholds)
 
 
-def start_from_frequencies(model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus) -> None:
+def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLoss:
+    """How the labels count in the loss, by the task's settings and by how often training has each.
+
+    Of classes, the mean weight of a training row is 1, so that weights change what counts and not how far a step goes. Raises
+    SettingError for the weight of an unknown label.
+    """
+    if not isinstance(task, LabelledTaskConfig) or isinstance(corpus, DocumentCorpus):
+        return PLAIN
+    smoothing = task.label_smoothing if isinstance(task, ClassificationConfig | TaggingConfig) else 0.0
+    given = task.known_class_weights
+    if given is None:
+        return LabelLoss(smoothing=smoothing)
+    train = corpus.survey.splits["train"]
+    counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
+    if given == BALANCED:
+        rarer = (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
+    else:
+        for label in given:
+            refuse_unknown_label("task.class_weights", label, corpus.labels)
+        rarer = torch.tensor([given.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
+    if not isinstance(task, MultilabelConfig):
+        rarer = rarer * counts.sum() / (rarer * counts).sum()
+    return LabelLoss(rarer.float(), smoothing)
+
+
+def start_from_frequencies(
+    model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_loss: LabelLoss
+) -> None:
     """Have a fresh head for a set of labels begin with each label as likely as it is in training (Lin et al. 2017, section 3.3).
 
-    Rare labels would otherwise spend the first epochs on learning that they are rare. Other heads stay as they are.
+    Rare labels would otherwise spend the first epochs on learning that they are rare. A label counts as often as it weighs. Other
+    heads stay as they are.
     """
     if heads.sequence_target != "label_set" or isinstance(corpus, DocumentCorpus) or model.sequence_head is None:
         return
     train = corpus.survey.splits["train"]
     share = (torch.tensor(list(train.labels.values())) + 1.0) / (train.rows + 2.0)
+    weights = torch.ones_like(share) if label_loss.weights is None else label_loss.weights
     with torch.no_grad():
-        model.sequence_head.bias.copy_(share.logit())
+        model.sequence_head.bias.copy_(share.logit() + weights.log())
 
 
 def build_task(config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:

@@ -1,0 +1,61 @@
+"""The settings of a model that the training rows decide: how long a sequence is, and whether there are pairs to separate."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelChoice, ModelConfig, Pairs
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.models.pretrained import Pretrained
+from encoderlab.runs.models.task import build_task
+from encoderlab.tasks.config import TaskConfig
+
+FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
+PRETRAINING_LENGTH = 128
+
+
+def check_pairs(model: ModelChoice, corpus: Corpus | DocumentCorpus) -> None:
+    """Refuse to separate pairs where there are none, or where documents give them. Raises SettingError."""
+    if getattr(model, "pairs", None) is not Pairs.separate or reads_pairs(corpus):
+        return
+    rows = "pretraining reads two texts as one sequence" if isinstance(corpus, DocumentCorpus) else "the rows are single texts"
+    raise SettingError(f"model.pairs=separate is set, but {rows}", remedy="Leave model.pairs out")
+
+
+def with_pairs(model: ModelConfig, corpus: Corpus | DocumentCorpus) -> ModelConfig:
+    """The settings of a model for these rows: an encoder that would separate pairs has none to separate among single texts."""
+    return model if reads_pairs(corpus) else replace(model, pairs=Pairs.joint)
+
+
+def reads_pairs(corpus: Corpus | DocumentCorpus) -> bool:
+    """Whether each row is a pair of texts with a label."""
+    return isinstance(corpus, Corpus) and corpus.paired
+
+
+def with_length(
+    model: ModelConfig,
+    task: TaskConfig,
+    tokenizer: Tokenizer,
+    corpus: Corpus | DocumentCorpus,
+    pretrained: Pretrained | None = None,
+) -> ModelConfig:
+    """The settings with a number as `max_length`: where it is open, what the training rows need. It is printed.
+
+    It is at most what the encoder has learnt, or FURTHEST from scratch. Documents are cut to any length: there it is the encoder's
+    own, or PRETRAINING_LENGTH.
+    """
+    if model.max_length is not None:
+        return model
+    if isinstance(corpus, DocumentCorpus):
+        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.max_length
+        why = "the default for documents" if pretrained is None else "as far as the pretrained encoder reads"
+        print(f"model.max_length={length}, {why}", file=sys.stderr)
+        return replace(model, max_length=length)
+    furthest = FURTHEST if pretrained is None else pretrained.config.reach
+    length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
+    print(f"model.max_length={length}, as 99% of the training rows need (at most {furthest})", file=sys.stderr)
+    return replace(model, max_length=length)

@@ -1,0 +1,39 @@
+"""model.pairs=separate from end to end: what reads the texts of a pair one by one, and what refuses to."""
+
+import json
+
+import pytest
+
+from encoderlab.errors import SettingError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, cache, run_in):
+    folder = tmp_path_factory.mktemp("runs")
+    rows = [f"word {n % 5},word {(n + n % 2) % 5},{('other', 'same')[1 - n % 2]}" for n in range(80)]
+    (folder / "rows.csv").write_text("\n".join(["first,second,label", *rows]) + "\n", encoding="utf-8")
+    columns = ("dataset.text=first", "dataset.text_pair=second", "dataset.label=label", "tokenizer.vocabulary_size=120")
+    shape = ("model=tiny", "model.n_layers=1", "model.pairs=separate", "model.pooling=mean", "training=smoke")
+    where = (f"dataset.path={folder / 'rows.csv'}", f"run_dir={folder / 'run'}", "training.threads=1")
+    run_in(cache, "train", "task=classification", "dataset=files", *columns, *shape, *where)
+    return folder / "run"
+
+
+def test_a_pair_is_predicted_and_explained_and_settings_say_how_it_is_read(run, command, capsys):
+    command("predict", f"run={run}", "text=word 1", "text_pair=word 2", "format=jsonl")
+    assert json.loads(capsys.readouterr().out)["predicted"] in ("same", "other")
+    command("explain", f"run={run}", "text=word 1", "text_pair=word 2", "run_dir=why")
+    assert json.loads((run / "model" / "config.json").read_text())["encoderlab"]["model"]["pairs"] == "separate"
+
+
+def test_attention_maps_of_a_pair_and_one_vector_for_it_are_refused(run, command):
+    with pytest.raises(SettingError, match=r"reads the texts of a pair separately.*use encoderlab explain"):
+        command("attention", f"run={run}", "text=word 1", "text_pair=word 2")
+    with pytest.raises(SettingError, match=r"a pair has no vector of its own. Embed the first texts and the second"):
+        command("embed", f"run={run}", "split=validation", "output=vectors.npy")
+
+
+def test_a_single_text_has_a_vector(run, command, tmp_path):
+    (tmp_path / "texts.txt").write_text("word 1\nword 2\n")
+    command("embed", f"run={run}", "input=texts.txt", "output=vectors.npy")
+    assert (tmp_path / "vectors.npy").is_file()

@@ -1,0 +1,28 @@
+"""The settings of a model that its training rows decide."""
+
+import pytest
+
+from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.models.row_settings import check_pairs, with_pairs
+
+SEPARATE = [ModelConfig(pairs=Pairs.separate), AsPretrained(pairs=Pairs.separate)]
+
+
+@pytest.fixture(scope="module")
+def single_texts(tmp_path_factory):
+    return Corpus.load(BracketsDataset(train_rows=4, validation_rows=2, test_rows=2, pairs=8), tmp_path_factory.mktemp("cache"))
+
+
+@pytest.mark.parametrize("model", SEPARATE, ids=["in full", "as pretrained"])
+def test_separate_pairs_are_refused_where_the_rows_are_single_texts(model, single_texts):
+    with pytest.raises(SettingError, match=r"^model.pairs=separate is set, but the rows are single texts. Leave model.pairs out.$"):
+        check_pairs(model, single_texts)
+
+
+def test_a_model_of_single_texts_has_none_to_separate(single_texts):
+    """Such as one finetuned from an encoder that reads pairs separately: its head is as wide as the encoder."""
+    assert with_pairs(ModelConfig(pairs=Pairs.separate), single_texts).pairs is Pairs.joint
