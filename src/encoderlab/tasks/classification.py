@@ -9,7 +9,8 @@ from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
 from encoderlab.metrics import ClassificationMetrics
-from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
+from encoderlab.tasks.choices import ClassificationScore
+from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.sequences import sequences_of, texts_among
 from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 
