@@ -228,10 +228,12 @@ def test_the_tools_of_scikit_learn_work_around_it():
 
 
 @pytest.mark.slow
-def test_a_run_folder_is_kept_as_the_command_leaves_it(tmp_path):
+def test_a_run_folder_is_kept_as_the_command_leaves_it_and_the_model_is_the_same(tmp_path):
     folder = tmp_path / "runs" / "one"
     estimator = TextClassifier(**TINY | {"validation_fraction": 0.2}, run_dir=str(folder))
     answers = estimator.fit(TEXTS, CLASSES).predict(TEXTS).tolist()
+    in_memory = clone(estimator).set_params(run_dir=None).fit(TEXTS, CLASSES)
+    np.testing.assert_array_equal(in_memory.predict_proba(TEXTS), estimator.predict_proba(TEXTS))
     run = encoderlab.load(folder)
     assert [answer["predicted"] for answer in run.predict(TEXTS)] == answers
     assert run.report["splits"]["validation"]["n"] == 8
