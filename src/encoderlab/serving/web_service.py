@@ -195,7 +195,7 @@ def _top_k(asked: dict[str, Any], task: Task) -> int | None:
     if not task.labels:
         raise HTTPException(422, "top_k is for labels, and this model gives a number; leave top_k out")
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= len(task.labels):
-        raise HTTPException(422, f"top_k has to be a whole number from 1 to {len(task.labels)}, the classes of this model")
+        raise HTTPException(422, f"top_k has to be a whole number from 1 to {len(task.labels)}, the labels of this model")
     return top_k
 
 
