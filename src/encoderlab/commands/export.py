@@ -45,7 +45,7 @@ from encoderlab.runs.models.saved_model import (
 )
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import sha256_of
-from encoderlab.tasks.config import MultilabelConfig, TaskConfig
+from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaskConfig
 from encoderlab.training.config import Precision
 
 CLASSES = {  # what opens an architecture, by the end of its name
@@ -59,6 +59,11 @@ CLASSES = {  # what opens an architecture, by the end of its name
 
 READ_SEQUENCE = {
     "single_label_classification": "print(model.config.id2label[int(answer.logits.argmax())])",
+    "two_labels": (
+        "label, least = next(iter(model.config.thresholds.items()))\nplace = model.config.label2id[label]\n"
+        "chance = float(answer.logits.softmax(-1)[0, place])\n"
+        "print(model.config.id2label[place if chance >= least else 1 - place])"
+    ),
     "multi_label_classification": (
         "chances = zip(model.config.id2label.values(), answer.logits[0].sigmoid().tolist())\n"
         "print([label for label, chance in chances if chance >= model.config.thresholds[label]])"
@@ -133,8 +138,13 @@ def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
 
 
 def _thresholds(task: TaskConfig) -> dict[str, Any]:
-    """What config.json says of the probabilities from which each label of a set is given; nothing for other tasks."""
-    return {"thresholds": task.thresholds} if isinstance(task, MultilabelConfig) and task.thresholds else {}
+    """What config.json says of the labels: the probability from which each is given, and of two, which is the positive one."""
+    if isinstance(task, MultilabelConfig) and task.thresholds:
+        return {"thresholds": task.thresholds}
+    if not isinstance(task, ClassificationConfig) or task.positive_label is None:
+        return {}
+    chosen = {} if task.threshold is None else {"thresholds": {task.positive_label: task.threshold}}
+    return {"positive_label": task.positive_label} | chosen
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:
@@ -246,9 +256,10 @@ def _line_that_opens(fields: dict[str, Any], path: str) -> str:
 
 def _usage(fields: dict[str, Any]) -> str:
     """The part of the model card that shows how transformers uses the model."""
-    name = _opened_by(fields)
+    name, problem = _opened_by(fields), fields.get("problem_type", "single_label_classification")
+    problem = "two_labels" if problem == "single_label_classification" and "thresholds" in fields else problem
     read = {
-        "AutoModelForSequenceClassification": READ_SEQUENCE[fields.get("problem_type", "single_label_classification")],
+        "AutoModelForSequenceClassification": READ_SEQUENCE[problem],
         "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",
         "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(answer.logits[0].argmax(-1)))",
         "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(answer.prediction_logits[0].argmax(-1)))",

@@ -31,6 +31,7 @@ MOST_CLASSES = 12  # more would push the headline off the screen
 USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one is on the screen
 OTHERS = (  # figures beside the main one
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
+    *("average_precision", "threshold"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
 )
 
