@@ -136,6 +136,17 @@ def hub(start_hub, hub_script):
     return start_hub(hub_script)
 
 
+@pytest.fixture(scope="session")
+def glue_hub(start_hub, hub_script, tmp_path_factory):
+    """The endpoint of a stand-in hub with made-up rows of all of GLUE's tasks."""
+    from tests.glue_rows import write_glue
+
+    folder = tmp_path_factory.mktemp("glue_hub")
+    shutil.copy(hub_script, folder / "serve.py")
+    write_glue(folder / "datasets" / "nyu-mll" / "glue")
+    return start_hub(folder / "serve.py")
+
+
 @contextmanager
 def _unreachable_network():
     """Any attempt to reach another machine, or this one, fails in here."""

@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "encoderlab"
 
 LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those below it, and neighbours in a layer do not see each other
     {"errors", "batch"},
-    {"settings", "system"},
+    {"settings", "system", "entities"},
     {"metrics", "encoders"},
     {"data", "model", "training"},
     {"tasks", "exchange"},
@@ -28,6 +28,7 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {""},  # encoderlab/__init__.py
 ]
 WITHIN = {  # the same for the folders of a package; "" stands for its own modules
+    "metrics": [{""}, {"resampling"}],
     "data": [{""}, {"sources", "tokenizers"}, {"files", "sentences", "inspection"}],
     "tasks": [{""}, {"pretraining"}],
     "runs": [
@@ -43,7 +44,7 @@ WITHIN = {  # the same for the folders of a package; "" stands for its own modul
         {"parts"},
         {"outputs", "cards"},
         {"training"},
-        {"pretraining", "interpretation", "comparison", "screens"},
+        {"pretraining", "interpretation", "comparison", "screens", "folds"},
     ],
 }
 MODULES = {  # by dotted name below encoderlab, a package's __init__ by the name of the package

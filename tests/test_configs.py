@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from hydra import compose, initialize_config_dir
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.composing import checked_configs
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.errors import SettingError
 
@@ -51,7 +52,7 @@ ASKED = {  # what a command cannot do without
 def composed(*overrides, command="train"):
     """The settings that a command line means."""
     register_schemas()
-    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+    with initialize_config_dir(str(config_folder()), version_base="1.3"), checked_configs(lambda _: None):
         return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
 
 
@@ -90,6 +91,11 @@ def test_what_is_typed_wins_over_an_experiment():
     assert composed("experiment=notebook_reverse", "training.epochs=7").training.epochs == 7
     assert composed("experiment=notebook_reverse", "model.n_layers=3").model.n_layers == 3
     assert composed("experiment=sst2", "model=mini").model.d_model == 256
+    tiny = composed("model=tiny").model
+    assert composed("experiment=notebook_reverse", "model=tiny").model == tiny and tiny.name == "tiny"
+    assert composed("experiment=notebook_reverse", "model=tiny", "model.n_layers=5").model == replace(tiny, n_layers=5)
+    assert composed("experiment=notebook_reverse", "training=smoke").training == composed("training=smoke").training
+    assert composed("experiment=notebook_reverse", "training=smoke").model == composed("experiment=notebook_reverse").model
     assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
 
 

@@ -7,7 +7,7 @@ import sklearn.metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion, kinds_of_sequences
+from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_confusion
 
 
 def answers_of(n, share_right, n_classes=3, seed=0):
@@ -51,24 +51,6 @@ def test_the_interval_of_matthews_correlation_is_that_of_drawn_rows():
     assert found["matthews"] == pytest.approx(by_scipy(lambda a, b: np.corrcoef(a, b)[0, 1], labels, predicted), abs=0.02)
 
 
-def test_sequences_are_drawn_whole():
-    # 100 sequences of 20 tokens, each right or wrong throughout: 100 facts, not 2,000.
-    right = np.random.default_rng(3).random(100) < 0.8
-    labels = [np.zeros(20, dtype=int)] * 100
-    predicted = [np.full(20, 0 if ok else 1) for ok in right]
-    low, high = bootstrap(kinds_of_sequences(labels, predicted, 2), seed=0)["token_accuracy"]
-    assert [low, high] == pytest.approx(by_scipy(lambda ok: np.mean(ok), right), abs=0.015)
-    assert high - low > 0.1
-
-
-def test_sequences_of_one_token_are_examples():
-    labels, predicted = answers_of(400, 0.8)
-    of_examples = bootstrap(kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted)), seed=0)
-    of_sequences = bootstrap(kinds_of_sequences(labels[:, None], predicted[:, None], 3), seed=0)
-    for name, bounds in of_examples.items():
-        assert of_sequences[name] == pytest.approx(bounds, abs=0.01)
-
-
 def test_a_million_rows_are_no_more_work_than_a_hundred():
     low, high = bootstrap(kinds_of_confusion(np.array([[400_000, 100_000], [100_000, 400_000]])), seed=0)["accuracy"]
     assert (low, high) == (pytest.approx(0.8, abs=0.001), pytest.approx(0.8, abs=0.001))
@@ -95,12 +77,3 @@ def test_the_difference_of_two_methods_is_paired():
     assert [low, high] == pytest.approx(expected, abs=0.005)
     assert low > 0
     assert difference(labels, predicted, predicted, seed=0) == (0.0, [0.0, 0.0])
-
-
-def test_the_difference_over_sequences_counts_tokens():
-    labels = [np.array([0, 0, 0]), np.array([1]), np.array([], dtype=int)]
-    predicted = [np.array([0, 0, 0]), np.array([0]), np.array([], dtype=int)]
-    other = [np.array([0, 1, 1]), np.array([1]), np.array([], dtype=int)]
-    lead, (low, high) = difference(labels, predicted, other, seed=0)
-    assert lead == pytest.approx(1 / 4)
-    assert (low, high) == (pytest.approx(-1), pytest.approx(2 / 3))

@@ -1,9 +1,11 @@
 """Scores of single tokens: at the asked places only, sequences kept whole and in the split's order."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
+import seqeval.metrics
 import sklearn.metrics
 import torch
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics import TaggingMetrics
+from encoderlab.metrics.tagging import answered_words
 
 
 def batch_of(rows, labels):
@@ -23,9 +26,13 @@ def batch_of(rows, labels):
     return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(asked, dtype=torch.long), None, answers, ids.numel())
 
 
-def scores_of(labels, predicted, names, *, order=None, size=3):
+def metrics_of(names, main="token_accuracy"):
+    return TaggingMetrics(names, main, lambda logits, batch: logits.argmax(-1))
+
+
+def scores_of(labels, predicted, names, *, order=None, size=3, main="token_accuracy"):
     order = np.arange(len(labels)) if order is None else order
-    metrics = TaggingMetrics(names)
+    metrics = metrics_of(names, main)
     for start in range(0, len(labels), size):
         rows = order[start : start + size]
         answers = [answer for row in rows for answer in predicted[row]]
@@ -55,7 +62,7 @@ def test_every_figure_is_scikit_learns_over_all_asked_places(data):
 
 def test_loss_is_the_mean_over_places_and_not_over_batches():
     logits = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-    metrics = TaggingMetrics(["a", "b"])
+    metrics = metrics_of(["a", "b"])
     metrics.add(Prediction(token_logits=logits[:2]), batch_of([1], [[0, 0]]))
     metrics.add(Prediction(token_logits=logits[2:]), batch_of([0], [[0]]))
     expected = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 0, 0])).item()
@@ -76,7 +83,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
 
 
 def test_answers_that_are_no_numbers_are_refused():
-    metrics = TaggingMetrics(["a", "b"])
+    metrics = metrics_of(["a", "b"])
     metrics.add(Prediction(token_logits=torch.full((2, 2), float("nan"))), batch_of([0], [[0, 1]]))
     with pytest.raises(TrainingError, match="not finite numbers in 2 of 2 places"):
         metrics.scores()
@@ -84,10 +91,66 @@ def test_answers_that_are_no_numbers_are_refused():
 
 def test_our_own_mistakes_are_assertions():
     with pytest.raises(AssertionError, match="nothing was added"):
-        TaggingMetrics(["a"]).scores()
+        metrics_of(["a"]).scores()
     with pytest.raises(AssertionError, match="no place was asked"):
         scores_of([[]], [[]], ["a", "b"])
     with pytest.raises(AssertionError, match="added twice"):
         scores_of([[0], [1]], [[0], [1]], ["a", "b"], order=np.array([1, 1]))
     with pytest.raises(AssertionError, match="head for tokens"):
-        TaggingMetrics(["a"]).add(Prediction(), batch_of([0], [[0]]))
+        metrics_of(["a"]).add(Prediction(), batch_of([0], [[0]]))
+
+
+def test_sentences_are_drawn_whole():
+    # 100 sentences of 20 words, each right or wrong throughout: 100 facts, not 2,000.
+    right = np.random.default_rng(3).random(100) < 0.8
+    scores = answered_words([np.zeros(20, int)] * 100, [np.full(20, 0 if ok else 1) for ok in right], ["a", "b"], "token_accuracy")
+    low, high = scores.with_intervals(seed=0).intervals["token_accuracy"]
+    share = right.mean()
+    reach = 1.96 * np.sqrt(share * (1 - share) / 100)
+    assert [low, high] == pytest.approx([share - reach, share + reach], abs=0.02)
+
+
+def test_the_lead_over_other_answers_counts_the_words_that_were_asked():
+    labels = [np.array([0, 0, 0]), np.array([1]), np.array([], dtype=int)]
+    predicted = [np.array([0, 0, 0]), np.array([0]), np.array([], dtype=int)]
+    scores = answered_words(labels, predicted, ["a", "b"], "token_accuracy")
+    other = [np.array([0, 1, 1, 0, 0]), np.array([1]), np.array([1])]  # of all words, also of those that were cut off
+    lead, (low, high) = scores.lead_over(other, seed=0)
+    assert lead == pytest.approx(1 / 4)
+    assert (low, high) == (pytest.approx(-1), pytest.approx(2 / 3))
+
+
+BIO, BIOES = ["O", "B-x", "I-x", "B-y", "I-y"], ["O", *(f"{prefix}-{kind}" for kind in "xy" for prefix in "BIES")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from([BIO, BIOES]))
+def test_entities_are_counted_as_seqeval_counts_them(data, names):
+    pair = st.tuples(*[st.integers(0, len(names) - 1)] * 2)
+    pairs = data.draw(st.lists(st.lists(pair, min_size=1, max_size=8), min_size=1, max_size=6))
+    labels, predicted = ([np.array([one[side] for one in sentence]) for sentence in pairs] for side in (0, 1))
+    scores = answered_words(labels, predicted, names, "entity_f1")
+    theirs = [[[names[id_] for id_ in sentence] for sentence in side] for side in (labels, predicted)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # seqeval warns where there is nothing to divide by
+        expected = seqeval.metrics.classification_report(*theirs, output_dict=True, zero_division=0)
+    total = expected.pop("micro avg")
+    for figure, name in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
+        assert scores.figures[f"entity_{figure}"] == pytest.approx(total[name])
+        for kind, figures in scores.per_entity.items():
+            assert figures[figure] == pytest.approx(expected.get(kind, {name: 0})[name])
+    assert sum(figures["support"] for figures in scores.per_entity.values()) == total["support"]
+
+
+def test_entity_f1_leads_the_report_with_an_interval_over_sentences_and_one_for_each_type():
+    labels, predicted = [[1, 2, 0, 3]] * 20, [[1, 2, 0, 3]] * 14 + [[1, 0, 0, 3]] * 6
+    scores = scores_of(labels, predicted, BIO, main="entity_f1").with_intervals(seed=0)
+    assert scores.main == "entity_f1" and scores.figures["entity_f1"] == pytest.approx(2 * 34 / 80)
+    low, high = scores.as_dict()["entity_f1_ci95"]
+    assert 0.7 < low < 0.85 < high < 1
+    of_x, of_y = scores.per_entity["x"], scores.per_entity["y"]
+    assert (of_x["f1"], of_x["support"], of_y["f1_ci95"]) == (pytest.approx(0.7), 20, [1, 1])
+    assert of_x["f1_ci95"][0] < 0.7 < of_x["f1_ci95"][1]
+    lead, bounds = scores.lead_over([np.zeros(4, int)] * 20, seed=0)
+    assert (lead, bounds) == (pytest.approx(0.85), pytest.approx([low, high]))
+    assert scores.score_on(np.arange(14), seed=0) == (1, [1, 1])

@@ -56,6 +56,7 @@ def test_features_of_equal_vectors_differ_in_nothing_and_have_cosine_one():
 def test_logits_of_a_pair_depend_on_nothing_beside_it(packs, pooling, make_model, make_batch):
     model = make_model(token_classes=None, pairs=Pairs.separate, pooling=pooling)
     model.packs = packs
+    torch.nn.init.normal_(model.sequence_head.weight)
     together = model(pair_batch(PAIRS, make_batch)).sequence_logits
     alone = torch.cat([model(pair_batch([pair], make_batch)).sequence_logits for pair in PAIRS])
     assert_close(together, alone, rtol=1e-5, atol=1e-5)
@@ -76,5 +77,4 @@ def test_pairs_read_jointly_have_other_logits_and_a_narrower_head(make_model, ma
     joint, separate = (make_model(token_classes=None, pairs=pairs, pooling=Pooling.mean) for pairs in Pairs)
     assert joint.sequence_head.in_features == 16
     assert separate.sequence_head.in_features == 64
-    batch = pair_batch(PAIRS, make_batch)
-    assert (joint(batch).sequence_logits - separate(batch).sequence_logits).abs().max() > 1e-3
+    assert not separate.sequence_head.weight.any()  # or random gradients would spoil a pretrained encoder

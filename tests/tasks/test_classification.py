@@ -11,8 +11,9 @@ from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
+from encoderlab.tasks.choices import ClassificationScore
 from encoderlab.tasks.classification import Classification
-from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
+from encoderlab.tasks.config import ClassificationConfig
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 LABELS = ["bad", "middling", "good"]

@@ -10,7 +10,8 @@ from encoderlab.batch import Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.tasks.config import RegressionConfig, RegressionScore
+from encoderlab.tasks.choices import RegressionScore
+from encoderlab.tasks.config import RegressionConfig
 from encoderlab.tasks.regression import Regression
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.loss import losses

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
-from encoderlab.errors import DataError
-from encoderlab.tasks.config import TaggingConfig, TaggingScore
+from encoderlab.errors import DataError, SettingError
+from encoderlab.tasks.choices import Decoding, TaggingScore
+from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.tagging import Tagging
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())  # every character of a word is a piece
@@ -106,13 +107,40 @@ def test_answers_are_a_label_for_each_word_that_was_read_row_by_row():
     assert all(answer.probabilities is None for answer in answers)
 
 
+BIO = ["O", "B-x", "I-x"]
+
+
 @pytest.mark.parametrize("score", TaggingScore)
-def test_every_score_that_can_choose_the_checkpoint_is_a_figure_of_its_metrics(score):
-    task = task_of(score=score)
+def test_every_score_chooses_the_checkpoint_and_is_put_first(score):
+    task = task_of(score=score, labels=BIO)
     metrics = task.metrics()
-    metrics.add(Prediction(token_logits=torch.eye(3)[[0, 1, 1, 2]]), batch_of([0, 1, 2, 3], 2, 2, [0, 1, 0, 2]))
-    assert 0 < metrics.scores().figures[task.score] < 1
-    assert task.score == score.name
+    metrics.add(Prediction(token_logits=torch.eye(3)[[0, 1, 1, 0]]), batch_of([0, 1, 2, 3], 2, 2, [0, 1, 0, 0]))
+    scores = metrics.scores()
+    assert 0 < scores.figures[task.score] < 1
+    assert task.score == scores.main == ("entity_f1" if score is TaggingScore.auto else score.name)
+
+
+def test_without_entities_the_score_is_token_accuracy_and_that_of_entities_is_refused():
+    assert task_of().score == task_of().metrics().main == "token_accuracy"
+    with pytest.raises(SettingError, match="task.score=entity_f1 needs BIO or BIOES labels.* Set task.score=token_accuracy."):
+        task_of(score=TaggingScore.entity_f1)
+
+
+def test_entities_are_answered_and_scored_with_sequences_that_are_valid():
+    logits = torch.tensor([[1.0, 0.9, 0.0], [0.0, 0.5, 2.0], [0.0, 2.0, 1.0]])  # word by word: O I-x, and B-x
+    batch = batch_of([0, 2, 4], rows=2, length=3, labels=[1, 2, 1])
+    task = task_of(labels=BIO)
+    answers = task.answers(Prediction(token_logits=logits), batch)
+    assert [answer.labels for answer in answers] == [("B-x", "I-x"), ("B-x",)]
+    chances = logits.softmax(-1)
+    assert answers[0].word_confidences == pytest.approx([chances[0, 1].item(), chances[1, 2].item()])
+    metrics = task.metrics()
+    metrics.add(Prediction(token_logits=logits), batch)
+    assert metrics.scores().figures["entity_f1"] == 1
+    plain = task_of(labels=BIO, decoding=Decoding.argmax).answers(Prediction(token_logits=logits), batch)
+    assert plain[0].labels == ("O", "I-x")
+    with pytest.raises(SettingError, match="task.decoding=valid needs BIO or BIOES labels.* Set task.decoding=argmax."):
+        task_of(decoding=Decoding.valid)
 
 
 def test_the_model_gets_one_class_for_each_label_and_no_question_about_whole_texts():

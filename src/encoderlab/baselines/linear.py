@@ -23,10 +23,10 @@ Answers = np.ndarray | list[np.ndarray]
 class Baseline:
     """One simple method's scores, or why it has none.
 
-    `figures` holds `seconds` and the scores by name: `accuracy`, `f1_macro` and for tagging `token_accuracy`; or those of sets of
-    labels or of numbers. `predicted` holds answers to every row of the scored split, labelled or not: class ids [n], a 0 or 1 for
-    each label [n, labels], numbers [n], one array of class ids per sequence of words. `top_features` holds what speaks for each
-    class of a linear model, words and pairs of neighbours, the strongest first.
+    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those of words (`answered_words`), of sets
+    of labels or of numbers. `predicted` holds answers to every row of the scored split, labelled or not: class ids [n], a 0 or 1
+    for each label [n, labels], numbers [n], one array of class ids per sequence of words. `top_features` holds what speaks for
+    each class of a linear model, words and pairs of neighbours, the strongest first.
     """
 
     figures: dict[str, float] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -17,6 +17,7 @@ from encoderlab.data.examples import Split, Splits, WordsExample
 from encoderlab.metrics.classification import given_from
 from encoderlab.metrics.intervals import matthews
 from encoderlab.metrics.scores import WITHOUT_WARNING
+from encoderlab.metrics.tagging import answered_words
 from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None,
         return for_numbers(train, scored)
     if train.target == "label_set":
         return for_label_sets(train, scored, splits.by_name.get("validation"), len(splits.labels))
-    return _for_words(train, scored) if isinstance(scored[0], WordsExample) else _for_texts(splits, scored, threshold, positive)
+    if isinstance(scored[0], WordsExample):
+        return _for_words(train, scored, splits.labels)
+    return _for_texts(splits, scored, threshold, positive)
 
 
 def planned(splits: Splits) -> dict[str, str]:
@@ -130,7 +133,7 @@ def _cannot_fit(train: Split, answers: np.ndarray) -> str:
     return cannot_read(train)
 
 
-def _for_words(train: Split, scored: Split) -> dict[str, Baseline]:
+def _for_words(train: Split, scored: Split, names: Sequence[str]) -> dict[str, Baseline]:
     labels = [None if example.labels is None else np.array(example.labels, dtype=np.int64) for example in scored.of_words()]
     overall, by_word = _label_counts(train)
     most_frequent = overall.most_common(1)[0][0]
@@ -144,7 +147,7 @@ def _for_words(train: Split, scored: Split) -> dict[str, Baseline]:
             np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64) for example in scored.of_words()
         ]
 
-    return {"majority": _timed(majority, labels), "word_majority": _timed(word_majority, labels)}
+    return {"majority": _timed(majority, labels, names), "word_majority": _timed(word_majority, labels, names)}
 
 
 def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
@@ -159,27 +162,23 @@ def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
     return overall, by_word
 
 
-def _timed(answer: Callable[[], Answers], labels: np.ndarray | list[np.ndarray | None]) -> Baseline:
-    """Call `answer`, score what it says of the labelled rows, and say how long it took."""
+def _timed(answer: Callable[[], Answers], labels: np.ndarray | list[np.ndarray | None], names: Sequence[str] = ()) -> Baseline:
+    """Call `answer`, score what it says of the labelled rows, and say how long it took; of words, `names` are the labels'."""
     started = time.perf_counter()
     predicted = answer()
     seconds = time.perf_counter() - started
-    return Baseline(_figures(labels, predicted) | {"seconds": seconds}, predicted)
+    return Baseline(_figures(labels, predicted, names) | {"seconds": seconds}, predicted)
 
 
-def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers) -> dict[str, float]:
+def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers, names: Sequence[str]) -> dict[str, float]:
     if isinstance(labels, np.ndarray):
         assert isinstance(predicted, np.ndarray)
         asked = labels >= 0
         labels, predicted = labels[asked], predicted[asked]
         return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
-    pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None and len(a)]
-    flat_labels, flat_predicted = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    return {
-        "token_accuracy": float((flat_labels == flat_predicted).mean()),
-        "accuracy": float(np.mean([(a == b).all() for a, b in pairs])),
-        **_f1(flat_labels, flat_predicted),
-    }
+    pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None]
+    scores = answered_words([a for a, _ in pairs], [b for _, b in pairs], names, "token_accuracy")
+    return scores.figures
 
 
 def _matthews(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

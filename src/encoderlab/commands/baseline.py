@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         names=corpus.labels,
         found=baselines(corpus.splits, split, _threshold(config.task), _positive(config.task, corpus)),
         words=config.words,
-        main=_main(config.task),
+        main=_main(config.task, corpus.labels),
         positive=_positive(config.task, corpus),
     )
     report["origin"] = corpus.splits.origin
@@ -74,11 +75,13 @@ def _split(config: BaselineConfig, corpus: Corpus) -> str:
     return split
 
 
-def _main(task: TaskConfig) -> str:
+def _main(task: TaskConfig, labels: Sequence[str]) -> str:
     """The figure to be put first."""
+    if isinstance(task, TaggingConfig):
+        return task.figure(labels)
     if isinstance(task, ClassificationConfig | MultilabelConfig | RegressionConfig):
         return task.score.value
-    return "token_accuracy" if isinstance(task, TaggingConfig) else "accuracy"
+    return "accuracy"
 
 
 def _threshold(task: TaskConfig) -> ThresholdRule | None:

@@ -36,6 +36,7 @@ from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, co
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
@@ -148,7 +149,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
-        print(f"{', '.join(assembly.choices)}; run folder {folder.root}", file=sys.stderr)
+        announce((*assembly.choices, f"run folder {folder.root}"))
         started = time.perf_counter()
         scores = {split: _scores(assembly, rows[split])}
         processes.leave()

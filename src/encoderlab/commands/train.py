@@ -14,6 +14,7 @@ from encoderlab.baselines.supervised import baselines, planned
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
+from encoderlab.reports.folds.written import report_folds
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.screens.dry_run import show_dry_run
@@ -28,6 +29,7 @@ from encoderlab.runs.corpora.reading import reading_notes
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
 from encoderlab.runs.fitting.fit import Fitted
+from encoderlab.runs.fitting.folds import cross_validate
 from encoderlab.runs.fitting.scoring import score_splits, threshold_notes, truncated_scores
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
@@ -61,7 +63,21 @@ def train_on_labels(
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
-    return run_training(TrainingOnLabels(command, taught_by), config, processes)
+
+    def run(config: RunConfig) -> RunFolder | None:
+        return run_training(TrainingOnLabels(command, taught_by), config, processes)
+
+    if config.folds is None:
+        return run(config)
+    refuse_documents(config)
+    return cross_validate(config, command, processes, run, report_folds)
+
+
+def refuse_documents(config: RunConfig) -> None:
+    """Raise SettingError for a task that has no labels."""
+    if isinstance(config.task, DocumentTaskConfig):
+        command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
 
 
 class TrainingOnLabels(Training):
@@ -73,9 +89,9 @@ class TrainingOnLabels(Training):
 
     def check(self, config: RunConfig) -> None:
         """See `Training.check`: pretraining has no labels."""
-        if isinstance(config.task, DocumentTaskConfig):
-            command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-            raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
+        refuse_documents(config)
+        if config.folds is not None:  # of a run that was named from Python, where resume= brings its settings later
+            raise SettingError(f"The run in {config.run_dir} is a cross-validation", remedy=f"Set folds={config.folds} too")
 
     def prepare(self, config: RunConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`."""

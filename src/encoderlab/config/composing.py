@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from encoderlab.errors import SettingError, closest
 from encoderlab.system.bounded_yaml import check_yaml
@@ -102,15 +102,19 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
     Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: a config file of
     somebody else could run anything. Raises SettingError.
 
-    Hydra would compose a config a second time just to read `hydra.mode`; here `-m` alone starts several runs.
+    Hydra would compose a config a second time just to read `hydra.mode`; here `-m` alone starts several runs. A group that is typed
+    wins over an experiment, which Hydra lets change single settings of it.
     """
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.hydra import Hydra
 
     compose, get_mode = ConfigLoaderImpl.load_configuration, Hydra.get_mode
 
-    def composed(self: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
-        config = compose(self, *arguments, **named)
+    def composed(self: ConfigLoaderImpl, config_name: str | None, overrides: list[str], *rest: Any, **named: Any) -> DictConfig:
+        config = compose(self, config_name, overrides, *rest, **named)
+        if groups := _typed_beside_experiment(config, overrides):
+            alone = [override for override in overrides if not override.startswith("experiment=")]
+            _take(groups, compose(self, config_name, alone, *rest, **named), config)
         _refuse_code(config.hydra)
         check(config)
         return config
@@ -120,6 +124,22 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
         yield
     finally:
         ConfigLoaderImpl.load_configuration, Hydra.get_mode = compose, get_mode
+
+
+def _typed_beside_experiment(config: DictConfig, overrides: list[str]) -> list[str]:
+    """The groups whose option is typed, where an experiment is chosen too."""
+    choices = config.hydra.runtime.choices
+    if choices.get("experiment") is None:
+        return []
+    typed = [override.partition("=")[0] for override in overrides]
+    return [name for name in typed if name in choices and name in config and name != "experiment"]
+
+
+def _take(groups: list[str], others: DictConfig, config: DictConfig) -> None:
+    """Put the `groups` of the `others` into `config`."""
+    with open_dict(config):
+        for name in groups:
+            config[name] = others[name]
 
 
 def _refuse_code(hydra: DictConfig) -> None:

@@ -5,7 +5,7 @@ from encoderlab.metrics.label_sets import LabelSetMetrics, LabelSetScores
 from encoderlab.metrics.pretraining import PretrainingMetrics, PretrainingScores
 from encoderlab.metrics.regression import NumberScores, RegressionMetrics
 from encoderlab.metrics.scores import AnswerScores, Metrics, Scores, SplitScores
-from encoderlab.metrics.tagging import TaggingMetrics
+from encoderlab.metrics.tagging import TaggingMetrics, TaggingScores
 
 __all__ = [
     "AnswerScores",
@@ -20,4 +20,5 @@ __all__ = [
     "Scores",
     "SplitScores",
     "TaggingMetrics",
+    "TaggingScores",
 ]

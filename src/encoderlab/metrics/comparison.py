@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
+from encoderlab.entities.scheme import entity_labels
 from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, matthews, middle, resamples
 from encoderlab.metrics.regression import score_columns, score_of_totals
 
 OF_NUMBERS = ("pearson", "spearman", "mae", "rmse")
 OF_CLASSES = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "f1", "matthews")
 OF_SETS = ("f1_micro", "f1_macro", "subset_accuracy")
-PAIRED = {*OF_CLASSES, *OF_SETS, *OF_NUMBERS}  # the figures that can be computed from answers alone
+PAIRED = {*OF_CLASSES, *OF_SETS, *OF_NUMBERS, *ENTITY_SCORES}  # the figures that can be computed from answers alone
 MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
 ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
 
@@ -41,7 +43,8 @@ class Answers:
     """What one run answered: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
 
     Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an answer, as an
-    empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is about.
+    empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is about. `names` are those
+    of the classes, where entities are scored.
     """
 
     labels: np.ndarray
@@ -51,6 +54,7 @@ class Answers:
     n_classes: int
     of_words: bool
     positive: int | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,8 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
         return score_columns(answers.labels, answers.predicted, figure)
     if answers.labels.ndim == 2:
         return _columns_of_sets(answers.labels, answers.predicted, figure)
+    if figure in ENTITY_SCORES:
+        return _columns_of_entities(answers)
     right = answers.predicted == answers.labels
     n_targets = np.bincount(answers.row, minlength=answers.n_rows)
     hits = np.bincount(answers.row[right], minlength=answers.n_rows)
@@ -204,6 +210,14 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
     return np.concatenate([hits, *([labels + predicted] if figure == "f1_macro" else [labels, predicted])], axis=1)
 
 
+def _columns_of_entities(answers: Answers) -> np.ndarray:
+    """The entities of each row that are rightly predicted, predicted, and in truth: [rows, 3]."""
+    labels = entity_labels(answers.names)
+    assert labels is not None, "only BIO and BIOES labels have entities"
+    starts = np.searchsorted(answers.row, np.arange(1, answers.n_rows))
+    return entity_counts(labels, np.split(answers.labels, starts), np.split(answers.predicted, starts)).sum(2)
+
+
 def _columns_of_sets(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
     """The same for sets of labels, bool [rows, labels] each."""
     if figure == "subset_accuracy":
@@ -226,5 +240,7 @@ def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
         return lambda totals: score(*np.split(totals, 3, axis=1))
     if figure in OF_NUMBERS:
         return score_of_totals(figure)
+    if figure in ENTITY_SCORES:
+        return ENTITY_SCORES[figure]
     assert figure in ("accuracy", "token_accuracy", "f1_micro", "subset_accuracy"), f"{figure} cannot be computed from answers"
     return lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1)

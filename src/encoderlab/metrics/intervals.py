@@ -18,7 +18,7 @@ The comparison with a baseline is paired on the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,21 +60,6 @@ def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, 
     one_hot = np.eye(n_classes, dtype=np.int64)
     right = (label == answer).astype(np.int64)
     return Kinds(counts, right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
-
-
-def kinds_of_sequences(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], n_classes: int) -> Kinds:
-    """Sequences of class ids, those with none left out: they have nothing to score."""
-    pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if len(a)]
-    sequence = np.repeat(np.arange(len(pairs)), [len(a) for a, _ in pairs])
-    label, answer = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    hit = label == answer
-
-    def per_class(ids: np.ndarray, of: np.ndarray) -> np.ndarray:
-        return np.bincount(of * n_classes + ids, minlength=len(pairs) * n_classes).reshape(len(pairs), n_classes)
-
-    hits, by_label = per_class(label[hit], sequence[hit]), per_class(label, sequence)
-    right = (hits.sum(1) == by_label.sum(1)).astype(np.int64)
-    return Kinds(np.ones(len(pairs), dtype=np.int64), right, hits, by_label, per_class(answer, sequence))
 
 
 def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarray], np.ndarray]:
@@ -123,27 +108,15 @@ def wilson(hits: int, n: int) -> list[float]:
     return [float(found.low), float(found.high)]
 
 
-def difference(
-    labels: np.ndarray | Sequence[np.ndarray],
-    predicted: np.ndarray | Sequence[np.ndarray],
-    other: np.ndarray | Sequence[np.ndarray],
-    seed: int,
-) -> tuple[float, list[float]]:
+def difference(labels: np.ndarray, predicted: np.ndarray, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
     """By how much the share of right answers in `predicted` exceeds that in `other`, and the 95% interval of that.
 
     Both answer the same examples, so the bootstrap is paired: an example is drawn with both its answers. Two methods that share
     their hard examples differ by less luck than their separate intervals suggest.
     """
-    if isinstance(labels, np.ndarray):
-        lead = np.equal(predicted, labels).astype(np.int64) - np.equal(other, labels)
-        n_targets = np.ones(len(labels), dtype=np.int64)
-    else:
-        triples = [triple for triple in zip(labels, predicted, other, strict=True) if len(triple[0])]
-        lead = np.array([int((b == a).sum()) - int((c == a).sum()) for a, b, c in triples])
-        n_targets = np.array([len(a) for a, _, _ in triples])
-    kinds, counts = np.unique(np.stack([lead, n_targets], axis=1), axis=0, return_counts=True)
-    totals = totals_of_resamples(counts, kinds, seed)
-    return float(lead.sum() / n_targets.sum()), middle(totals[:, 0] / totals[:, 1])
+    lead = np.equal(predicted, labels).astype(np.int64) - np.equal(other, labels)
+    kinds, counts = np.unique(lead, return_counts=True)
+    return float(lead.mean()), middle(totals_of_resamples(counts, kinds[:, None], seed)[:, 0] / len(lead))
 
 
 def score_difference(

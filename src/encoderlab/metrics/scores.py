@@ -15,10 +15,8 @@ from encoderlab.metrics.intervals import (
     bootstrap,
     class_score,
     difference,
-    interval_of_share,
     kinds_of_answers,
     kinds_of_confusion,
-    kinds_of_sequences,
     matthews,
     middle,
     score_difference,
@@ -69,9 +67,8 @@ class Scores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
-    one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order: [n] for
-    classification, one array per sequence for tagging. `probabilities` is [n, classes], or None for tagging, where `confidences`
-    holds the probability of each answer, one array per sequence. `intervals` are the 95% intervals that `with_intervals` adds.
+    one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
+    `probabilities` is [n, classes], None where they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
     `headline` names the figure that a report puts first (None: the share of right answers). `positive` is the id of the class that
     the figures of two classes are about, such as `f1`; None for other numbers of classes. `threshold` is the probability from which
     it was given, None where the likelier class was the answer.
@@ -82,20 +79,19 @@ class Scores(AnswerScores):
     per_class: dict[str, dict[str, float]]
     confusion: list[list[int]]
     rows: np.ndarray
-    labels: np.ndarray | list[np.ndarray]
-    predicted: np.ndarray | list[np.ndarray]
+    labels: np.ndarray
+    predicted: np.ndarray
     probabilities: np.ndarray | None
     label_names: list[str]
     intervals: dict[str, list[float]] = field(default_factory=dict)
-    confidences: list[np.ndarray] | None = None
     headline: str | None = None
     positive: int | None = None
     threshold: float | None = None
 
     @property
     def main(self) -> str:  # type: ignore[override]
-        """The figure a report puts first: the `headline`, or the share of right answers to each question that was asked."""
-        return self.headline or ("token_accuracy" if "token_accuracy" in self.figures else "accuracy")
+        """The figure a report puts first: the `headline`, or the share of right answers."""
+        return self.headline or "accuracy"
 
     @property
     def positive_label(self) -> str | None:
@@ -103,49 +99,34 @@ class Scores(AnswerScores):
         return None if self.positive is None else self.label_names[self.positive]
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """See `AnswerScores.lead_over`; words beyond the model's reach were not asked of it, and are not compared."""
-        if isinstance(self.labels, np.ndarray):
-            return self.lead_on_rows(np.asarray(predicted)[self.rows], seed)
-        other = [predicted[row][: len(target_positions)] for row, target_positions in zip(self.rows, self.labels, strict=True)]
-        return self.lead_on_rows(other, seed)
+        """See `AnswerScores.lead_over`."""
+        return self.lead_on_rows(np.asarray(predicted)[self.rows], seed)
 
-    def lead_on_rows(self, other: Any, seed: int) -> tuple[float, list[float]]:
+    def lead_on_rows(self, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
         """The same over `other` answers to the scored rows, in their order."""
-        if isinstance(self.labels, np.ndarray) and self.main != "accuracy":
-            assert isinstance(self.predicted, np.ndarray)
-            score = class_score(self.main, self.positive)
-            return score_difference(self.labels, self.predicted, other, len(self.label_names), score, seed)
-        return difference(self.labels, self.predicted, other, seed)
+        if self.main == "accuracy":
+            return difference(self.labels, self.predicted, other, seed)
+        score = class_score(self.main, self.positive)
+        return score_difference(self.labels, self.predicted, other, len(self.label_names), score, seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`.
 
-        Intervals of the accuracy of whole texts are Wilson's (1927), which have a width where all answers are right too; others
-        draw texts or sentences, as in `encoderlab.metrics.intervals`.
+        Intervals of accuracy are Wilson's (1927), which have a width where all answers are right too; others draw texts, as in
+        `encoderlab.metrics.intervals`.
         """
-        if isinstance(self.labels, np.ndarray) and self.main != "accuracy":
-            assert isinstance(self.predicted, np.ndarray)
-            each = np.ones(len(places), dtype=np.int64)
-            kinds = kinds_of_answers(self.labels[places], self.predicted[places], each, len(self.label_names))
-            score = class_score(self.main, self.positive)
-            drawn = score(totals_of_resamples(each, kinds.columns, seed))
-            return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
-        if isinstance(self.labels, np.ndarray):
+        if self.main == "accuracy":
             hits = int((self.labels[places] == self.predicted[places]).sum())
             return hits / len(places), wilson(hits, len(places))
-        target_positions = np.array([len(self.labels[place]) for place in places])
-        right = np.array([int((self.labels[place] == self.predicted[place]).sum()) for place in places])
-        if not target_positions.sum():  # sentences without a word
-            return None, None
-        return float(right.sum() / target_positions.sum()), interval_of_share(right, target_positions, seed)
+        each = np.ones(len(places), dtype=np.int64)
+        kinds = kinds_of_answers(self.labels[places], self.predicted[places], each, len(self.label_names))
+        score = class_score(self.main, self.positive)
+        drawn = score(totals_of_resamples(each, kinds.columns, seed))
+        return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
 
     def with_intervals(self, seed: int) -> Scores:
-        """The same scores with 95% bootstrap intervals of the accuracies and of F1; see `encoderlab.metrics.intervals`."""
-        if isinstance(self.labels, np.ndarray):
-            kinds = kinds_of_confusion(np.array(self.confusion))
-        else:
-            kinds = kinds_of_sequences(self.labels, list(self.predicted), len(self.label_names))
-        found = bootstrap(kinds, seed, self.positive)
+        """The same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
+        found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed, self.positive)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
     def as_dict(self) -> dict[str, Any]:

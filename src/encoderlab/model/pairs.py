@@ -24,7 +24,7 @@ def separate_texts(
     real = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask
     first = real & (token_type_ids == 0)
     before = first.sum(dim=1, keepdim=True) - 1  # the column of the first [SEP]
-    seconds = input_ids.gather(1, (columns + before).clamp(max=length - 1))
+    seconds = input_ids.gather(1, (columns + before).clamp(0, length - 1))
     seconds = torch.cat([input_ids[:, :1], seconds[:, 1:]], dim=1)
     second = columns <= (real & (token_type_ids != 0)).sum(dim=1, keepdim=True)
     return torch.cat([input_ids, seconds]), torch.cat([first, second & real[:, :1]])
@@ -36,5 +36,6 @@ def compared(texts: Float[Tensor, "texts d_model"]) -> Float[Tensor, "pairs feat
     u and v are scaled to the length sqrt(d_model), so that their features are about 1 each: of an encoder trained for sentence
     vectors, the mean of u * v is then the cosine. Unscaled, SICK's Pearson correlation on validation was 0.826, not 0.850.
     """
-    first, second = (F.normalize(texts, dim=-1) * texts.shape[-1] ** 0.5).chunk(2)
+    scaled = F.normalize(texts, dim=-1) * texts.shape[-1] ** 0.5
+    first, second = scaled.unflatten(0, (2, -1)).unbind()
     return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)

@@ -15,7 +15,8 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.metrics.classification import given_from
 from encoderlab.metrics.thresholds import ThresholdRule
-from encoderlab.tasks.config import ClassificationConfig, ClassificationScore, requested_precision
+from encoderlab.tasks.choices import ClassificationScore
+from encoderlab.tasks.config import ClassificationConfig, requested_precision
 from encoderlab.tasks.sequences import sequences_of, texts_among
 from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 

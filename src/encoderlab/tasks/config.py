@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
+from encoderlab.entities.scheme import entity_labels
 from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.tasks.choices import (
+    ClassificationScore,
+    Decoding,
+    MultilabelScore,
+    PretrainingScore,
+    RegressionScore,
+    TaggingScore,
+    TeacherScore,
+)
 
 BALANCED = "balanced"
 Target = Literal["label", "label_set", "number"]  # `batch.TargetKind`, which would bring PyTorch along
-
-
-class ClassificationScore(Enum):
-    """Figures that can choose the best checkpoint of a classification run, and that its report puts first; `f1` of two classes."""
-
-    accuracy = "accuracy"
-    f1_macro = "f1_macro"
-    f1_weighted = "f1_weighted"
-    f1 = "f1"
-    matthews = "matthews"
-
-
-class TaggingScore(Enum):
-    """Figures that can choose the best checkpoint of a tagging run."""
-
-    token_accuracy = "token_accuracy"
-    accuracy = "accuracy"
-    f1_macro = "f1_macro"
-
-
-class MultilabelScore(Enum):
-    """Figures that can choose the best checkpoint of a multi-label run, and that its report puts first."""
-
-    f1_micro = "f1_micro"
-    f1_macro = "f1_macro"
-    subset_accuracy = "subset_accuracy"
 
 
 class FittedThresholds(Enum):
@@ -46,29 +31,6 @@ class FittedThresholds(Enum):
 
     per_label = "per_label"
     shared = "shared"
-
-
-class RegressionScore(Enum):
-    """Figures that can choose the best checkpoint of a regression run, and that its report puts first."""
-
-    pearson = "pearson"
-    spearman = "spearman"
-    mae = "mae"
-    rmse = "rmse"
-
-
-class PretrainingScore(Enum):
-    """Figures that can choose the best checkpoint of a pretraining run."""
-
-    mlm_accuracy = "mlm_accuracy"
-    nsp_accuracy = "nsp_accuracy"
-
-
-class TeacherScore(Enum):
-    """Figures that can choose the best checkpoint of a run that learns a teacher's vectors."""
-
-    token_cosine = "token_cosine"
-    sequence_cosine = "sequence_cosine"
 
 
 class Windows(Enum):
@@ -221,9 +183,29 @@ class RegressionConfig(TextTaskConfig):
 class TaggingConfig(LabelledTaskConfig):
     """One label for each word of a sequence."""
 
-    score: TaggingScore = setting(TaggingScore.token_accuracy, "Figure that chooses the best checkpoint.")
+    score: TaggingScore = setting(
+        TaggingScore.auto,
+        "Figure that chooses the best checkpoint and that the report puts first; auto: entity_f1 for BIO or BIOES labels, "
+        "else token_accuracy.",
+    )
+    decoding: Decoding = setting(
+        Decoding.auto,
+        "How labels are chosen: argmax (word by word), valid (the likeliest valid BIO or BIOES sequence); auto: valid if possible.",
+    )
     label_smoothing: float = setting(0.0, "Share of each label that is spread over all labels in the loss.", least=0, below=1)
     special_tokens: bool = setting(True, "Put [CLS] in front of the words and [SEP] behind them.")
+
+    def figure(self, labels: Sequence[str]) -> str:
+        """The name of the figure that `score` means. Raises SettingError where these `labels` do not have it."""
+        has_entities = entity_labels(labels) is not None
+        if self.score is TaggingScore.entity_f1 and not has_entities:
+            raise SettingError(
+                "task.score=entity_f1 needs BIO or BIOES labels, such as B-person, I-person and O",
+                remedy="Set task.score=token_accuracy",
+            )
+        if self.score is TaggingScore.auto:
+            return TaggingScore.entity_f1.value if has_entities else TaggingScore.token_accuracy.value
+        return self.score.value
 
 
 @dataclass

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from torch import Tensor
+
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.errors import DataError
+from encoderlab.entities.decoding import ValidDecoder
+from encoderlab.entities.scheme import entity_labels
+from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import TaggingMetrics
+from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.task import Answer, Task
 
@@ -17,9 +23,10 @@ class Tagging(Task):
     """Asks one question about each word. Words beyond `max_length` tokens are not asked; the run says how many rows have such."""
 
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        super().__init__(tokenizer, labels, max_length, config.score.value, shortest=3 if config.special_tokens else 1)
+        super().__init__(tokenizer, labels, max_length, config.figure(labels), shortest=3 if config.special_tokens else 1)
         self.special_tokens = config.special_tokens
         self.heads = HeadSizes(token_classes=len(self.labels))
+        self.decoder = _decoder(config, self.labels)
 
     @property
     def key(self) -> str:
@@ -48,16 +55,36 @@ class Tagging(Task):
 
     def metrics(self) -> TaggingMetrics:
         """See `Task.metrics`."""
-        return TaggingMetrics(self.labels)
+        return TaggingMetrics(self.labels, self.score, self._decoded)
+
+    def _decoded(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The id of each asked word's label: [targets, labels] -> int64 [targets]."""
+        if self.decoder is None:
+            return logits.argmax(-1)
+        n_rows, longest = batch.input_ids.shape
+        return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """See `Task.answers`. Only asked words are answered; a caller that knows the words fills up those that were cut off."""
         assert prediction.token_logits is not None
-        confidences, best = prediction.token_logits.float().softmax(-1).max(-1)
-        rows = (batch.target_positions // batch.input_ids.shape[1]).tolist()
-        labels: list[list[str]] = [[] for _ in range(len(batch))]
-        chances: list[list[float]] = [[] for _ in range(len(batch))]
-        for row, answer, confidence in zip(rows, best.tolist(), confidences.tolist(), strict=True):
-            labels[row].append(self.labels[answer])
-            chances[row].append(confidence)
-        return [Answer(tuple(of_row), None, tuple(chance)) for of_row, chance in zip(labels, chances, strict=True)]
+        logits = prediction.token_logits.float()
+        ids = self._decoded(logits, batch).cpu().numpy()
+        probabilities = logits.softmax(-1).cpu().numpy()
+        rows = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
+        starts = np.searchsorted(rows, np.arange(1, len(batch)))
+        return [self._answer(*of_row) for of_row in zip(np.split(ids, starts), np.split(probabilities, starts), strict=True)]
+
+    def _answer(self, ids: np.ndarray, probabilities: np.ndarray) -> Answer:
+        confidences = probabilities[np.arange(len(ids)), ids]
+        return Answer(tuple(self.labels[id_] for id_ in ids), None, tuple(confidences.tolist()), word_probabilities=probabilities)
+
+
+def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:
+    """What chooses valid sequences, if anything does. Raises SettingError where labels have to be BIO or BIOES and are not."""
+    entities = None if config.decoding is Decoding.argmax else entity_labels(labels)
+    if entities is None and config.decoding is Decoding.valid:
+        raise SettingError(
+            "task.decoding=valid needs BIO or BIOES labels, such as B-person, I-person and O",
+            remedy="Set task.decoding=argmax",
+        )
+    return None if entities is None else ValidDecoder(entities)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
@@ -25,13 +26,14 @@ class Answer:
     """What the model says of one example: a label with every class's probability, or one label for each word it read.
 
     Of a set of labels, `labels` are those that are given, and the probabilities those of all; a number has neither.
-    `word_confidences` are the probabilities of the words' labels.
+    `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
     """
 
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] | None = None
     word_confidences: tuple[float, ...] | None = None
     number: float | None = None
+    word_probabilities: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def in_words(self) -> str:
         """The labels with commas between them, or the number."""
@@ -69,8 +71,8 @@ class Windowing:
         """As a task's settings say; None where long texts are cut."""
         if config.windows is Windows.none:
             return None
-        pooling = "max" if config.windows is Windows.max else "mean"
-        return cls(pooling, config.window_overlap, config.max_windows)
+        pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
+        return cls(pooled, config.window_overlap, config.max_windows)
 
     def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
         """Where the windows of `room` tokens begin in a text of `n_tokens`, which are more: evenly spaced from end to end.

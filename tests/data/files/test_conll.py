@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data.examples import WordsExample
 from encoderlab.data.files.files import FilesDataset, read_unlabelled
+from encoderlab.data.sources.column_dataset import OnInvalidTags
 from encoderlab.errors import DataError
 
 CONLL_2003 = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\n# NN O\nPeter NNP B-PER\n\n\n"
@@ -121,3 +122,33 @@ def test_columns_in_a_txt_file_are_recognised_or_the_format_is_suggested(tmp_pat
     assert (
         len(FilesDataset(path=str(tmp_path / "names.txt"), label=None, validation_fraction=0).load(tmp_path).by_name["train"]) == 4
     )
+
+
+IOB1 = "Ada I-PER\nmet O\nAda I-PER\nBob B-PER\n\nin O\nRome I-LOC\nNew I-LOC\n"
+
+
+def test_an_entity_that_does_not_begin_with_b_is_refused_with_its_place_and_the_remedy(tmp_path):
+    message = (
+        "train.conll, line 3: word 2, 'Rome', has the label 'I-LOC' after 'O'. Allowed: I-TYPE only after B-TYPE or I-TYPE. "
+        "Correct it, or set dataset.on_invalid_tags=repair to read labels as conlleval does (it turns IOB1 into BIO)."
+    )
+    assert error_of(tmp_path / "train.conll", "Ada B-PER\n\nin O\nRome I-LOC\n") == message
+    first = error_of(tmp_path / "train.conll", IOB1)
+    assert first.startswith("train.conll, line 1: word 1, 'Ada', has the label 'I-PER' at the start of the sentence.")
+
+
+def test_iob1_becomes_bio_on_request(tmp_path):
+    read = sentences(tmp_path / "train.conll", IOB1, on_invalid_tags=OnInvalidTags.repair)
+    labels = [[label for _, label in sentence] for sentence in read]
+    assert labels == [["B-PER", "O", "B-PER", "B-PER"], ["O", "B-LOC", "I-LOC"]]
+
+
+def test_an_unfinished_bioes_entity_is_refused_or_finished(tmp_path):
+    broken = "Ada B-PER\nmet O\n\nBob S-PER\nin O\nRome B-LOC\n"
+    assert "word 2, 'met', has the label 'O' after 'B-PER'. Allowed: S-TYPE, or B-TYPE" in error_of(tmp_path / "a.conll", broken)
+    read = sentences(tmp_path / "a.conll", broken, on_invalid_tags=OnInvalidTags.repair)
+    assert [label for sentence in read for _, label in sentence] == ["S-PER", "O", "S-PER", "O", "S-LOC"]
+
+
+def test_labels_that_only_look_like_entities_stay_as_they_are(tmp_path):
+    assert sentences(tmp_path / "train.conll", "a I-x\nb NOUN\n") == [[("a", "I-x"), ("b", "NOUN")]]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.metrics import Scores
+from encoderlab.metrics.tagging import answered_words
 from encoderlab.reports.training.by_length import MOST_BINS, scores_by_length
 
 
@@ -32,10 +33,9 @@ def test_the_bins_hold_every_row_once_and_do_not_overlap(rows):
 def test_words_are_counted_in_sentences_and_a_bin_without_words_has_no_score():
     labels = [np.array([], dtype=int), *[np.array([0, 1, 1])] * 10]
     predicted = [labels[0], *[np.array([0, 1, 0])] * 10]
-    scores = Scores(11, {}, {}, [], np.arange(11), labels, predicted, None, ["a", "b"])
+    scores = answered_words(labels, predicted, ["a", "b"], "token_accuracy")
     found = scores_by_length(np.array([0] + [3] * 10), scores, 0)
     assert [(one["low"], one["high"], one["n"]) for one in found] == [(0, 3, 11)]
     assert found[0]["score"] == pytest.approx(2 / 3)
     assert found[0]["ci95"] == pytest.approx([2 / 3, 2 / 3])
-    nothing = Scores(1, {}, {}, [], np.arange(1), [labels[0]], [labels[0]], None, ["a", "b"])
-    assert scores_by_length(np.array([0]), nothing, 0)[0]["score"] is None
+    assert scores.score_on(np.array([0]), 0) == (None, None)

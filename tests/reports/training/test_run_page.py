@@ -10,8 +10,7 @@ import pytest
 
 from encoderlab.baselines.linear import Baseline
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.metrics import Scores
-from encoderlab.metrics.scores import figures_by_class
+from encoderlab.metrics.tagging import answered_words
 from encoderlab.reports.parts.run_report import RunSummary
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.run_page import write_run_page
@@ -191,15 +190,27 @@ def test_a_run_without_a_mistake_has_none_to_show(folder, scores_of):
     assert "may still hide behind that" in found.said
 
 
+def word_scores(labels, predicted, names, main):
+    """Scores as a tagging model's, every answer with a probability of 0.8."""
+    scores = answered_words(labels, predicted, names, main)
+    confidences = [np.full(len(sentence), 0.8) for sentence in labels]
+    return replace(scores, figures={"loss": 0.5, **scores.figures}, confidences=confidences)
+
+
+def test_entities_have_a_table_of_their_own(folder):
+    labels, predicted = [np.array([1, 2]), np.array([0, 3])], [np.array([1, 2]), np.array([0, 0])]
+    scores = word_scores(labels, predicted, ["O", "B-person", "I-person", "B-place"], "entity_f1")
+    examples = [WordsExample(("Ada", "Byron"), (1, 2)), WordsExample(("in", "Rome"), (0, 3))]
+    found = page_of(folder, scores, examples)
+    assert "entity f1 on" in found.said
+    assert "Entities An entity is right if its first word, its last word and its type are" in found.said
+    assert "person 1.000 1.000 1.000 1" in found.said and "place 0.000 0.000 0.000 1" in found.said
+
+
 def test_a_tagged_sentence_shows_its_words_with_what_was_said_of_them(folder):
     labels, predicted = [np.array([0, 1]), np.array([1]), np.array([], dtype=int)], [np.array([0, 0]), np.array([1])]
     predicted.append(labels[2])
-    flat = [np.concatenate(ids) for ids in (labels, predicted)]
-    by_class = figures_by_class(*flat, ["noun", "verb"])
-    figures = {"loss": 0.5, "token_accuracy": 2 / 3, "accuracy": 0.5, "f1_macro": by_class["f1_macro"]}
-    confidences = [np.array([0.9, 0.7]), np.array([0.8]), np.array([])]
-    classes = (by_class["per_class"], by_class["confusion"])
-    scores = Scores(3, figures, *classes, np.arange(3), labels, predicted, None, ["noun", "verb"], confidences=confidences)
+    scores = word_scores(labels, predicted, ["noun", "verb"], "token_accuracy")
 
     def importance(examples, labels, words):
         assert (labels, words) == (["noun"], [1])

@@ -56,6 +56,12 @@ def changed(**changes):
     return copy.deepcopy(REPORT) | changes
 
 
+def test_a_further_split_has_a_line_of_its_own():
+    mismatched = REPORT["splits"]["validation"] | {"n": 9832, "accuracy": 0.71, "accuracy_ci95": [0.7, 0.72]}
+    text = shown(changed(splits=REPORT["splits"] | {"validation_mismatched": mismatched}))
+    assert "On validation_mismatched: accuracy 0.710 (95% interval 0.700 to 0.720), 9,832 rows" in text
+
+
 @pytest.mark.parametrize(
     "words",
     [

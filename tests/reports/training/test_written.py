@@ -70,7 +70,7 @@ def test_each_answer_stands_beside_its_own_text_whatever_the_order_it_was_scored
 
 
 def test_words_are_written_side_by_side_with_a_label_for_each_that_was_read(folder):
-    metrics = TaggingMetrics(["noun", "verb"])
+    metrics = TaggingMetrics(["noun", "verb"], "token_accuracy", lambda logits, batch: logits.argmax(-1))
     ids, asked, labels = torch.zeros(2, 2, dtype=torch.long), torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])
     batch = Batch(ids, ids, None, torch.tensor([1, 0]), asked, None, labels, 4)
     metrics.add(Prediction(token_logits=torch.eye(2)[[0, 0, 1]]), batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.labels import Labels
 
 MAIN_SPLITS = ("train", "validation", "test")  # in this order; further ones follow
+
+
+class OnInvalidTags(Enum):
+    """What becomes of BIO or BIOES labels in an order that is not valid, such as I-person at the start of an entity."""
+
+    error = "error"
+    repair = "repair"
 
 
 @dataclass
@@ -40,6 +48,9 @@ class ColumnDataset(DatasetConfig):
     label_names: Any = setting(
         None, "The labels in order, or names for the labels 0, 1, ..., or a name for each ({1: bad, 2: bad, 3: good}); else sorted."
     )
+    on_invalid_tags: OnInvalidTags = setting(
+        OnInvalidTags.error, "Labels of words that are no valid BIO or BIOES: error, or repair (as conlleval reads them; for IOB1)."
+    )
     group: str | None = setting(None, "A column, such as an author: rows with one value stay on one side when rows are held out.")
     carry: list[str] | None = setting(None, "Further columns to copy to predictions, such as an id; null: all others, []: none.")
     validation_fraction: float = setting(0.1, "How much of training to take for validation, where there is none.", least=0, below=1)
@@ -53,6 +64,11 @@ class ColumnDataset(DatasetConfig):
             raise SettingError(f"dataset.{fractions} leave no training rows", allowed="a sum below 1")
         label = [self.label] if self.label_columns is None else self.label_columns
         named = [name for name in (self.text, self.text_pair, *label) if name is not None]
+        if self.fold is not None and self.test_fraction:
+            raise SettingError(
+                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, where every fold is tested anyway",
+                remedy="Leave dataset.test_fraction out",
+            )
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
             raise SettingError(f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a column each")
@@ -115,18 +131,26 @@ class ColumnDataset(DatasetConfig):
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         wanted = {"validation": self.validation_fraction, "test": self.test_fraction}
         fractions = {name: fraction for name, fraction in wanted.items() if fraction and name not in by_name}
-        by_name |= hold_out(by_name["train"], fractions, self.split_seed, self._groups(rows["train"]))
+        groups, found = self._groups(rows["train"]), Splits(by_name, labels.names if labels else [], origin)
+        if self.fold is not None:
+            found, groups = self.in_fold(found, self.fold, groups)
+            fractions.pop("test", None)
+        by_name = found.by_name | hold_out(found.by_name["train"], fractions, self.split_seed, groups)
         if fractions:
-            origin = origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
-        ordered = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
-        return Splits(ordered, labels.names if labels else [], origin)
+            found = replace(found, origin=found.origin | {"taken_from_train": fractions, "split_seed": self.split_seed})
+        return replace(found, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})
+
+    @property
+    def row_seed(self) -> int:
+        """See `DatasetConfig.row_seed`."""
+        return self.split_seed
 
     def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:
         """The rows with the labels that a mapping gives them, and the names of the labels, in order.
 
         A label that has a column of its own is one even where no row bears it.
         """
-        from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike
+        from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike, with_valid_entities
 
         refuse_labels_alike(rows.values())
         names = self.label_names
@@ -135,7 +159,8 @@ class ColumnDataset(DatasetConfig):
             names, class_names = list(dict.fromkeys(names.values())), None
         if self.label_columns is not None and names is None:
             return rows, Labels(self.label_columns, self.label_columns)
-        return rows, name_labels(rows["train"], names, class_names)
+        labels = name_labels(rows["train"], names, class_names)
+        return with_valid_entities(rows, labels, repair=self.on_invalid_tags is OnInvalidTags.repair)
 
     def _groups(self, rows: Rows) -> list[Any] | None:
         """The values that keep rows together. Raises DataError where there is no such column."""

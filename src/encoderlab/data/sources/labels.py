@@ -7,11 +7,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.data.examples import Split
 from encoderlab.data.sources.columns import Rows, Where, flat_values, is_words, listed, mapped
+from encoderlab.entities.scheme import EntityLabels, entity_labels
+from encoderlab.entities.validity import first_invalid, repaired
 from encoderlab.errors import DataError, SettingError
 
 _MOST_STEPS = 20  # different numbers with decimals that may be classes, such as half stars
@@ -150,6 +153,43 @@ def refuse_other_targets(train: Rows, name: str) -> None:
                 allowed="one label in each row",
                 remedy="Use task=multilabel, or list the labels in dataset.label_names",
             )
+
+
+def with_valid_entities(rows: dict[str, Rows], labels: Labels, *, repair: bool) -> tuple[dict[str, Rows], Labels]:
+    """The rows with labels that are valid BIO or BIOES, and their names; others than entity labels stay as they are.
+
+    Where `repair` is set, invalid sequences become what conlleval reads them as. Raises DataError at the first of them otherwise.
+    """
+    entities = entity_labels(labels.names)
+    if entities is None or not is_words(rows["train"].columns["label"]):
+        return rows, labels
+    found = {name: _valid_entities(part, labels, entities, repair) for name, part in rows.items()}
+    if not repair:
+        return rows, labels
+    values = {value for part in found.values() for value in flat_values(part.columns["label"]).unique().to_pylist()}
+    added = sorted(values - {*labels.names, None})
+    names = sorted([*labels.names, *added]) if labels.names == sorted(labels.names) else [*labels.names, *added]
+    return found, Labels(names, names)
+
+
+def _valid_entities(rows: Rows, labels: Labels, entities: EntityLabels, repair: bool) -> Rows:
+    column = pa.chunked_array([pa.concat_arrays(labels.ids(rows.columns["label"], rows.where).chunks)])
+    lengths = np.asarray(pc.list_value_length(column).fill_null(0), np.int64)
+    ids = np.asarray(pc.list_flatten(column).fill_null(-1), np.int64)
+    wrong = first_invalid(entities, ids, lengths)
+    if wrong is not None and not repair:
+        row = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
+        place = int(wrong[0] - lengths[:row].sum())
+        raise DataError(
+            f"{rows.where(row)}: word {place + 1}, {rows.columns['text'][row].as_py()[place]!r}, has the label "
+            f"{labels.names[ids[wrong[0]]]!r} {wrong[1]}",
+            allowed="S-TYPE, or B-TYPE, I-TYPE and E-TYPE in this order"
+            if entities.bioes
+            else "I-TYPE only after B-TYPE or I-TYPE",
+            remedy="Correct it, or set dataset.on_invalid_tags=repair to read labels as conlleval does (it turns IOB1 into BIO)",
+        )
+    names = pa.array(repaired(entities, ids, lengths) if repair else [], pa.string())
+    return replace(rows, columns=rows.columns | {"label": mapped(column, lambda _: names)}) if repair else rows
 
 
 def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | None = None) -> Rows:

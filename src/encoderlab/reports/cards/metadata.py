@@ -18,6 +18,9 @@ from encoderlab.reports.parts.shown_texts import shown
 METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # of our figures: the hub's metric, and the arguments it is computed with
     "accuracy": ("accuracy", {}),
     "token_accuracy": ("accuracy", {}),
+    "entity_precision": ("precision", {}),
+    "entity_recall": ("recall", {}),
+    "entity_f1": ("f1", {}),
     "f1": ("f1", {}),
     "f1_micro": ("f1", {"average": "micro"}),
     "f1_macro": ("f1", {"average": "macro"}),

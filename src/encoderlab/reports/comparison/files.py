@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import DataError
+from encoderlab.reports.comparison.learning_curve import curve_table
 from encoderlab.reports.comparison.plots import pictures_of
 from encoderlab.reports.comparison.screen import cells, columns, headline, markdown
 from encoderlab.reports.parts.console import words_of
@@ -55,6 +56,7 @@ def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedR
         columns=columns(comparison),
         rows=[(row, cells(row, comparison)) for row in comparison["settings"]],
         figure=words_of(comparison["figure"]),
+        curve=comparison["learning_curve"] and {**comparison["learning_curve"], "rows": curve_table(comparison["learning_curve"])},
         pictures=[(what, picture(canvas, what)) for canvas, what in drawn.values()],
     )
     atomic_write_text(paths["md"], markdown(comparison))

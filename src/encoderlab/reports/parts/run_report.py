@@ -92,7 +92,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         found.append("These are the rows the model was trained on: the scores say what it remembers, not what it can do.")
     if checkpoint.get("chosen_on") == scored:
         found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are a little too good.")
-    if scores.main.endswith(("accuracy", "f1_micro")) and scores.figures[scores.main] == 1:
+    if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.figures[scores.main] == 1:
         found.append(
             f"Every answer is right, so the interval has no width; with {scores.n:,} rows, "
             f"an error rate of up to {min(3 / scores.n, 1):.2g} may still hide behind that (the rule of three)."

@@ -11,9 +11,8 @@ from rich.console import Console
 from encoderlab.errors import one_line
 from encoderlab.metrics import AnswerScores, NumberScores
 from encoderlab.metrics.classification import answered_classes
-from encoderlab.metrics.intervals import bootstrap, difference, kinds_of_sequences
 from encoderlab.metrics.label_sets import answered_sets
-from encoderlab.metrics.scores import figures_by_class
+from encoderlab.metrics.tagging import answered_words
 from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
@@ -72,20 +71,14 @@ def _scored(
 ) -> tuple[dict[str, Any], tuple[float, list[float]]]:
     """The baseline's figures with their intervals, and its lead over the reference with the interval of that."""
     assert baseline.predicted is not None
-    if isinstance(labels, np.ndarray):
-        scores = _answered(labels, baseline, names, main, positive)
-        return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
-    assert reference.predicted is not None
-    flat, predicted = (np.concatenate(part) for part in (labels, list(baseline.predicted)))
-    by_class = figures_by_class(flat, predicted, names)
-    kinds = kinds_of_sequences(labels, list(baseline.predicted), len(names))
-    intervals = {f"{name}_ci95": bounds for name, bounds in bootstrap(kinds, seed).items() if name in baseline.figures}
-    lead = difference(labels, baseline.predicted, reference.predicted, seed)
-    return {**baseline.figures, **intervals, **by_class}, lead
+    scores = _answered(labels, baseline, names, main, positive)
+    return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
 
 
-def _answered(labels: np.ndarray, baseline: Baseline, names: Sequence[str], main: str, positive: int) -> AnswerScores:
-    """The scores of a baseline that answers about whole texts."""
+def _answered(labels: Answers, baseline: Baseline, names: Sequence[str], main: str, positive: int) -> AnswerScores:
+    """The scores of a baseline's answers."""
+    if isinstance(labels, list):
+        return answered_words(labels, list(baseline.predicted or ()), names, main)
     predicted = np.asarray(baseline.predicted)
     if labels.dtype.kind in "iu":
         return answered_classes(labels, predicted, names, main, positive)

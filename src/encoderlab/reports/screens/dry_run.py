@@ -9,7 +9,7 @@ from rich.console import Console
 
 from encoderlab.reports.parts.console import console_on, line, listing, number, table_of, words_of
 
-_FIGURES_LEFT_OUT = ("n", "per_class", "confusion")
+_FIGURES_LEFT_OUT = ("n", "per_class", "per_entity", "confusion")
 
 
 def show_dry_run(facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO) -> None:

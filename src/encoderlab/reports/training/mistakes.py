@@ -11,7 +11,7 @@ import numpy as np
 from encoderlab.reports.parts.shown_texts import marked_texts, shown
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import LabelSetScores, NumberScores, Scores
+    from encoderlab.metrics import LabelSetScores, NumberScores, Scores, TaggingScores
     from encoderlab.runs.inference.importance import TokenImportance
 
     Importance = Callable[..., Sequence[TokenImportance]]  # `runs.inference.importance.token_importance` of a model
@@ -56,7 +56,7 @@ def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, 
     }
 
 
-def mistaken_sentences(examples: Any, scores: Scores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
     """`confident`: the sentences with the surest wrong answers; `most`: those with the most of them, if others.
 
     Each has `row`, `wrong` (how many words), `of` (how many were asked), `confidence` (of the surest wrong answer), `words` around
@@ -78,7 +78,9 @@ def mistaken_sentences(examples: Any, scores: Scores, importance: Importance | N
     return {"confident": told[: len(confident)], "most": told[len(confident) :]}
 
 
-def _mistaken_sentence(place: int, asked: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
+def _mistaken_sentence(
+    place: int, asked: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
+) -> dict[str, Any]:
     assert scores.confidences is not None
     labels, predicted = scores.labels[place], scores.predicted[place]
     return {
@@ -91,7 +93,9 @@ def _mistaken_sentence(place: int, asked: int, example: Any, explained: TokenImp
     }
 
 
-def _words(place: int, asked: int, example: Any, explained: TokenImportance | None, scores: Scores) -> Iterator[dict[str, Any]]:
+def _words(
+    place: int, asked: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
+) -> Iterator[dict[str, Any]]:
     """`text`, `label`, `predicted`, `weight`, and whether it is `wrong`, and `asked` about; of words the model was asked."""
     labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
     begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))

@@ -26,7 +26,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
     interval = f"(95% interval {low:.4f} to {high:.4f}, {scores['n']:,} rows)"
     start = f"finetuned from `{report['init_from']}`" if report.get("init_from") else "trained from scratch"
     notes = "".join(f"- {plain(note).rstrip('.')}.\n" for note in report["notes"])
-    pipeline = "token-classification" if main == "token_accuracy" else "text-classification"
+    pipeline = "token-classification" if "token_accuracy" in scores else "text-classification"
     return (
         f"{front_matter(report, facts, pipeline)}"
         f"# encoderlab: {report['task']}\n\n"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.metrics import TaggingScores
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
 from encoderlab.metrics.scores import AnswerScores, Scores
 from encoderlab.reports.parts.console import named_figure
@@ -24,7 +25,8 @@ BASELINE_NAMES = {
 }
 
 
-SECOND = ("f1_macro", "f1_micro", "spearman", "pearson", "accuracy")  # the first of these stands beside the main figure
+# the first of these stands beside the main figure
+SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
 LEAST_ROWS = 10  # of a class, below which its figures are mostly luck
 MOST_NAMED = 5  # classes in a note
 
@@ -46,30 +48,30 @@ def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines:
 
 def _calibrated(name: str, scored: str, splits: Mapping[str, AnswerScores]) -> dict[str, Any]:
     """The `calibration` of a split whose answers are classes; nothing for other answers."""
-    classes = {name: scores for name, scores in splits.items() if isinstance(scores, Scores)}
+    classes = {name: scores for name, scores in splits.items() if isinstance(scores, Scores | TaggingScores)}
     return {"calibration": _calibration(name, scored, classes)} if name in classes else {}
 
 
-def _calibration(name: str, scored: str, splits: Mapping[str, Scores]) -> dict[str, Any]:
+def _calibration(name: str, scored: str, splits: Mapping[str, Scores | TaggingScores]) -> dict[str, Any]:
     """How far confidence and right answers agree on a split; of the scored one, also after temperature scaling.
 
     The temperature is fitted on validation, never on the rows scored: where these are one split, there is none; nor where
     validation determines none.
     """
     scores, held_out = splits[name], splits.get("validation")
-    if scores.probabilities is None:
+    if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
         return of_confidences(np.concatenate(scores.confidences), right)
-    labels = np.asarray(scores.labels)
-    found = calibration(scores.probabilities, labels)
+    assert scores.probabilities is not None
+    found = calibration(scores.probabilities, scores.labels)
     if name != scored or scored == "validation" or held_out is None:
         return found
-    assert held_out.probabilities is not None
-    temperature = fit_temperature(held_out.probabilities, np.asarray(held_out.labels))
+    assert isinstance(held_out, Scores) and held_out.probabilities is not None
+    temperature = fit_temperature(held_out.probabilities, held_out.labels)
     if temperature is None:
         return found
-    after = calibration(at_temperature(scores.probabilities, temperature), labels)
+    after = calibration(at_temperature(scores.probabilities, temperature), scores.labels)
     return {**found, "after_temperature": {"temperature": temperature, "fitted_on": "validation", **after}}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.metrics import LabelSetScores, NumberScores, Scores
+from encoderlab.metrics import LabelSetScores, NumberScores, Scores, TaggingScores
 from encoderlab.reports.parts.console import figure, named_figure, number, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import headline, metric_lines
@@ -41,9 +41,9 @@ METHODS = {"gradient": "gradient times input"}
 MOST_CLASSES = 60  # rows of a table
 MOST_OF_A_MATRIX = 20
 MOST_CONFUSIONS = 30
-NO_FIGURES = ("n", "per_class", "confusion", "calibration", "positive_label")  # of a split in report.json
+NO_FIGURES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 NOT_SHOWN = {  # of the parts that say something of one kind of answers
-    **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "n_wrong": 0},
+    **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "per_entity": [], "n_wrong": 0},
     **dict.fromkeys(("calibration", "tempered", "reliability", "numbers", "precision_recall")),
 }
 
@@ -100,12 +100,13 @@ def _answered(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, im
 
 def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
     """What the page says of answers that are classes, of texts or of words."""
-    assert isinstance(scores, Scores)
-    tagging = scores.probabilities is None
-    mistakes = (mistaken_sentences if tagging else mistaken_texts)(examples, scores, importance)
+    assert isinstance(scores, Scores | TaggingScores)
+    if isinstance(scores, TaggingScores):
+        own = {"kind": "words", "tagging": True, "mistakes": mistaken_sentences(examples, scores, importance)}
+        own["per_entity"] = _per_class(scored.get("per_entity", {}))
+    else:
+        own = {"kind": "classes", "mistakes": mistaken_texts(examples, scores, importance)}
     return {
-        "kind": "words" if tagging else "classes",
-        "tagging": tagging,
         "per_class": _per_class(scored["per_class"]),
         "n_classes": len(scored["per_class"]),
         "matrix": _matrix(scored, scores.label_names),
@@ -114,8 +115,8 @@ def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, 
         "tempered": scored["calibration"].get("after_temperature"),
         "reliability": _reliability(scored["calibration"]),
         "precision_recall": _precision_recall(scores),
-        "mistakes": mistakes,
         "n_wrong": _n_wrong(scores),
+        **own,
     }
 
 
@@ -208,7 +209,7 @@ def _confusions(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> lis
     return frequent_confusions(confusion, [shown(name, 60) for name in names], most)
 
 
-def _n_wrong(scores: Scores) -> int:
+def _n_wrong(scores: Scores | TaggingScores) -> int:
     return sum(int((a != b).any()) for a, b in zip(scores.labels, scores.predicted, strict=True))
 
 

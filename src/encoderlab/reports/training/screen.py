@@ -30,6 +30,7 @@ MOST_NAMED = 5  # labels of which training has one row
 MOST_CLASSES = 12  # more would push the headline off the screen
 USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one is on the screen
 OTHERS = (  # figures beside the main one
+    *("entity_precision", "entity_recall", "token_accuracy"),
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
     *("average_precision", "threshold"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
@@ -52,10 +53,7 @@ def show_report(
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     for rows in filter(None, (windows_table(report), distillation_table(report))):
         console.print("", table_of_rows(rows), sep="\n")
-    if scores.get("per_class"):
-        console.print("", _per_class(scores["per_class"]), sep="\n")
-        if len(scores["per_class"]) > MOST_CLASSES:
-            line(console, "Classes", f"the {MOST_CLASSES} with the lowest F1 of {len(scores['per_class']):,}; the report has more")
+    _classes(console, scores)
     console.print()
     line(console, "Speed", speed(report["throughput"]))
     show_rest(console, report, paths, next_commands)
@@ -134,9 +132,20 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     return table
 
 
-def _per_class(per_class: Mapping[str, Mapping[str, float]]) -> Table:
+def _classes(console: Console, scores: Mapping[str, Any]) -> None:
+    """Print the scores of each class, or of each type of entity where there are any."""
+    of_entities = "per_entity" in scores
+    found = scores["per_entity"] if of_entities else scores.get("per_class")
+    if not found:
+        return
+    console.print("", _per_class(found, *(("entity", "entities") if of_entities else ("class", "rows"))), sep="\n")
+    if len(found) > MOST_CLASSES:
+        line(console, "Classes", f"the {MOST_CLASSES} with the lowest F1 of {len(found):,}; the report has more")
+
+
+def _per_class(per_class: Mapping[str, Mapping[str, float]], kind: str, counted: str) -> Table:
     """A row for each class; of many, for those with the lowest F1 that occur."""
-    table = table_of("class", "precision", "recall", "f1", "rows")
+    table = table_of(kind, "precision", "recall", "f1", counted)
     shown = list(per_class.items())
     if len(shown) > MOST_CLASSES:
         shown = sorted((one for one in shown if one[1]["support"]), key=lambda one: one[1]["f1"])[:MOST_CLASSES]

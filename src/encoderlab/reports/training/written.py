@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores
+from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
 from encoderlab.reports.outputs.predictions import write_predictions
 from encoderlab.reports.parts.answer_plots import labels_figure, numbers_figure, precision_recall_curves, precision_recall_figure
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves
@@ -43,7 +43,7 @@ def write_report(
 def _plot_answers(folder: RunFolder, scores: AnswerScores, title: str) -> None:
     """Right answers against the model's: a confusion matrix of classes, F1 by label, a cloud of numbers, precision and recall."""
     drawn = {}
-    if isinstance(scores, Scores):
+    if isinstance(scores, Scores | TaggingScores):
         plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=title)
     if curves := precision_recall_curves(scores):
         drawn["precision_recall"] = precision_recall_figure(curves, 6.5)

@@ -14,7 +14,7 @@ from encoderlab.config.command_settings import DistillConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import AnswerScores, Scores
+from encoderlab.metrics import AnswerScores, Scores, TaggingScores
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.distillation.side_by_side import size_and_speed, timed
 from encoderlab.runs.distillation.student import start_student
@@ -44,7 +44,8 @@ class TaskDistillation(Teaching):
         """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
         if self.encoder is not None:
             self._check_tokenizer(assembly)
-            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, rows)
+            whole = rows.first_windows() if assembly.task.windows and isinstance(rows, ExampleRows) else rows
+            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, whole)
         if not self.config.teacher_weight:
             return rows
         assert isinstance(rows, ExampleRows)
@@ -104,7 +105,7 @@ class TaskDistillation(Teaching):
         """
         if not self.config.teacher_weight:
             return {}
-        assert isinstance(scores, Scores), "only classes are distilled"
+        assert isinstance(scores, Scores | TaggingScores), "only classes are distilled"
         examples = list(corpus.split(split))
         answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
         _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
@@ -153,14 +154,14 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
     return found
 
 
-def _beside(scores: Scores, other: Any, seed: int) -> dict[str, Any]:
+def _beside(scores: Scores | TaggingScores, other: Any, seed: int) -> dict[str, Any]:
     """The main figure of other answers to the same rows, and how far the student leads."""
     lead, bounds = scores.lead_on_rows(other, seed)
     return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
 
 
-def _answers_of(control: FinishedRun, scores: Scores) -> Any:
+def _answers_of(control: FinishedRun, scores: Scores | TaggingScores) -> Any:
     answers = read_answers([control])[0].predicted
-    if isinstance(scores.labels, np.ndarray):
+    if isinstance(scores, Scores):
         return answers
     return np.split(answers, np.cumsum([len(labels) for labels in scores.labels])[:-1])

@@ -15,7 +15,7 @@ from encoderlab.batch import Batch
 from encoderlab.config.command_settings import DistillConfig, OpenRunConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import DataError
-from encoderlab.metrics import Scores
+from encoderlab.metrics import Scores, TaggingScores
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.pretrained import encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
@@ -40,10 +40,10 @@ class TeacherLogits:
         offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
         return TeacherLogits(np.concatenate([self.values, more.values]), offsets)
 
-    def predicted(self, scores: Scores) -> np.ndarray | list[np.ndarray]:
+    def predicted(self, scores: Scores | TaggingScores) -> np.ndarray | list[np.ndarray]:
         """The best class of each row that `scores` holds, or of each of its words that the student was asked."""
         best = self.values.argmax(1)
-        if isinstance(scores.labels, np.ndarray):
+        if isinstance(scores, Scores):
             return best[self.offsets[scores.rows]]
         found = []
         for row, labels in zip(scores.rows, scores.labels, strict=True):

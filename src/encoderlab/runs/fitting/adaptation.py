@@ -20,7 +20,7 @@ from encoderlab.data.examples import Splits
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.splitting import hold_out
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer
-from encoderlab.metrics import Scores
+from encoderlab.metrics import AnswerScores
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.folders.folder import RunFolder
@@ -66,7 +66,7 @@ class Adaptation(Teaching):
         assert self.config.adapt is not None
         return {"adapting": seconds_of(self.config.adapt, "adapt")}
 
-    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: Scores) -> dict[str, Any]:
+    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
         """See `Teaching.compared`: for how long the encoder was adapted."""
         return {"adapted_for": self.config.adapt}
 
@@ -80,7 +80,7 @@ class Adaptation(Teaching):
         return PretrainConfig(
             cache_dir=config.cache_dir,
             task=PretrainingConfig(name=config.task.name, second_sentence=SecondSentence.none, min_characters=1, min_sentences=1),
-            dataset=replace(config.dataset, pack=Pack.segments),
+            dataset=replace(config.dataset, pack=Pack.segments, fold=None, train_share=1.0),
             tokenizer=AsPretrainedTokenizer(),
             model=AsPretrained(max_length=self.assembly.config.model.max_length),
             training=training,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from encoderlab.batch import Batch
@@ -120,7 +121,8 @@ class Assembly:
         Done once, and recorded with the run, so that a continuation has the same settings.
         """
         micro_batches = self._micro_batches(train)
-        tokens = int(train.epoch(self.config.seed, 0).lengths.sum())
+        # As many epochs with windows as without: a row is one thing to learn from, however much of it is read.
+        tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
         training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:

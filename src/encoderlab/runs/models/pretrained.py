@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from encoderlab.batch import HeadSizes
@@ -71,12 +70,11 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
 
 
 def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[str] = ()) -> list[str]:
-    """Copy the weights of `pretrained` into `model`; returns the names of the parts that it has nothing for.
+    """Copy the weights of `pretrained` into `model`; returns the names of the parts that stay as drawn.
 
     The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
-    pretraining that continues, the head of pairs if it has the same `labels`. Fresh heads of a task are zero: a random one sends
-    random gradients into the encoder and spoils what it has learned (Kumar et al. 2022). Raises DataError where an encoder's
-    weight is missing or has another shape.
+    pretraining that continues, the head of pairs if it has the same `labels`. Raises DataError where an encoder's weight is
+    missing or has another shape.
     """
     goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
     wanted, taken = model.state_dict(), {}
@@ -92,10 +90,8 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
                 f"init_from={pretrained.name} does not fit its own config: of {name}, {_size(weight)} is needed, and it has {has}",
                 remedy="Use another checkpoint",
             )
-    fresh = [name for name in wanted if name not in taken]
-    zeros = {name: torch.zeros_like(wanted[name]) for name in fresh if name.startswith(TASK_HEADS)}
-    model.load_state_dict(taken | zeros, strict=False)
-    return sorted({name.rpartition(".")[0] for name in fresh})
+    model.load_state_dict(taken, strict=False)
+    return sorted({name.rpartition(".")[0] for name in wanted if name not in taken})
 
 
 def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, pretrained: Pretrained) -> None:

@@ -30,6 +30,7 @@ from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import write_manifest
+from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import (
     ClassificationConfig,
     MultilabelConfig,
@@ -267,7 +268,7 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
         pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
         return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
     if found.heads.token_classes is not None:
-        return TaggingConfig(name=name)
+        return TaggingConfig(name=name, decoding=Decoding.argmax)  # it may have learned IOB1, and transformers decodes so
     if found.heads.sequence_classes is None:
         return EncodingConfig(name=name)
     if found.heads.sequence_target == "number":

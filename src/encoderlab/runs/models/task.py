@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -55,8 +55,13 @@ def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
         numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
         mean = numbers["mean"] if task.mean is None else task.mean
         return replace(task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation)
-    if isinstance(task, ClassificationConfig) and task.positive_label is None and len(corpus.labels) == 2:
-        return replace(task, positive_label=min(reversed(corpus.labels), key=lambda label: train.labels[label]))
+    return with_positive_label(task, corpus.labels, train.labels)
+
+
+def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> TaskConfig:
+    """The task's settings; if they leave the positive label of two open, it is the rarer one by `counts`."""
+    if isinstance(task, ClassificationConfig) and task.positive_label is None and len(labels) == 2:
+        return replace(task, positive_label=min(reversed(labels), key=lambda label: counts[label]))
     return task
 
 
