@@ -75,6 +75,16 @@ def test_texts_are_answered_in_order_as_predict_answers_them(texts, command, bra
     assert asked(texts, text="(())")[0]["probabilities"] == pytest.approx(expected[0]["probabilities"], abs=1e-5)
 
 
+def test_the_most_probable_labels_are_listed_as_predict_lists_them(texts, command, brackets_run, capsys):
+    command("predict", f"run={brackets_run}", "text=(())", "format=jsonl", "top_k=1", "threads=1")
+    wanted = json.loads(capsys.readouterr().out)
+    (found,) = asked(texts, text="(())", top_k=1)
+    assert found.keys() == {"predicted", "top"}
+    assert [one["label"] for one in found["top"]] == [one["label"] for one in wanted["top"]]
+    assert found["top"][0]["probability"] == pytest.approx(wanted["top"][0]["probability"], abs=1e-5)
+    assert len(asked(texts, text="(())", top_k=2)[0]["top"]) == 2
+
+
 def test_pairs_are_answered_alone_and_several_at_a_time(pairs):
     (one,) = asked(pairs, text="title 1", text_pair="body 2")
     both = asked(pairs, texts=["title 1", "x"], text_pairs=["body 2", "y"])
@@ -100,6 +110,8 @@ def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
         ({"texts": []}, 422, "texts has to be a list of texts"),
         ({"texts": ["a", None]}, 422, "texts has to be a list of texts"),
         ({"txt": "a"}, 422, "an unknown key, 'txt'"),
+        ({"text": "a", "top_k": 3}, 422, "top_k has to be a whole number from 1 to 2, the labels of this model"),
+        ({"text": "a", "top_k": True}, 422, "top_k has to be a whole number"),
         ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
         ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, and a pair is given"),
         ({"texts": ["a"] * 4}, 413, "has 4 texts, and at most 3 are answered at a time"),

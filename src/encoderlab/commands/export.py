@@ -9,7 +9,6 @@ own code does, to the first.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -27,9 +26,12 @@ from encoderlab.exchange.compact_weights import COMPACT
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.exchange.huggingface_config import PROBLEM_TYPES
 from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
 from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
+from encoderlab.reports.cards.huggingface_card import huggingface_card, line_that_opens
 from encoderlab.reports.cards.metadata import for_library
 from encoderlab.reports.cards.onnx_card import onnx_card
+from encoderlab.reports.cards.sentence_transformers_card import sentence_transformers_card
 from encoderlab.reports.cards.window_card import window_card
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.assembly import Assembly, reopen
@@ -48,6 +50,7 @@ from encoderlab.system.manifest import sha256_of
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaskConfig
 from encoderlab.training.config import Precision
 
+<<<<<<< HEAD
 CLASSES = {  # what opens an architecture, by the end of its name
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForTokenClassification": "AutoModelForTokenClassification",
@@ -71,6 +74,8 @@ READ_SEQUENCE = {
     "regression": "print(float(answer.logits))",
 }
 
+=======
+>>>>>>> main
 
 def export(config: ExportConfig) -> Path:
     """Write the folder `path`. Raises SettingError where `path` is taken or the model has no equivalent, DataError."""
@@ -86,9 +91,29 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     fields, weights = _as_huggingface(saved)
     fields |= _thresholds(saved.config.task)
     long_texts = window_card(saved.task().windows, saved.config.model.reach)
-    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(fields)}{long_texts}", "transformers")
-    _write(path, fields, weights, saved.tokenizer, card)
-    print(f"{path}\n{_line_that_opens(fields, config.path)}")
+    card = for_library(f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers")
+    with _new_folder(path) as temporary:
+        _write(temporary, fields, weights, saved.tokenizer, card)
+    print(f"{path}\n{line_that_opens(fields, config.path)}")
+    return path
+
+
+def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
+    saved = in_user_units(_read(config, path))
+    name, heads = saved.config.task.name, saved.task().heads
+    pooling, answers = pooling_of(saved.config.model, heads), answers_texts(heads)
+    fields, weights = _as_huggingface(encoder_alone(saved, name))
+    if answers:
+        labels = dict(enumerate(saved.labels))
+        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | _thresholds(saved.config.task)
+    section = sentence_transformers_card(heads, answers=answers, paired=bool(saved.origin.paired))
+    section += window_card(saved.task().windows, saved.config.model.reach) if answers else ""
+    card = for_library(f"{_card(config, name)}\n{section}", "sentence-transformers")
+    head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
+    with _new_folder(path) as temporary:
+        _write(temporary, fields, weights, saved.tokenizer, card)
+        write_modules(temporary, saved.config.model, pooling, head)
+    print(f"{path}\n{path / 'README.md'} shows how sentence-transformers opens it")
     return path
 
 
@@ -210,14 +235,13 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _write(path: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
-    with _new_folder(path) as temporary:
-        _write_json(temporary / "config.json", fields)
-        content = safetensors.torch.save(weights, metadata={"format": "pt"})
-        (temporary / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
-        tokenizer.save(temporary / "tokenizer.json")
-        _complete(temporary / "tokenizer_config.json", fields)
-        (temporary / "README.md").write_text(card, encoding="utf-8")
+def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
+    _write_json(folder / "config.json", fields)
+    content = safetensors.torch.save(weights, metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
+    tokenizer.save(folder / "tokenizer.json")
+    _complete(folder / "tokenizer_config.json", fields)
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 @contextmanager
@@ -244,6 +268,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+<<<<<<< HEAD
 def _opened_by(fields: dict[str, Any]) -> str:
     return next(name for end, name in CLASSES.items() if fields["architectures"][0].endswith(end))
 
@@ -275,8 +300,11 @@ def _usage(fields: dict[str, Any]) -> str:
     )
 
 
+=======
+>>>>>>> main
 EXPORTERS = {
     ExportFormat.huggingface: _export_to_huggingface,
+    ExportFormat.sentence_transformers: _export_to_sentence_transformers,
     ExportFormat.onnx: _export_to_onnx,
     ExportFormat.compact: _export_compact,
 }

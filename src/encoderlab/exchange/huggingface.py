@@ -30,6 +30,7 @@ DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 _BUFFERS = ("position_ids", "token_type_ids")  # numbers that older checkpoints carry along and nobody needs
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
+_POOLED_THERE = ("model.pooling=mean", "model.pooling=max")  # what sentence-transformers has, and a classifier of BERT's does not
 _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
 
@@ -174,9 +175,11 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
     """Name every setting that the family has no equivalent of, and what to choose instead. Raises SettingError."""
     if found := list(_without_equivalent(config, heads, family)):
         name = {"bert": "BERT", "distilbert": "DistilBERT"}[family]
+        lacking = [setting for setting, _ in found]
+        other = "sentence_transformers" if len(lacking) == 1 and lacking[0] in _POOLED_THERE else "onnx"
         raise SettingError(
-            f"{name} in transformers has no equivalent of {', '.join(lacking for lacking, _ in found)}",
-            remedy=f"To export, train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
+            f"{name} in transformers has no equivalent of {', '.join(lacking)}",
+            remedy=f"Use format={other}, or train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
         )
 
 

@@ -29,6 +29,7 @@ from encoderlab.reports.parts.page import page
 from encoderlab.runs.inference.inputs import example_of, reads_words
 from encoderlab.runs.inference.predict import answers_of
 from encoderlab.runs.models.assembly import Assembly, check_paired
+from encoderlab.tasks.task import Answer
 
 BODY_SECONDS = 10.0  # that a request may take to arrive
 HEADERS = {
@@ -89,22 +90,32 @@ class _Service:
     async def predict(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Send JSON, with the header content-type: application/json")
-        pairs = _pairs(await _body(request, self.limits.body), self.limits)
-        answers = await asyncio.get_running_loop().run_in_executor(self.worker, self._answers, pairs)
+        asked = await _body(request, self.limits.body)
+        pairs, top_k = _pairs(asked, self.limits), _top_k(asked, self.assembly)
+        answers = await asyncio.get_running_loop().run_in_executor(self.worker, self._answers, pairs, top_k)
         return JSONResponse({"answers": answers})
 
-    def _answers(self, pairs: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
-        """An object for each text or pair, in order: see `Answer.as_dict`; or a label for each of its words."""
+    def _answers(self, pairs: list[tuple[str, str | None]], top_k: int | None) -> list[dict[str, Any]]:
+        """An object for each text or pair, in order: see `_of_text`; or a label for each of its words."""
         check_paired(self.assembly, pairs[0][1] is not None)
         of_words = reads_words(self.assembly)
         examples = [example_of(text, text_pair, of_words) for text, text_pair in pairs]
         answers = answers_of(self.assembly, examples)
         if not of_words:
-            return [answer.as_dict(self.assembly.task.labels, self.assembly.task.heads.sequence_target) for answer in answers]
+            return [_of_text(answer, self.assembly, top_k) for answer in answers]
         return [
             {"words": _words(cast("Any", example).words, answer.labels, answer.word_confidences or ())}
             for example, answer in zip(examples, answers, strict=True)
         ]
+
+
+def _of_text(answer: Answer, assembly: Assembly, top_k: int | None) -> dict[str, Any]:
+    """What `Answer.as_dict` gives; with `top_k`, in place of all probabilities the list `top` of the most probable labels."""
+    found = answer.as_dict(assembly.task.labels, assembly.task.heads.sequence_target)
+    if top_k is None:
+        return found
+    likeliest = sorted(found.pop("probabilities").items(), key=lambda item: -item[1])[:top_k]
+    return found | {"top": [{"label": label, "probability": chance} for label, chance in likeliest]}
 
 
 def _words(words: tuple[str, ...], labels: tuple[str, ...], chances: tuple[float, ...]) -> list[dict[str, Any]]:
@@ -158,7 +169,7 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
     """The texts of a request, each with its second text or None. Raises HTTPException for whatever is no such request."""
     if not isinstance(asked, dict):
         raise _not_understood("The request is no object")
-    if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs"}:
+    if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs", "top_k"}:
         raise _not_understood(f"The request has an unknown key, {sorted(unknown)[0][:40]!r}")
     if {"text", "texts"} <= asked.keys() or not {"text", "texts"} & asked.keys():
         raise _not_understood("The request has to have either text or texts")
@@ -174,6 +185,20 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
     if len(seconds) != len(texts):
         raise _not_understood(f"There are {len(texts)} texts and {len(seconds)} text_pairs")
     return list(zip(texts, seconds, strict=True))
+
+
+def _top_k(asked: dict[str, Any], assembly: Assembly) -> int | None:
+    """How many labels are asked for, None being all. Raises HTTPException where the model has not as many."""
+    top_k, n_labels = asked.get("top_k"), len(assembly.task.labels)
+    if top_k is None:
+        return None
+    if reads_words(assembly):
+        raise HTTPException(422, "top_k is for one answer a text, and this model answers for each word; leave top_k out")
+    if assembly.task.heads.sequence_target == "number":
+        raise HTTPException(422, "top_k is for labels, and this model gives a number; leave top_k out")
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or not 1 <= top_k <= n_labels:
+        raise HTTPException(422, f"top_k has to be a whole number from 1 to {n_labels}, the labels of this model")
+    return top_k
 
 
 def _check_texts(name: str, texts: Any, limits: Limits) -> None:
