@@ -67,7 +67,8 @@ class Wanted:
         if self.target != "label":
             return list(row.labels) if row.number is None else row.number
         if row.probabilities is not None:
-            return row.labels[0] if max(row.probabilities) >= (self.min_probability or 0.0) else self.unsure
+            sure = row.probabilities[self.labels.index(row.labels[0])]
+            return row.labels[0] if sure >= (self.min_probability or 0.0) else self.unsure
         labels: Iterable[str] = row.labels
         if self.min_probability is not None:
             stands_for_open = OPEN_WORD if self.unsure is None else self.unsure

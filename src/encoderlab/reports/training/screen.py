@@ -32,6 +32,7 @@ USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one i
 OTHERS = (  # figures beside the main one
     *("entity_precision", "entity_recall", "token_accuracy"),
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
+    *("average_precision", "threshold"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
 )
 
