@@ -173,6 +173,7 @@ class ExportFormat(Enum):
     """What a model can be handed on as."""
 
     huggingface = "huggingface"
+    sentence_transformers = "sentence_transformers"
     onnx = "onnx"
     compact = "compact"
 
@@ -184,8 +185,9 @@ class ExportConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked with it; compact: our own "
-        "model folder at about a third of the size (8-bit token embeddings, all else in 16 bits).",
+        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library, which pools by mean; "
+        "onnx: a graph for onnxruntime, checked with it; compact: our own model folder at about a third of the size (8-bit token "
+        "embeddings, all else in 16 bits).",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(True, "Write the heads too; false: the encoder alone, to start from or to embed with (not for onnx).")
