@@ -96,14 +96,14 @@ class TrainingOnLabels(Training):
     def prepare(self, config: RunConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`."""
         self.init_from = getattr(config, "init_from", None)
-        config = replace(config, model=run_settings(config, pretrained).model)
-        compute = compute_for(config, processes)
+        resolved = replace(config, model=run_settings(config, pretrained).model)
+        compute = compute_for(resolved, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
         corpus.check_training_labels()
         scored = self.scored_splits(corpus)
         show_survey(corpus.survey.as_dict())
         if self.taught_by is not None:
-            self.teaching = self.taught_by(config, corpus)
+            self.teaching = self.taught_by(resolved, corpus)
         assembly = assemble(config, compute, corpus, pretrained, processes, self.teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         self.reading = reading_notes(rows, assembly.task)
