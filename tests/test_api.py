@@ -141,7 +141,7 @@ def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(
 
 def test_mistakes_are_told_as_on_the_command_line(brackets):
     with pytest.raises(SettingError, match="Did you mean task=sst2"):
-        encoderlab.compose("task=sts2")
+        encoderlab.compose("task=sst3")
     with pytest.raises(SettingError, match="Did you mean model.n_layers"):
         encoderlab.compose("model.n_layer=2")
     with pytest.raises(SettingError, match="command=eval starts no run. Allowed: train, pretrain, finetune"):

@@ -28,6 +28,7 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {""},  # encoderlab/__init__.py
 ]
 WITHIN = {  # the same for the folders of a package; "" stands for its own modules
+    "metrics": [{""}, {"resampling"}],
     "data": [{""}, {"sources", "tokenizers"}, {"files", "sentences", "inspection"}],
     "tasks": [{""}, {"pretraining"}],
     "runs": [
@@ -43,7 +44,7 @@ WITHIN = {  # the same for the folders of a package; "" stands for its own modul
         {"parts"},
         {"outputs", "cards"},
         {"training"},
-        {"pretraining", "interpretation", "comparison", "screens"},
+        {"pretraining", "interpretation", "comparison", "screens", "folds"},
     ],
 }
 MODULES = {  # by dotted name below encoderlab, a package's __init__ by the name of the package

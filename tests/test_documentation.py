@@ -18,9 +18,10 @@ ADDING = ROOT / "docs" / "adding.md"  # its lines need what it adds
 FROM_HUB = re.compile(
     r"task=(sst2|amazon_polarity|wikipedia)|dataset=(sst2|wikipedia|hub)|experiment=(sst2|notebook_sst2|pretrain_mini)|tokenizer=|google-bert"
 )
-
+FROM_GLUE = re.compile(r"task=(cola|mrpc|stsb|qqp|mnli|qnli|rte|wnli)\b")
 
 WITH_LINES = [page for page in PAGES if typed_lines(page) and page != ADDING]
+OF_GLUE = {page for page in WITH_LINES if any(FROM_GLUE.search(line) for line in typed_lines(page))}
 OF_HUB = {page for page in WITH_LINES if any(FROM_HUB.search(line) for line in typed_lines(page))}
 
 
@@ -41,7 +42,9 @@ def typed(pages, folder, **environment):
 @pytest.fixture(scope="module")
 def without_hub(tmp_path_factory, built_in_cache):
     return typed(
-        [page for page in WITH_LINES if page not in OF_HUB], tmp_path_factory.mktemp("pages"), ENCODERLAB_CACHE=str(built_in_cache)
+        [page for page in WITH_LINES if page not in OF_HUB | OF_GLUE],
+        tmp_path_factory.mktemp("pages"),
+        ENCODERLAB_CACHE=str(built_in_cache),
     )
 
 
@@ -51,10 +54,20 @@ def with_hub(tmp_path_factory, built_in_cache, hub):
     return typed(sorted(OF_HUB), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=hub, HF_HOME=str(folder / "hub"))
 
 
+@pytest.fixture(scope="module")
+def with_glue(tmp_path_factory, built_in_cache, glue_hub):
+    folder = tmp_path_factory.mktemp("pages_of_glue")
+    return typed(sorted(OF_GLUE), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=glue_hub, HF_HOME=str(folder / "hub"))
+
+
+def test_no_page_needs_two_hubs():
+    assert not OF_GLUE & OF_HUB
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_LINES, ids=lambda page: page.name)
 def test_every_command_line_of_a_page_runs(page, request):
-    failed = request.getfixturevalue("with_hub" if page in OF_HUB else "without_hub")[page]
+    failed = request.getfixturevalue("with_glue" if page in OF_GLUE else "with_hub" if page in OF_HUB else "without_hub")[page]
     assert failed is None, failed
 
 

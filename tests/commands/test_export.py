@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import logging
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -19,6 +21,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
@@ -191,7 +194,7 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
 
 def test_what_has_no_equivalent_is_refused_with_what_to_choose(command, brackets_run, tmp_path):
     with pytest.raises(
-        SettingError, match=r"has no equivalent of .*model\.pooling=mean.*To export, train with .*model\.pooling=pooler"
+        SettingError, match=r"has no equivalent of .*model\.pooling=mean.*Use format=onnx, or train with .*model\.pooling=pooler"
     ):
         command("export", f"run={brackets_run}", "path=there")
     assert not (tmp_path / "there").exists()
@@ -227,6 +230,69 @@ def test_an_export_that_fails_leaves_nothing(command, finished, tmp_path, monkey
     with pytest.raises(DataError, match="path=there cannot be written: No space left on device"):
         command("export", f"run={run}", "path=there")
     assert [path for path in sorted(tmp_path.iterdir()) if path not in before and path.name != "outputs"] == []
+
+
+# format=sentence_transformers
+
+
+def encoded_there(folder, texts):
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    return torch.from_numpy(model.encode(texts, show_progress_bar=False))
+
+
+@pytest.mark.parametrize("pooling", [Pooling.mean, Pooling.max, Pooling.cls])
+def test_sentence_transformers_answers_as_the_run_does_whatever_it_pools_by(command, finished, pooling):
+    run = finished(ClassificationConfig(name="moods"), pooling=pooling)
+    command("export", f"run={run}", "format=sentence_transformers", "path=there")
+    ours = torch.stack(our_logits(run, [TextExample(text) for text in TEXTS]))
+    assert_close(encoded_there("there", TEXTS), ours, rtol=1e-5, atol=1e-5)
+
+
+def test_pairs_are_read_there_too_and_the_card_shows_how(command, finished, tmp_path, capsys, monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    caplog.set_level(logging.WARNING)
+    run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean, paired=True)
+    command("export", f"run={run}", "format=sentence_transformers", "path=there")
+    ours = torch.stack(our_logits(run, [TextExample(*pair) for pair in PAIRS]))
+    assert_close(encoded_there("there", PAIRS), ours, rtol=1e-5, atol=1e-5)
+    modes = {file.stat().st_mode for file in Path("there").rglob("*") if file.is_file()}
+    assert len(modes) == 1, "every file, the weights too, follows the umask"
+    card = (tmp_path / "there" / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\nlibrary_name: sentence-transformers\n---\n# a cärd\n\n## With sentence-transformers")
+    capsys.readouterr()
+    exec(card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "there"), {})
+    assert "MISSING" not in caplog.text, "no weight is drawn anew"
+    assert len(set(LABELS) & set(json.loads(capsys.readouterr().out.replace("'", '"')))) > 0
+
+
+def test_an_encoder_gives_the_vectors_of_embed_and_training_starts_from_it(command, finished, tmp_path):
+    run = finished(PretrainingConfig(name="read", second_sentence=SecondSentence.none), labels=[], pooling=Pooling.mean)
+    command("export", f"run={run}", "format=sentence_transformers", "path=there")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    command("embed", f"run={run}", "input=texts.txt", "output=ours.npy", "precision=fp32", "threads=1")
+    assert_close(encoded_there("there", TEXTS), torch.from_numpy(np.load("ours.npy")), rtol=1e-5, atol=1e-5)
+    pretrained = load_pretrained("there")
+    assert pretrained.config.pooling is Pooling.mean
+    assert "pool.dense.weight" not in pretrained.weights
+
+
+def test_what_sentence_transformers_has_no_equivalent_of_is_refused_with_what_has(command, finished):
+    words = finished(TaggingConfig(name="digits"))
+    with pytest.raises(SettingError, match=r"this model labels words\. Use format=huggingface, or heads=false"):
+        command("export", f"run={words}", "format=sentence_transformers", "path=there")
+
+
+def test_a_pooler_is_refused_as_transformers_has_it(command, finished):
+    with_pooler = finished(ClassificationConfig(name="moods"))
+    with pytest.raises(SettingError, match=r"no equivalent of model\.pooling=pooler\. Use format=huggingface"):
+        command("export", f"run={with_pooler}", "format=sentence_transformers", "path=there")
+
+
+def test_mean_pooling_is_refused_by_transformers_with_what_has_it(command, finished):
+    run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
+    with pytest.raises(SettingError, match=r"of model\.pooling=mean\. Use format=sentence_transformers, or train with model\."):
+        command("export", f"run={run}", "path=there")
 
 
 # run= may be a folder of transformers

@@ -11,6 +11,7 @@ import threading
 import urllib.request
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
@@ -25,6 +26,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.models.assembly import reopen
 from encoderlab.serving import web_service as service
 from encoderlab.serving.web_service import Limits, web_service
+from encoderlab.tasks.task import Answer
 
 LIMITS = Limits(texts=3, characters=20, body=2000)
 TIGHT = json.dumps({"text": "(())"}).encode()
@@ -75,6 +77,16 @@ def test_texts_are_answered_in_order_as_predict_answers_them(texts, command, bra
     assert asked(texts, text="(())")[0]["probabilities"] == pytest.approx(expected[0]["probabilities"], abs=1e-5)
 
 
+def test_the_most_probable_labels_are_listed_as_predict_lists_them(texts, command, brackets_run, capsys):
+    command("predict", f"run={brackets_run}", "text=(())", "format=jsonl", "top_k=1", "threads=1")
+    wanted = json.loads(capsys.readouterr().out)
+    (found,) = asked(texts, text="(())", top_k=1)
+    assert found.keys() == {"predicted", "top"}
+    assert [one["label"] for one in found["top"]] == [one["label"] for one in wanted["top"]]
+    assert found["top"][0]["probability"] == pytest.approx(wanted["top"][0]["probability"], abs=1e-5)
+    assert len(asked(texts, text="(())", top_k=2)[0]["top"]) == 2
+
+
 def test_pairs_are_answered_alone_and_several_at_a_time(pairs):
     (one,) = asked(pairs, text="title 1", text_pair="body 2")
     both = asked(pairs, texts=["title 1", "x"], text_pairs=["body 2", "y"])
@@ -86,8 +98,17 @@ def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
     (answer,) = asked(words, text="1 2 3")
     assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
     assert all(0 < word["probability"] <= 1 for word in answer["words"])
-    client_limits = service._words(("a", "b"), ("noun",), (0.5,))
-    assert client_limits[1] == {"word": "b", "predicted": None, "probability": None}
+    read = Answer(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
+    cut = service._words(("a", "b"), read, ["noun", "verb"], 1)
+    assert cut[0]["top"] == [{"label": "noun", "probability": 0.75}]
+    assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
+
+
+def test_the_most_probable_classes_are_given_of_texts_and_of_words(texts, words):
+    (text,) = asked(texts, text="(())", top_k=1)
+    assert list(text) == ["predicted", "top"] and [one["label"] for one in text["top"]] == [text["predicted"]]
+    (answer,) = asked(words, text="1 2", top_k=3)
+    assert all(len(word["top"]) == 3 and word["top"][0]["label"] == word["predicted"] for word in answer["words"])
 
 
 @pytest.mark.parametrize(
@@ -100,6 +121,8 @@ def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
         ({"texts": []}, 422, "texts has to be a list of texts"),
         ({"texts": ["a", None]}, 422, "texts has to be a list of texts"),
         ({"txt": "a"}, 422, "an unknown key, 'txt'"),
+        ({"text": "a", "top_k": 3}, 422, "top_k has to be a whole number from 1 to 2, the labels of this model"),
+        ({"text": "a", "top_k": True}, 422, "top_k has to be a whole number"),
         ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
         ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, and a pair is given"),
         ({"texts": ["a"] * 4}, 413, "has 4 texts, and at most 3 are answered at a time"),

@@ -543,7 +543,7 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(bert, damage, line)
 def test_what_has_no_equivalent_is_named_with_what_to_choose_instead(change, instead):
     heads = HeadSizes(sequence_classes=3)
     config, model = drawn(heads, **change)
-    with pytest.raises(SettingError, match=f"has no equivalent of .*To export, train with .*{instead}"):
+    with pytest.raises(SettingError, match=f"has no equivalent of .*Use format=.*, or train with .*{instead}"):
         to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
 
 
@@ -555,7 +555,7 @@ def test_all_reasons_stand_in_one_line():
         to_huggingface(config, heads, model.state_dict(), labels=["a", "b"], vocabulary_size=VOCABULARY, pad_id=0)
     assert str(refused.value) == (
         "BERT in transformers has no equivalent of model.positions=rotary, model.norm=rms, model.norm_position=pre, "
-        "model.activation=relu with masked tokens, model.pooling=mean. To export, train with model.positions=learned, "
+        "model.activation=relu with masked tokens, model.pooling=mean. Use format=onnx, or train with model.positions=learned, "
         "model.norm=layer, model.norm_position=post, model.activation=gelu, model.pooling=pooler."
     )
 

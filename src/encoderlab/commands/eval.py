@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -27,6 +26,7 @@ from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.models.same_parts import check_same_parts
+from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
@@ -53,7 +53,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
-        print(f"{', '.join(assembly.choices)}; run folder {folder.root}", file=sys.stderr)
+        announce((*assembly.choices, f"run folder {folder.root}"))
         _score_and_report(config, assembly, corpus, split, rows, folder)
     return folder
 

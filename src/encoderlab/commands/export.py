@@ -9,7 +9,6 @@ own code does, to the first.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -27,9 +26,12 @@ from encoderlab.exchange.compact_weights import COMPACT
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.exchange.huggingface_config import PROBLEM_TYPES
 from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
 from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
+from encoderlab.reports.cards.huggingface_card import huggingface_card, line_that_opens
 from encoderlab.reports.cards.metadata import for_library
 from encoderlab.reports.cards.onnx_card import onnx_card
+from encoderlab.reports.cards.sentence_transformers_card import sentence_transformers_card
 from encoderlab.reports.cards.window_card import window_card
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.assembly import Assembly, reopen
@@ -45,26 +47,8 @@ from encoderlab.runs.models.saved_model import (
 )
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import sha256_of
-from encoderlab.tasks.config import MultilabelConfig, TaskConfig
+from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaskConfig
 from encoderlab.training.config import Precision
-
-CLASSES = {  # what opens an architecture, by the end of its name
-    "ForSequenceClassification": "AutoModelForSequenceClassification",
-    "ForTokenClassification": "AutoModelForTokenClassification",
-    "ForMaskedLM": "AutoModelForMaskedLM",
-    "ForPreTraining": "BertForPreTraining",
-    "Model": "AutoModel",
-}
-
-
-READ_SEQUENCE = {
-    "single_label_classification": "print(model.config.id2label[int(answer.logits.argmax())])",
-    "multi_label_classification": (
-        "chances = zip(model.config.id2label.values(), answer.logits[0].sigmoid().tolist())\n"
-        "print([label for label, chance in chances if chance >= model.config.thresholds[label]])"
-    ),
-    "regression": "print(float(answer.logits))",
-}
 
 
 def export(config: ExportConfig) -> Path:
@@ -81,9 +65,29 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     fields, weights = _as_huggingface(saved)
     fields |= _thresholds(saved.config.task)
     long_texts = window_card(saved.task().windows, saved.config.model.reach)
-    card = for_library(f"{_card(config, saved.config.task.name)}\n{_usage(fields)}{long_texts}", "transformers")
-    _write(path, fields, weights, saved.tokenizer, card)
-    print(f"{path}\n{_line_that_opens(fields, config.path)}")
+    card = for_library(f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers")
+    with _new_folder(path) as temporary:
+        _write(temporary, fields, weights, saved.tokenizer, card)
+    print(f"{path}\n{line_that_opens(fields, config.path)}")
+    return path
+
+
+def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
+    saved = in_user_units(_read(config, path))
+    name, heads = saved.config.task.name, saved.task().heads
+    pooling, answers = pooling_of(saved.config.model, heads), answers_texts(heads)
+    fields, weights = _as_huggingface(encoder_alone(saved, name))
+    if answers:
+        labels = dict(enumerate(saved.labels))
+        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | _thresholds(saved.config.task)
+    section = sentence_transformers_card(heads, answers=answers, paired=bool(saved.origin.paired))
+    section += window_card(saved.task().windows, saved.config.model.reach) if answers else ""
+    card = for_library(f"{_card(config, name)}\n{section}", "sentence-transformers")
+    head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
+    with _new_folder(path) as temporary:
+        _write(temporary, fields, weights, saved.tokenizer, card)
+        write_modules(temporary, saved.config.model, pooling, head)
+    print(f"{path}\n{path / 'README.md'} shows how sentence-transformers opens it")
     return path
 
 
@@ -133,8 +137,13 @@ def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
 
 
 def _thresholds(task: TaskConfig) -> dict[str, Any]:
-    """What config.json says of the probabilities from which each label of a set is given; nothing for other tasks."""
-    return {"thresholds": task.thresholds} if isinstance(task, MultilabelConfig) and task.thresholds else {}
+    """What config.json says of the labels: the probability from which each is given, and of two, which is the positive one."""
+    if isinstance(task, MultilabelConfig) and task.thresholds:
+        return {"thresholds": task.thresholds}
+    if not isinstance(task, ClassificationConfig) or task.positive_label is None:
+        return {}
+    chosen = {} if task.threshold is None else {"thresholds": {task.positive_label: task.threshold}}
+    return {"positive_label": task.positive_label} | chosen
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:
@@ -200,14 +209,13 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _write(path: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
-    with _new_folder(path) as temporary:
-        _write_json(temporary / "config.json", fields)
-        content = safetensors.torch.save(weights, metadata={"format": "pt"})
-        (temporary / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
-        tokenizer.save(temporary / "tokenizer.json")
-        _complete(temporary / "tokenizer_config.json", fields)
-        (temporary / "README.md").write_text(card, encoding="utf-8")
+def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
+    _write_json(folder / "config.json", fields)
+    content = safetensors.torch.save(weights, metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
+    tokenizer.save(folder / "tokenizer.json")
+    _complete(folder / "tokenizer_config.json", fields)
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 @contextmanager
@@ -234,38 +242,9 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _opened_by(fields: dict[str, Any]) -> str:
-    return next(name for end, name in CLASSES.items() if fields["architectures"][0].endswith(end))
-
-
-def _line_that_opens(fields: dict[str, Any], path: str) -> str:
-    name = _opened_by(fields)
-    code = f"from transformers import {name}; print({name}.from_pretrained({json.dumps(path, ensure_ascii=False)}))"
-    return f"python -c {shlex.quote(code)}"
-
-
-def _usage(fields: dict[str, Any]) -> str:
-    """The part of the model card that shows how transformers uses the model."""
-    name = _opened_by(fields)
-    read = {
-        "AutoModelForSequenceClassification": READ_SEQUENCE[fields.get("problem_type", "single_label_classification")],
-        "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",
-        "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(answer.logits[0].argmax(-1)))",
-        "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(answer.prediction_logits[0].argmax(-1)))",
-        "AutoModel": "print(answer.last_hidden_state.shape)",
-    }[name]
-    return (
-        "## With transformers\n\n```python\nimport torch\n"
-        f"from transformers import {name}, AutoTokenizer\n\n"
-        'folder = "path/to/this/folder"\n'
-        f"tokenizer, model = AutoTokenizer.from_pretrained(folder), {name}.from_pretrained(folder)\n"
-        'inputs = tokenizer("A text to read.", truncation=True, return_tensors="pt")\n'
-        f"with torch.inference_mode():\n    answer = model(**inputs)\n{read}\n```\n"
-    )
-
-
 EXPORTERS = {
     ExportFormat.huggingface: _export_to_huggingface,
+    ExportFormat.sentence_transformers: _export_to_sentence_transformers,
     ExportFormat.onnx: _export_to_onnx,
     ExportFormat.compact: _export_compact,
 }

@@ -36,6 +36,7 @@ from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, co
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
@@ -74,8 +75,7 @@ class _Pretraining(Training):
     def prepare(self, config: PretrainConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`: also shows what is known of the pairs before training begins."""
         self.init_from = config.init_from
-        config = replace(config, model=run_settings(config, pretrained).model)
-        compute = compute_for(config, processes)
+        compute = compute_for(replace(config, model=run_settings(config, pretrained).model), processes)
         corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
@@ -148,7 +148,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
-        print(f"{', '.join(assembly.choices)}; run folder {folder.root}", file=sys.stderr)
+        announce((*assembly.choices, f"run folder {folder.root}"))
         started = time.perf_counter()
         scores = {split: _scores(assembly, rows[split])}
         processes.leave()

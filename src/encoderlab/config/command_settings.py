@@ -47,6 +47,9 @@ class RunConfig(CommandConfig):
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
     resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
+    folds: int | None = setting(
+        None, "Cross-validation: train so many times, each time tested on another part of the training rows.", least=2, most=100
+    )
     baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
     dry_run: bool = setting(
         False, "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written."
@@ -56,11 +59,23 @@ class RunConfig(CommandConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_trackers()
+        if self.folds is not None and self.dataset.fold is not None:
+            raise SettingError(
+                f"folds={self.folds} runs every fold, and dataset.fold={self.dataset.fold} names one",
+                allowed="one of the two",
+                remedy="Leave dataset.fold out",
+            )
         if self.dry_run and self.resume is not None:
             raise SettingError(
                 f"dry_run=true estimates a new run, and resume={self.resume} continues an existing one",
                 allowed="one of the two",
                 remedy="Leave resume out, or dry_run",
+            )
+
+    def _refuse_folds(self, command: str, because: str) -> None:
+        if self.folds is not None:
+            raise SettingError(
+                f"folds={self.folds} is not for {command}: {because}", remedy="Leave folds out, or use encoderlab train or finetune"
             )
 
     def _refuse_trackers(self) -> None:
@@ -76,6 +91,10 @@ class PretrainConfig(RunConfig):
     """Pretrain an encoder on documents: masked tokens, and what follows what."""
 
     init_from: str | None = setting(None, "Go on from this: a run folder, a Hugging Face folder or a hub name; null: from scratch.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refuse_folds("pretraining", "documents have no labels to predict")
 
 
 @dataclass
@@ -126,6 +145,10 @@ class DistillConfig(RunConfig):
         True, "On a task: train the same student without its teacher too, and compare all three on the same rows."
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refuse_folds("distillation", "the teacher may have learnt the rows of every fold")
+
 
 @dataclass
 class OpenRunConfig(CommandConfig):
@@ -150,6 +173,7 @@ class ExportFormat(Enum):
     """What a model can be handed on as."""
 
     huggingface = "huggingface"
+    sentence_transformers = "sentence_transformers"
     onnx = "onnx"
     compact = "compact"
 
@@ -161,8 +185,9 @@ class ExportConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked with it; compact: our own "
-        "model folder at about a third of the size (8-bit token embeddings, all else in 16 bits).",
+        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library, which pools by mean; "
+        "onnx: a graph for onnxruntime, checked with it; compact: our own model folder at about a third of the size (8-bit token "
+        "embeddings, all else in 16 bits).",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(True, "Write the heads too; false: the encoder alone, to start from or to embed with (not for onnx).")

@@ -120,15 +120,25 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """The rows that were divided into folds, and the fold of each, from 1: int64 [rows]."""
+
+    rows: Split
+    folds: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
 class Splits:
     """All splits of a dataset by name (train, validation, test), and the names of its labels in the order of their ids.
 
-    `origin` says where the rows came from, as far as the source knows: name, revision, files. It is kept with the run.
+    `origin` says where the rows came from, as far as the source knows: name, revision, files. It is kept with the run. If `test` is
+    a fold of the training rows, `folded` holds them all.
     """
 
     by_name: dict[str, Split]
     labels: list[str]
     origin: dict[str, Any] = field(default_factory=dict)
+    folded: Folded | None = None
 
 
 def _counted(row: int) -> str:

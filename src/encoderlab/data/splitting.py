@@ -25,8 +25,8 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together
     DataError where a part would be empty.
     """
     hashes = hashed(split)
-    groups = _groups(hashes.texts, kept_together)
-    labels = _strata(split, hashes)
+    groups = groups_of(hashes.texts, kept_together)
+    labels = strata_of(split, hashes)
     part = np.zeros(len(split), np.int8)  # 0: training
     generator = np.random.default_rng(seed)
     for number, (name, fraction) in enumerate(fractions.items(), start=1):
@@ -48,7 +48,7 @@ def _too_few(n_rows: int, groups: np.ndarray, name: str, *, grouped: bool) -> Da
     )
 
 
-def _groups(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
+def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
     """The group of each row: rows with one text or one value belong together, and whatever these belong with."""
     _, groups = np.unique(texts, return_inverse=True)
     if kept_together is None:
@@ -66,7 +66,7 @@ def _groups(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarra
     return np.unique(components[groups], return_inverse=True)[1]
 
 
-def _strata(split: Split, hashes: Hashes) -> np.ndarray:
+def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
     """What each row is drawn for, int64 [rows]: its label, the rarest of its labels, the fifth that its number lies in."""
     if hashes.of_words:
         return np.full(len(split), _UNLABELLED)
@@ -83,7 +83,7 @@ def _strata(split: Split, hashes: Hashes) -> np.ndarray:
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:
     """Which rows to take, as a mask: whole groups, of each label about its share of `fraction` of the rows."""
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    label_of_group = _rarest_labels(groups, labels, len(sizes))
+    label_of_group = rarest_labels(groups, labels, len(sizes))
     taken = np.zeros(len(sizes), bool)
     next_ones: list[tuple[float, float, int]] = []
     budget = fraction * len(labels)
@@ -121,7 +121,7 @@ def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dic
     return dict(zip(values.tolist(), wanted.tolist(), strict=True))
 
 
-def _rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
+def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
     """The label each group counts for: the rarest among its rows, so that rare labels are the first to reach every part."""
     values, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     rarity = counts[places] * len(values) + places  # ties go by label

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.huggingface_config import config_json, family_of, heads_of, labels_of, settings_of, thresholds_of
+from encoderlab.exchange.huggingface_config import (
+    config_json,
+    family_of,
+    heads_of,
+    labels_of,
+    positive_label_of,
+    settings_of,
+    thresholds_of,
+)
 from encoderlab.exchange.huggingface_files import read_config, stored_weights
 from encoderlab.exchange.huggingface_names import bare_name, normal_name, their_names
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
@@ -22,6 +30,7 @@ DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 _BUFFERS = ("position_ids", "token_type_ids")  # numbers that older checkpoints carry along and nobody needs
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
+_POOLED_THERE = ("model.pooling=mean", "model.pooling=max")  # what sentence-transformers has, and a classifier of BERT's does not
 _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
 
@@ -42,6 +51,7 @@ class HuggingFaceModel:
     pad_id: int
     family: str
     thresholds: dict[str, float] | None = None
+    positive_label: str | None = None
 
 
 def read_huggingface(folder: Path) -> HuggingFaceModel:
@@ -68,8 +78,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     weights = {ours: found[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and _is_straight(weights):
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
-    thresholds = thresholds_of(fields, labels)
-    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, thresholds)
+    of_labels = thresholds_of(fields, labels), positive_label_of(fields, labels)
+    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, *of_labels)
 
 
 def to_huggingface(
@@ -165,9 +175,11 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
     """Name every setting that the family has no equivalent of, and what to choose instead. Raises SettingError."""
     if found := list(_without_equivalent(config, heads, family)):
         name = {"bert": "BERT", "distilbert": "DistilBERT"}[family]
+        lacking = [setting for setting, _ in found]
+        other = "sentence_transformers" if len(lacking) == 1 and lacking[0] in _POOLED_THERE else "onnx"
         raise SettingError(
-            f"{name} in transformers has no equivalent of {', '.join(lacking for lacking, _ in found)}",
-            remedy=f"To export, train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
+            f"{name} in transformers has no equivalent of {', '.join(lacking)}",
+            remedy=f"Use format={other}, or train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
         )
 
 

@@ -16,7 +16,8 @@ def compared(values, told_apart_by, parameters=10):
         for number, value in enumerate(values)
     ]
     differing = {name: [str(value[name]) for value in values] for name in values[0]}
-    return {"figure": "f1_macro", "settings": rows, "differing": differing, "told_apart_by": told_apart_by, "reference": "0"}
+    shared = {"figure": "f1_macro", "reference": "0", "learning_curve": None}
+    return shared | {"settings": rows, "differing": differing, "told_apart_by": told_apart_by}
 
 
 def test_a_swept_number_has_a_plot_and_a_wide_range_a_logarithmic_axis():

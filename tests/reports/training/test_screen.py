@@ -56,6 +56,12 @@ def changed(**changes):
     return copy.deepcopy(REPORT) | changes
 
 
+def test_a_further_split_has_a_line_of_its_own():
+    mismatched = REPORT["splits"]["validation"] | {"n": 9832, "accuracy": 0.71, "accuracy_ci95": [0.7, 0.72]}
+    text = shown(changed(splits=REPORT["splits"] | {"validation_mismatched": mismatched}))
+    assert "On validation_mismatched: accuracy 0.710 (95% interval 0.700 to 0.720), 9,832 rows" in text
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -171,6 +177,14 @@ def test_before_training_it_is_said_that_a_split_has_too_few_rows_of_a_class():
     show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
     assert "Warning: Too few rows of validation to score 'fraud' (1): with fewer than 10" in file.getvalue()
     assert "of test" not in file.getvalue()
+
+
+def test_a_split_whose_labels_are_hidden_is_not_warned_about_and_its_name_stays_whole():
+    file = io.StringIO()
+    splits = {"train": {"a": 50, "b": 50}, "test": {"a": 0, "b": 0}, "validation_mismatched": {"a": 20, "b": 20}}
+    show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
+    assert "Warning" not in file.getvalue()
+    assert any(line.startswith("validation_mismatched ") for line in file.getvalue().splitlines())
 
 
 def test_of_many_classes_the_weakest_are_shown():

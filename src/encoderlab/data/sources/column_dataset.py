@@ -64,6 +64,11 @@ class ColumnDataset(DatasetConfig):
             raise SettingError(f"dataset.{fractions} leave no training rows", allowed="a sum below 1")
         label = [self.label] if self.label_columns is None else self.label_columns
         named = [name for name in (self.text, self.text_pair, *label) if name is not None]
+        if self.fold is not None and self.test_fraction:
+            raise SettingError(
+                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, where every fold is tested anyway",
+                remedy="Leave dataset.test_fraction out",
+            )
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
             raise SettingError(f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a column each")
@@ -126,11 +131,19 @@ class ColumnDataset(DatasetConfig):
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         wanted = {"validation": self.validation_fraction, "test": self.test_fraction}
         fractions = {name: fraction for name, fraction in wanted.items() if fraction and name not in by_name}
-        by_name |= hold_out(by_name["train"], fractions, self.split_seed, self._groups(rows["train"]))
+        groups, found = self._groups(rows["train"]), Splits(by_name, labels.names if labels else [], origin)
+        if self.fold is not None:
+            found, groups = self.in_fold(found, self.fold, groups)
+            fractions.pop("test", None)
+        by_name = found.by_name | hold_out(found.by_name["train"], fractions, self.split_seed, groups)
         if fractions:
-            origin = origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
-        ordered = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
-        return Splits(ordered, labels.names if labels else [], origin)
+            found = replace(found, origin=found.origin | {"taken_from_train": fractions, "split_seed": self.split_seed})
+        return replace(found, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})
+
+    @property
+    def row_seed(self) -> int:
+        """See `DatasetConfig.row_seed`."""
+        return self.split_seed
 
     def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:
         """The rows with the labels that a mapping gives them, and the names of the labels, in order.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from encoderlab.data.documents import Documents, refuse_lone_document
 from encoderlab.data.examples import Split, Splits
-from encoderlab.errors import DataError
+from encoderlab.data.folds import Fold, assign_folds, divide, nested_share
+from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
@@ -38,6 +40,15 @@ class DatasetConfig(ABC):
     targets: ClassVar[tuple[str, ...]] = ("label",)  # what its rows may be read for
 
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
+    train_share: float = setting(
+        1.0,
+        "Use this share of the training rows, drawn by label; a smaller share is part of a larger one, other splits stay whole.",
+        above=0,
+        most=1,
+    )
+    fold: str | None = setting(
+        None, "Test on one fold of the training rows and train on the others, as 2/5 (the second of five); folds=5 runs all five."
+    )
     pack: Pack = setting(
         Pack.sentences,
         "For pretraining: sentences (pairs of single sentences) or segments (runs of sentences up to the length, as BERT did).",
@@ -45,6 +56,8 @@ class DatasetConfig(ABC):
 
     def __post_init__(self) -> None:
         check_settings(self, "dataset")
+        if self.fold is not None:
+            Fold.parse(self.fold)
 
     def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read all splits, each cut to `limit` rows; `target` says what a row's right answer is to be.
@@ -61,7 +74,35 @@ class DatasetConfig(ABC):
                 allowed="dataset=files, dataset=hub",
                 remedy="Use task=classification, or another dataset",
             )
-        return self.limited(self.read(cache_dir, target))
+        splits = self.limited(self.read(cache_dir, target))
+        if self.fold is not None and splits.folded is None:
+            splits, _ = self.in_fold(splits, self.fold)
+        if self.train_share == 1:
+            return splits
+        train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
+        return replace(splits, by_name=splits.by_name | {"train": train})
+
+    def in_fold(self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None) -> tuple[Splits, list[Any] | None]:
+        """The splits with a fold of the training rows as test split, and what is left of `kept_together` for the training rows.
+
+        Test splits that are there already are left out, and `origin` counts the rows of `test`.
+        """
+        kept = self.evenly(len(splits.by_name["train"]))
+        whole, one = splits.by_name["train"].take(kept.tolist()), Fold.parse(fold)
+        groups = None if kept_together is None else [kept_together[row] for row in kept]
+        assigned = assign_folds(whole, one.of, self.row_seed, splits.labels, groups)
+        parts, folded = divide(whole, one, assigned)
+        unused = len(splits.by_name.get("test", ()))
+        origin = splits.origin | {"fold": fold, "unused_test_rows": unused}
+        left = None if groups is None else [groups[row] for row in np.flatnonzero(assigned != one.number)]
+        given = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
+        by_name = {"train": parts["train"], **given, "test": parts["test"]}
+        return replace(splits, by_name=by_name, origin=origin, folded=folded), left
+
+    @property
+    def row_seed(self) -> int:
+        """Draws which training rows go where."""
+        return 0
 
     def documents(self, cache_dir: Path) -> Documents:
         """All splits as documents for pretraining, each cut to `limit` of them; labels are neither needed nor read.
@@ -69,6 +110,9 @@ class DatasetConfig(ABC):
         Raises as `load` does, and DataError where there are no documents, or a single one to train on.
         """
         _refuse_unwritable(cache_dir)
+        if self.fold is not None or self.train_share != 1:
+            name = "train_share" if self.fold is None else "fold"
+            raise SettingError(f"dataset.{name} divides labelled rows, and these are documents", remedy=f"Leave dataset.{name} out")
         documents = self.read_documents(cache_dir)
         total = documents.by_name["train"].total
         if total is not None:

@@ -49,7 +49,7 @@ class GeneratedDataset(DatasetConfig):
         generator, taken = np.random.default_rng(self.data_seed), set[str]()
         columns = {split: self.draw(split, generator, taken) for split in ("test", "validation", "train")}
         splits = {split: Split(datasets.Dataset.from_dict(columns[split])) for split in ("train", "validation", "test")}
-        settings = {name: value for name, value in asdict(self).items() if name not in ("limit", "pack")}
+        settings = {name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")}
         return Splits(splits, self.label_names(), {"source": "generated", **settings})
 
     @abstractmethod

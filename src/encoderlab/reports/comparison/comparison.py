@@ -11,6 +11,7 @@ from typing import Any
 from encoderlab.errors import SettingError, closest
 from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
 from encoderlab.metrics.scores import is_lower_better
+from encoderlab.reports.comparison.learning_curve import learning_curve_of
 from encoderlab.reports.parts.console import OF_POSITIVE
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
@@ -120,7 +121,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
     rows = []
     for setting, mean, difference in zip(settings, means, differences, strict=True):
         rows.append(_row(setting, figure, asdict(mean), difference))
-    first = runs[0]
+    first, told_apart_by = runs[0], distinguishing([setting.values for setting in settings])
     return json_safe(
         {
             "task": first.report["task"],
@@ -129,9 +130,10 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
             "figure": figure,
             "positive_label": first.scores.get("positive_label"),
             "differing": {name: [shown(setting.values[name]) for setting in settings] for name in settings[0].values},
-            "told_apart_by": distinguishing([setting.values for setting in settings]),
+            "told_apart_by": told_apart_by,
             "reference": settings[place].label,
             "settings": rows,
+            "learning_curve": learning_curve_of([setting.runs for setting in settings], told_apart_by, figure),
             "notes": [*notes, *_notes(settings, differences, first, chosen=reference is None)],
         }
     )
@@ -142,7 +144,7 @@ def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
     if figure is None and others:
         remedy = f"Set figure={' or figure='.join((first, *others))}"
         raise SettingError(f"The runs put different figures first: {' and '.join((first, *others))}", remedy=remedy)
-    figure = figure or first
+    figure = str(figure or first)
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
     if figure in OF_POSITIVE and len(labels) > 1:
         remedy = "Set figure=f1_macro, or train with one task.positive_label"

@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import DataError
+from encoderlab.reports.comparison.learning_curve import curve_table
 from encoderlab.reports.comparison.plots import pictures_of
 from encoderlab.reports.comparison.screen import cells, columns, headline, markdown
 from encoderlab.reports.parts.console import words_of
@@ -18,14 +19,18 @@ from encoderlab.reports.parts.page import picture, write_page
 from encoderlab.runs.folders.finished import FinishedRun
 from encoderlab.system.atomic_files import atomic_write, atomic_write_text
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Write the files into `folder`, over those of an earlier comparison; their paths by what they are.
 
     Raises DataError where the folder cannot be written to.
     """
+    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})  # a damaged journal leaves no folder
     with folder_for_files(folder):
-        return _write(folder, comparison, runs)
+        return _write(folder, comparison, drawn)
 
 
 @contextmanager
@@ -39,8 +44,7 @@ def folder_for_files(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
 
 
-def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
-    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})
+def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tuple[Figure, str]]) -> dict[str, str]:
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     for name, (canvas, _) in drawn.items():
@@ -55,6 +59,7 @@ def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedR
         columns=columns(comparison),
         rows=[(row, cells(row, comparison)) for row in comparison["settings"]],
         figure=words_of(comparison["figure"]),
+        curve=comparison["learning_curve"] and {**comparison["learning_curve"], "rows": curve_table(comparison["learning_curve"])},
         pictures=[(what, picture(canvas, what)) for canvas, what in drawn.values()],
     )
     atomic_write_text(paths["md"], markdown(comparison))

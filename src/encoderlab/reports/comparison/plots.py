@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.reports.comparison.comparison import shown
+from encoderlab.reports.comparison.learning_curve import SHARE, curve_figure
 from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.plots import LOSS_UNITS
 
@@ -29,10 +30,15 @@ def pictures_of(
     """Each picture by its name, with a sentence that says what it shows; `journals` are the runs' logged lines by folder."""
     score, rows = words_of(comparison["figure"]), comparison["settings"]
     found = {}
+    if comparison["learning_curve"]:
+        what = f"Learning curve: {score} against the number of training rows, with the fitted curve up to twice as many."
+        found["learning_curve"] = (curve_figure(comparison), what)
     if len(rows) > 1:
         what = f"{score.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
         found["scores"] = (_scores(comparison), what)
     for name in _swept(comparison)[:MOST_SWEPT]:
+        if name == SHARE and comparison["learning_curve"]:
+            continue
         what = f"{score.capitalize()} against {name}: a mark for each seed, a line through the means."
         found[f"{score.replace(' ', '_')}_against_{name.rpartition('.')[2]}"] = (_against(comparison, name), what)
     curves = _curves(comparison, journals)

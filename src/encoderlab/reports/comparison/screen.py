@@ -8,7 +8,8 @@ from typing import Any, TextIO
 from rich.text import Text
 
 from encoderlab.reports.comparison.comparison import short_names, shown
-from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of
+from encoderlab.reports.comparison.learning_curve import curve_table
+from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, table_of_rows
 
 FIGURES = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
 MOST_FOLDERS = 12
@@ -29,6 +30,10 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
         table.add_row(*cells(row, comparison))
     console.print(table)
     console.print()
+    if curve := comparison["learning_curve"]:
+        console.print(table_of_rows(curve_table(curve)))
+        console.print()
+        console.print(Text(f"{curve['verdict']}.", style="bold"), soft_wrap=True)
     for note in comparison["notes"]:
         line(console, "Note", note)
     folders = [run["folder"] for row in comparison["settings"] for run in row["runs"]]
@@ -95,6 +100,9 @@ def markdown(comparison: Mapping[str, Any]) -> str:
     """The comparison as a section of a Markdown document."""
     lines = [f"## {escaped(headline(comparison))}", ""]
     lines += rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
+    if curve := comparison["learning_curve"]:
+        heading, *rows = curve_table(curve)
+        lines += ["", "### Learning curve", "", f"{escaped(curve['verdict'])}.", "", *rows_of_table(heading, rows)]
     lines += ["", *(f"- {escaped(note)}." for note in comparison["notes"])]
     if comparison["differing"]:
         labels = [row["label"] for row in comparison["settings"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ def write_predictions(
         ]
         for (text, pair), label, answer, row, other in zip(texts, known, predicted, numbers, others, strict=True)
     )
-    _write_whole(path, columns, rows)
+    write_table(path, columns, rows)
 
 
 def _names(ids: float | Sequence[int] | np.ndarray | None, label_names: Sequence[str]) -> str | float:
@@ -65,8 +65,8 @@ def _names(ids: float | Sequence[int] | np.ndarray | None, label_names: Sequence
     return label_names[int(ids)] if isinstance(ids, int | np.integer) else " ".join(label_names[i] for i in ids)
 
 
-def _write_whole(path: Path, columns: list[str], rows: Iterator[list[str | float]]) -> None:
-    """Write beside `path`, then rename: a reader never meets half a file."""
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
+    """Write beside `path`, then rename: a reader never meets half a file. Texts are quoted, numbers are not."""
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(columns)
         # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.

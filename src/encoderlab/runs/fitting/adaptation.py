@@ -80,7 +80,7 @@ class Adaptation(Teaching):
         return PretrainConfig(
             cache_dir=config.cache_dir,
             task=PretrainingConfig(name=config.task.name, second_sentence=SecondSentence.none, min_characters=1, min_sentences=1),
-            dataset=replace(config.dataset, pack=Pack.segments),
+            dataset=replace(config.dataset, pack=Pack.segments, fold=None, train_share=1.0),
             tokenizer=AsPretrainedTokenizer(),
             model=AsPretrained(max_length=self.assembly.config.model.max_length),
             training=training,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from encoderlab.runs.folders.resume import continued_run, run_folder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
 from encoderlab.runs.models.same_parts import check_same_parts
+from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.distributed import Processes
@@ -97,5 +97,4 @@ def _announce(prepared: Prepared, folder: RunFolder) -> None:
     """Print what is about to be trained, on what, for how long, and where: a short line each."""
     assembly, rows = prepared.assembly, prepared.rows
     length = length_in_words(assembly.config.training, len(rows["train"]), evaluated="validation" in rows)
-    for line in (f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}"):
-        print(line[:1].upper() + line[1:], file=sys.stderr)
+    announce((f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}"))

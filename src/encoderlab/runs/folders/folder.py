@@ -99,11 +99,21 @@ class RunFolder:
         """The run that trains the student of this one without its teacher first."""
         return self.root / "without_teacher"
 
+    def fold(self, number: int) -> Path:
+        """The run of one fold of a cross-validation, counted from 1."""
+        return self.root / f"fold-{number}"
+
+    @property
+    def label_errors(self) -> Path:
+        """Rows of a cross-validation whose label is probably wrong."""
+        return self.root / "label_errors.csv"
+
     @property
     def is_nested(self) -> bool:
         """Whether this is a part of the run in whose folder it lies: nobody resumes it or uses it by itself."""
         outer = RunFolder(self.root.parent)
-        return self.root in (outer.adapted, outer.without_teacher) and outer.config.is_file()
+        parts = (outer.adapted, outer.without_teacher)
+        return (self.root in parts or self.root.name.startswith("fold-")) and outer.config.is_file()
 
     @property
     def lock(self) -> Path:
@@ -176,7 +186,8 @@ class RunFolder:
     @property
     def worth_continuing(self) -> bool:
         """Whether a step has been taken that a continuation need not take again."""
-        inside = self.root.glob(f"*/{self.checkpoints.name}/step-*")  # of a run that comes first, in a folder of this one
+        # Of a run in a folder of this one, such as a fold, and of one inside that, such as the adaptation of a fold's encoder.
+        inside = (path for depth in ("*", "*/*") for path in self.root.glob(f"{depth}/{self.checkpoints.name}/step-*"))
         return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
 
     @contextmanager
@@ -274,8 +285,9 @@ def model_folder(run: str) -> Path:
     if not given.exists():
         remedy = suggestion(run, "run") or "Set run= with the folder a training printed at its end"
         raise DataError(f"run={run} is not there", remedy=remedy)
-    wants = ", ".join(MODEL_FILES)
-    raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}")
+    first = RunFolder(given).fold(1)
+    wants, remedy = ", ".join(MODEL_FILES), f"Its folds have models: run={first}" if first.is_dir() else ""
+    raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy)
 
 
 def is_huggingface(folder: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,9 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
     command = read_record(folder)["command"]
     config = read_settings(folder, COMMAND_CONFIGS[command])
     yield Finding("config.yaml", f"the settings of encoderlab {command}")
+    if config.folds is not None:
+        yield from _folds(folder, config.folds, cache_dir)
+        return
     corpus = None
     try:
         corpus = _corpus(config, cache_dir)
@@ -71,6 +74,16 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
         good += finding.good
     for aside in sorted(folder.checkpoints.glob("corrupt-*")):
         yield Finding(f"checkpoints/{aside.name}", "was set aside, and is not used", good=bool(good) or folder.finished)
+
+
+def _folds(folder: RunFolder, folds: int, cache_dir: str) -> Iterator[Finding]:
+    """What can be said of each fold of a cross-validation."""
+    for number in range(1, folds + 1):
+        fold = RunFolder(folder.fold(number))
+        if not fold.config.is_file():
+            yield Finding(fold.root.name, "has not begun", good=not folder.finished)
+            continue
+        yield from (replace(finding, part=f"{fold.root.name}, {finding.part}") for finding in findings(fold, cache_dir))
 
 
 def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:

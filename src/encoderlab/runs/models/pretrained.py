@@ -167,8 +167,9 @@ def _of_huggingface(init_from: str, folder: Path) -> Pretrained:
 def _is_mean_pooled(folder: Path) -> bool:
     """Whether sentence-transformers trained the encoder with the mean of its vectors: a pooler beside it has learnt nothing."""
     try:
-        return json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))["pooling_mode_mean_tokens"] is True
-    except (OSError, ValueError, KeyError, TypeError):
+        said = json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))
+        return said.get("pooling_mode") == "mean" or said.get("pooling_mode_mean_tokens") is True  # since version 6, and before
+    except (OSError, ValueError, AttributeError):
         return False
 
 

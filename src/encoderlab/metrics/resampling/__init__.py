@@ -1,0 +1,1 @@
+"""What several runs on parts of the same rows tell together."""

@@ -1,0 +1,61 @@
+"""The part of an exported Hugging Face folder's README.md that shows how to use it, and the line that opens the folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+CLASSES = {  # what opens an architecture, by the end of its name
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForPreTraining": "BertForPreTraining",
+    "Model": "AutoModel",
+}
+
+READ_SEQUENCE = {
+    "single_label_classification": "print(model.config.id2label[int(answer.logits.argmax())])",
+    "two_labels": (
+        "label, least = next(iter(model.config.thresholds.items()))\nplace = model.config.label2id[label]\n"
+        "chance = float(answer.logits.softmax(-1)[0, place])\n"
+        "print(model.config.id2label[place if chance >= least else 1 - place])"
+    ),
+    "multi_label_classification": (
+        "chances = zip(model.config.id2label.values(), answer.logits[0].sigmoid().tolist())\n"
+        "print([label for label, chance in chances if chance >= model.config.thresholds[label]])"
+    ),
+    "regression": "print(float(answer.logits))",
+}
+
+
+def _opened_by(fields: dict[str, Any]) -> str:
+    return next(name for end, name in CLASSES.items() if fields["architectures"][0].endswith(end))
+
+
+def line_that_opens(fields: dict[str, Any], path: str) -> str:
+    """A command line that opens the folder `path` in transformers."""
+    name = _opened_by(fields)
+    code = f"from transformers import {name}; print({name}.from_pretrained({json.dumps(path, ensure_ascii=False)}))"
+    return f"python -c {shlex.quote(code)}"
+
+
+def huggingface_card(fields: dict[str, Any]) -> str:
+    """The section about transformers, `fields` being what the folder's config.json says."""
+    name, problem = _opened_by(fields), fields.get("problem_type", "single_label_classification")
+    problem = "two_labels" if problem == "single_label_classification" and "thresholds" in fields else problem
+    read = {
+        "AutoModelForSequenceClassification": READ_SEQUENCE[problem],
+        "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",
+        "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(answer.logits[0].argmax(-1)))",
+        "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(answer.prediction_logits[0].argmax(-1)))",
+        "AutoModel": "print(answer.last_hidden_state.shape)",
+    }[name]
+    return (
+        "## With transformers\n\n```python\nimport torch\n"
+        f"from transformers import {name}, AutoTokenizer\n\n"
+        'folder = "path/to/this/folder"\n'
+        f"tokenizer, model = AutoTokenizer.from_pretrained(folder), {name}.from_pretrained(folder)\n"
+        'inputs = tokenizer("A text to read.", truncation=True, return_tensors="pt")\n'
+        f"with torch.inference_mode():\n    answer = model(**inputs)\n{read}\n```\n"
+    )

@@ -1,0 +1,108 @@
+"""Cross-validation: a run for each fold of the training rows, inside the folder of one that holds them all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.data.examples import Folded, Splits
+from encoderlab.data.survey import survey
+from encoderlab.errors import SettingError
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folders.resume import AUTO, HARDWARE, continued_run, run_folder, with_recorded_settings
+from encoderlab.runs.models.assembly import cache_folder
+from encoderlab.runs.models.task import with_positive_label
+from encoderlab.runs.records.records import record_start
+from encoderlab.system.device import choose_compute
+from encoderlab.system.distributed import Processes
+from encoderlab.system.signals import stop_if_interrupted
+
+OUT_OF_FOLD = "out_of_fold"  # the split that all tested rows make up
+
+
+@dataclass(frozen=True, slots=True)
+class CrossValidation:
+    """A cross-validation whose folds have all been trained: its settings and rows, and a finished run for each fold."""
+
+    config: RunConfig
+    command: str
+    corpus: Corpus
+    folded: Folded
+    folder: RunFolder
+    runs: Sequence[RunFolder]
+
+
+def cross_validate(
+    config: RunConfig,
+    command: str,
+    processes: Processes,
+    train: Callable[[RunConfig], RunFolder | None],
+    report: Callable[[CrossValidation], None],
+) -> RunFolder | None:
+    """Have `train` do a run for each of `config.folds` folds, and `report` say what they tell together; returns the folder of all.
+
+    An unfinished cross-validation resumes where `config.resume` or `config.run_dir` names it: finished folds are kept. A dry run is
+    that of the first fold, and returns None. Raises SettingError, DataError or TrainingError.
+    """
+    assert config.folds is not None
+    if processes.size > 1:
+        raise SettingError(
+            f"folds={config.folds} works for one process, and there are {processes.size}",
+            remedy="Start one process, or each fold by itself with dataset.fold=1/5",
+        )
+    resume = config.resume or (AUTO if config.run_dir is not None else None)
+    run = continued_run(replace(config, resume=resume, dry_run=False), command)
+    if run is None:
+        check_free(config.run_dir)
+    else:
+        config = replace(run[0], dry_run=config.dry_run)
+    corpus, folded = _whole(config)
+    if config.dry_run:
+        print(f"folds={config.folds} is {config.folds} runs like this one, the first:", file=sys.stderr)
+        return train(_of_fold(config, 1, run_dir=None))
+    with run_folder(run, config, command, corpus.fingerprints()) as folder:
+        training = config.training
+        compute = choose_compute(training.device, training.precision.value, training.threads, deterministic=training.deterministic)
+        record_start(folder, command, config, compute, corpus)
+        labels = corpus.survey.splits[OUT_OF_FOLD].labels
+        config = replace(config, task=with_positive_label(config.task, corpus.labels, labels))  # the same in every fold
+        runs = [_fold_run(config, command, folder, number, train) for number in range(1, (config.folds or 0) + 1)]
+        report(CrossValidation(config, command, corpus, folded, folder, runs))
+    return folder
+
+
+def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
+    """All rows that are tested, as the one split of a corpus, and the fold of each. Raises DataError where folds cannot be made."""
+    cache = cache_folder(config.cache_dir)
+    splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
+    assert splits.folded is not None
+    if unused := splits.origin["unused_test_rows"]:
+        print(f"The test split ({unused:,} rows) is not used: folds are made of the training rows", file=sys.stderr)
+    whole = Splits({OUT_OF_FOLD: splits.folded.rows}, splits.labels, {**splits.origin, "fold": None})
+    return Corpus(whole, survey(whole), cache), splits.folded
+
+
+def _of_fold(config: RunConfig, number: int, run_dir: str | None) -> RunConfig:
+    dataset = replace(config.dataset, fold=f"{number}/{config.folds}")
+    return replace(config, folds=None, dataset=dataset, run_dir=run_dir, resume=None)
+
+
+def _fold_run(
+    config: RunConfig, command: str, folder: RunFolder, number: int, train: Callable[[RunConfig], RunFolder | None]
+) -> RunFolder:
+    """The finished run of a fold: what is finished is kept, what was interrupted is resumed with its own settings."""
+    stop_if_interrupted()
+    place = RunFolder(folder.fold(number))
+    of = f"fold {number} of {config.folds}"
+    if place.finished:
+        print(f"\nencoderlab: {of} is finished: {place.root}", file=sys.stderr)
+        return place
+    print(f"\nencoderlab: {of}", file=sys.stderr)
+    settings = _of_fold(config, number, run_dir=str(place.root))
+    if place.config.is_file():
+        settings = with_recorded_settings(replace(settings, resume=str(place.root)), HARDWARE, command)
+    train(settings)
+    return place

@@ -1,0 +1,131 @@
+"""folds=N: a run for each fold in one folder, an answer to every row, and what the folds tell together, for every task."""
+
+import csv
+import json
+import random
+
+import pytest
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.folders.finished import read_answers, read_run
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.system.signals import Interrupted
+
+TINY = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "tokenizer.vocabulary_size=100")
+QUICK = (*TINY, "training.epochs=1", "training.batch_size=8", "training.learning_rate=3e-3", "training.threads=1")
+WORDS = {"good": ("fine", "nice", "warm"), "bad": ("cold", "grim", "dull")}
+
+
+def write_rows(path, rows=60):
+    generator = random.Random(0)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "author", "review", "verdict", "price", "marks"])
+        for row in range(rows):
+            verdict = ("good", "bad")[row // 3 % 2]
+            words = [*generator.choices(WORDS[verdict], k=3), f"n{row}"]
+            table.writerow([f"r{row}", f"a{row % 10}", " ".join(words), verdict, 10 + row % 7, "x|y" if row % 3 else "x"])
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def files(label, *more):
+    return ("dataset=files", "dataset.path=rows.csv", "dataset.text=review", f"dataset.label={label}", *more)
+
+
+def test_a_stopped_cross_validation_keeps_its_finished_folds_and_its_report_says_what_they_tell_together(
+    command, stop_after, tmp_path, capsys
+):
+    write_rows(tmp_path / "rows.csv")
+    line = ("train", "task=classification", *files("verdict", "dataset.group=author"), *QUICK, "folds=3", "run_dir=all")
+    stop_after(3)
+    with pytest.raises(Interrupted):
+        command(*line)
+    stop_after(-1)
+    assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
+    command(*line)  # the same line resumes
+    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    folds, scores = report["folds"], report["splits"]["out_of_fold"]
+    assert sum(fold["n"] for fold in folds) == scores["n"] == 60
+    assert scores["accuracy"] == pytest.approx(sum(fold["accuracy"] for fold in folds) / 3)
+    assert scores["accuracy_ci95"][0] <= scores["accuracy"] <= scores["accuracy_ci95"][1] <= 1
+    assert set(report["baselines"]) == {"majority", "tfidf_logreg"} and "Over the folds" in report["verdict"]["sentence"]
+    rows = rows_of(tmp_path / "all" / "predictions.csv")
+    assert [row["id"] for row in rows] == [f"r{row}" for row in range(60)] and [int(row["line"]) for row in rows] == list(
+        range(2, 62)
+    )
+    assert len({(row["author"], row["fold"]) for row in rows}) == 10
+    of_first = rows_of(tmp_path / "all" / "fold-1" / "predictions.csv")
+    assert [row["text"] for row in rows if row["fold"] == "1"] == [row["text"] for row in of_first]
+    page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
+    assert "Labels to check" in page and 'href="fold-3/report.html"' in page
+    errors = rows_of(tmp_path / "all" / "label_errors.csv")
+    assert report["label_errors"] == {"n": len(errors), "of": 60}
+    for error in errors:
+        row = rows[int(error["line"]) - 2]
+        assert row["label"] == error["label"] != error["predicted"] and row["text"] == error["text"]
+    with pytest.raises(SettingError, match="already holds a run"):
+        command(*line)
+    with pytest.raises(DataError, match=r"Its folds have models: run=all/fold-1"):
+        command("predict", "run=all", "text=fine")
+    capsys.readouterr()
+    command("verify", "run=all")
+    assert "fold-3, model" in capsys.readouterr().out
+    (answers,) = read_answers([read_run(RunFolder(tmp_path / "all"))])  # so that compare holds two side by side
+    assert len(answers.labels) == 60
+
+
+def test_a_dry_run_is_that_of_the_first_fold_and_makes_no_folder(command, tmp_path, capsys):
+    write_rows(tmp_path / "rows.csv")
+    command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "dry_run=true")
+    printed = capsys.readouterr()
+    assert "folds=3 is 3 runs like this one" in printed.err and "40 train" not in printed.out and "20 test" in printed.out
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "figure", "has_errors"),
+    [
+        (("task=multilabel", *files("marks")), "f1_micro", False),
+        (("task=regression", *files("price")), "pearson", False),
+        (("task=reverse", "dataset.limit=40", *TINY[:-1]), "token_accuracy", False),
+    ],
+)
+def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure, has_errors):
+    write_rows(tmp_path / "rows.csv", 40)
+    quick = [one for one in QUICK if "task=reverse" not in arguments or not one.startswith("tokenizer")]
+    command("train", *arguments, *quick, "folds=2", "run_dir=all", "baselines=false")
+    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    assert report["main_figure"] == figure and report["splits"]["out_of_fold"]["n"] == 40
+    assert len(rows_of(tmp_path / "all" / "predictions.csv")) == 40
+    assert (tmp_path / "all" / "label_errors.csv").exists() is has_errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("train", "folds=1"), SettingError, r"folds is 1\. Allowed: at least 2"),
+        (("pretrain", "folds=5"), SettingError, "folds=5 is not for pretraining: documents have no labels.*use encoderlab train"),
+        (("distill", "task=docs", "teacher=x", "folds=5"), SettingError, "folds=5 is not for distillation"),
+        (("train", "folds=5", "dataset.fold=1/5"), SettingError, "Leave dataset.fold out"),
+        (("train", "task=classification", *files("verdict"), "folds=31"), DataError, "folds=31 is too many.*30 rows.*Set folds=30"),
+        (
+            ("train", "task=classification", *files("verdict", "dataset.group=author"), "folds=11"),
+            DataError,
+            "10 groups .*Set folds=10",
+        ),
+        (
+            ("train", "task=classification", *files("verdict", "dataset.test_fraction=0.2"), "folds=5"),
+            *(SettingError, "dataset.test_fraction=0.2 takes test rows"),
+        ),
+        (("train", "task=pretraining", "dataset=docs", "folds=5"), SettingError, "Run encoderlab pretrain"),
+    ],
+)
+def test_what_cannot_be_folded_is_one_line_with_the_remedy(command, tmp_path, arguments, error, words):
+    write_rows(tmp_path / "rows.csv")
+    with pytest.raises(error, match=words):
+        command(*arguments)
+    assert not (tmp_path / "outputs").exists()
