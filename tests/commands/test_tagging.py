@@ -82,7 +82,7 @@ def test_predictions_are_valid_with_the_likeliest_labels_of_each_word(names_runs
 
 
 def test_decoding_and_score_of_entities_need_entity_labels(command, tmp_path):
-    (tmp_path / "pos.conll").write_text("".join("a X\nb Y\n\n" for _ in range(20)))
+    (tmp_path / "pos.conll").write_text("".join(f"a X\nb{n} Y\n\n" for n in range(40)))
     data = ("task=tagging", "dataset=files", "dataset.path=pos.conll", "run_dir=never", "tokenizer.vocabulary_size=100")
     for setting in ("task.decoding=valid", "task.score=entity_f1"):
         with pytest.raises(SettingError, match=f"{setting} needs BIO or BIOES labels"):

@@ -99,13 +99,13 @@ def precision_recall_figure(curves: Sequence[PrecisionRecallCurve], width: float
         precision, recall, _ = precision_recall_curve(curve.has_label, curve.chances)
         some = np.unique(np.linspace(0, len(recall) - 1, min(len(recall), MOST_POINTS)).round().astype(int))
         area = average_precision_score(curve.has_label, curve.chances)
-        name = curve.name if len(curve.name) <= 24 else f"{curve.name[:23]}…"
-        line = {"color": (BLUE, ORANGE, GREEN)[place % 3], "linestyle": "-" if place < 3 else "--"}
-        axes.plot(recall[some], precision[some], linewidth=1.6, label=f"{name.replace('$', chr(92) + '$')}: {area:.3f}", **line)
+        name = (curve.name if len(curve.name) <= 24 else f"{curve.name[:23]}…").replace("$", r"\$")
+        color, style = (BLUE, ORANGE, GREEN)[place % 3], "-" if place < 3 else "--"
+        axes.plot(recall[some], precision[some], color=color, linestyle=style, linewidth=1.6, label=f"{name}: {area:.3f}")
         given = curve.chances >= curve.threshold
         if given.any():
             hits = (given & curve.has_label).sum()
-            axes.plot(hits / curve.has_label.sum(), hits / given.sum(), "o", color=line["color"], markersize=7)
+            axes.plot(hits / curve.has_label.sum(), hits / given.sum(), "o", color=color, markersize=7)
     axes.set_xlabel("recall")
     axes.set_ylabel("precision")
     axes.set_xlim(-0.02, 1.02)

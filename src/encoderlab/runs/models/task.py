@@ -16,7 +16,6 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import (
-    BALANCED,
     ClassificationConfig,
     LabelledTaskConfig,
     MultilabelConfig,
@@ -93,7 +92,7 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
         return LabelLoss(smoothing=smoothing)
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
-    if given == BALANCED:
+    if isinstance(given, str):
         rarer = (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
     else:
         for label in given:
