@@ -205,7 +205,7 @@ def stand_in_encoders(tmp_path_factory):
     from encoderlab.data.sources.generated import BracketsDataset
     from encoderlab.data.tokenizers.config import WordPieceConfig
     from encoderlab.exchange.compact_weights import COMPACT, compacted
-    from encoderlab.model.config import ModelConfig
+    from encoderlab.model.config import ModelConfig, Pairs
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.runs.models.saved_model import Origin, SavedModel, encoder_alone, write_model
     from encoderlab.tasks.config import ClassificationConfig
@@ -217,7 +217,8 @@ def stand_in_encoders(tmp_path_factory):
     texts = ["a warm and witty film, number 7 of ten", "a dull empty mess: ( ) and nothing else"]
     wordpiece = WordPieceConfig(vocabulary_size=200, min_frequency=1)
     tokenizer = wordpiece.build(lambda: texts, tmp_path_factory.mktemp("tokenizer"))
-    model, task = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32), ClassificationConfig(name="films")
+    model = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32, pairs=Pairs.separate)
+    task = ClassificationConfig(name="films")
     torch.manual_seed(0)
     built = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(sequence_classes=2))
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())

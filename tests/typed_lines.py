@@ -100,8 +100,10 @@ def make_files() -> None:
     for name, (head, some) in tables.items():
         with Path(name).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([head, *((f"{row[0]}, day {n}", *row[1:]) for n in range(40) for row in some)])
-    words = "".join(f"Anna\tNAME\nsaw\tO\nBerlin\tPLACE\n{n}\tO\n\n" for n in range(60))
+    words = "".join(f"Anna\tB-PERSON\nSmith\tI-PERSON\nsaw\tO\nBerlin\tB-PLACE\n{n}\tO\n\n" for n in range(60))
     Path("names.conll").write_text(words, encoding="utf-8")
+    treebank = "".join(f"1\tAnna\tAnna\tPROPN\n2\tsaw\tsee\tVERB\n3\t{n}\t{n}\tNUM\n\n" for n in range(60))
+    Path("treebank.conllu").write_text(treebank, encoding="utf-8")
 
 
 def outcome(page: Path) -> str | None:

@@ -234,10 +234,13 @@ def test_answers_that_are_not_probable_enough_are_left_open_and_no_row_is_lost(c
     assert {answer["predicted"] for answer in found} >= {"ask"}
 
 
-def test_words_are_left_open_one_by_one_and_have_no_top_k(command, reverse_run, capsys):
+def test_words_are_left_open_one_by_one_and_have_a_top_k_each(command, reverse_run, capsys):
     command("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
     answer = json.loads(capsys.readouterr().out)
     assert answer["predicted"] == "_ _ _"
     assert len(answer["word_probabilities"]) == 3
-    with pytest.raises(SettingError, match="top_k is for one answer a row"):
-        command("predict", f"run={reverse_run}", "text=1 2", "top_k=2")
+    command("predict", f"run={reverse_run}", "text=1 2 3", "top_k=2", "format=jsonl")
+    answer = json.loads(capsys.readouterr().out)
+    assert [top[0]["label"] for top in answer["top"]] == answer["predicted"].split()
+    assert [top[0]["probability"] for top in answer["top"]] == pytest.approx(answer["word_probabilities"], abs=1e-5)
+    assert all(len(top) == 2 and top[0]["probability"] >= top[1]["probability"] for top in answer["top"])

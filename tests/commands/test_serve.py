@@ -11,6 +11,7 @@ import threading
 import urllib.request
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
@@ -25,6 +26,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.models.assembly import reopen
 from encoderlab.serving import web_service as service
 from encoderlab.serving.web_service import Limits, web_service
+from encoderlab.tasks.task import Answer
 
 LIMITS = Limits(texts=3, characters=20, body=2000)
 TIGHT = json.dumps({"text": "(())"}).encode()
@@ -96,8 +98,17 @@ def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
     (answer,) = asked(words, text="1 2 3")
     assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
     assert all(0 < word["probability"] <= 1 for word in answer["words"])
-    client_limits = service._words(("a", "b"), ("noun",), (0.5,))
-    assert client_limits[1] == {"word": "b", "predicted": None, "probability": None}
+    read = Answer(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
+    cut = service._words(("a", "b"), read, ["noun", "verb"], 1)
+    assert cut[0]["top"] == [{"label": "noun", "probability": 0.75}]
+    assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
+
+
+def test_the_most_probable_classes_are_given_of_texts_and_of_words(texts, words):
+    (text,) = asked(texts, text="(())", top_k=1)
+    assert list(text) == ["predicted", "top"] and [one["label"] for one in text["top"]] == [text["predicted"]]
+    (answer,) = asked(words, text="1 2", top_k=3)
+    assert all(len(word["top"]) == 3 and word["top"][0]["label"] == word["predicted"] for word in answer["words"])
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,17 @@ def test_it_starts_a_run_as_its_own_folder_does(shipped, no_network):
     assert all(weight.dtype is torch.float32 for weight in by_name.weights.values())
 
 
+def test_it_reads_pairs_separately_and_starts_runs_on_single_texts_too(command, shipped, tmp_path):
+    rows = "".join(f"a {word} film {n},{word}\n" for n in range(20) for word in ("warm", "dull"))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+    short = ("training.steps=1", "training.threads=1", "baselines=false")
+    command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", *short, "adapt=1s", "run_dir=run")
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert load_pretrained("mini-en").config.pairs.value == "separate" and config["encoderlab"]["model"]["pairs"] == "joint"
+    with pytest.raises(SettingError, match="model.pairs=separate is set, but the rows are single texts"):
+        command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", "model.pairs=separate")
+
+
 def test_a_folder_of_that_name_is_meant_when_it_is_typed_as_a_path(shipped, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = shutil.copytree(shipped, tmp_path / "mini-en")

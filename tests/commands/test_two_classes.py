@@ -29,7 +29,7 @@ def fraud_run(tmp_path_factory, cache, run_in):
     write_rows(folder / "rows.csv", 400)
     data = ("dataset=files", f"dataset.path={folder / 'rows.csv'}", "dataset.test_fraction=0.2", "tokenizer.vocabulary_size=100")
     size = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training.epochs=6", "training.batch_size=16")
-    task = ("task=classification", "task.score=f1", f"run_dir={folder / 'run'}")
+    task = ("task=classification", "task.score=f1", "task.threshold=precision:0.6", f"run_dir={folder / 'run'}")
     run_in(cache, "train", *task, *data, *size, "training.learning_rate=3e-3", "training.threads=1", "training.precision=fp32")
     return folder / "run"
 
@@ -49,6 +49,37 @@ def test_headline_verdict_baselines_and_checkpoint_follow_the_score(fraud_run):
     page = (fraud_run / "report.html").read_text(encoding="utf-8")
     assert "f1 of fraud on test" in page and "ROC AUC of fraud" in page
     assert "f1 of fraud on test" in (fraud_run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_threshold_of_validation_holds_for_the_test_split_and_for_predictions(command, fraud_run, capsys):
+    report = read(fraud_run)
+    threshold = report["splits"]["test"]["threshold"]
+    assert threshold == report["splits"]["validation"]["threshold"]
+    saved = json.loads((fraud_run / "model" / "config.json").read_text(encoding="utf-8"))["encoderlab"]["task"]
+    assert (saved["threshold"], saved["positive_label"]) == (threshold, "fraud")
+    assert report["splits"]["validation"]["per_class"]["fraud"]["precision"] >= 0.6
+    assert any("chosen on validation (task.threshold=precision:0.6)" in note for note in report["notes"])
+    with (fraud_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["predicted"] == "fraud") == (float(row["probability_fraud"]) >= threshold) for row in rows} == {True}
+    command("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl")
+    assert json.loads(capsys.readouterr().out)["predicted"] == rows[0]["predicted"]
+    page = (fraud_run / "report.html").read_text(encoding="utf-8")
+    assert "Precision and recall" in page and "threshold of fraud" in page
+    assert (fraud_run / "plots" / "precision_recall.png").is_file()
+
+
+def test_an_exported_folder_says_the_threshold_and_answers_by_it(command, fraud_run, capsys, tmp_path):
+    command("export", f"run={fraud_run}", "path=there")
+    fields = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
+    threshold = read(fraud_run)["splits"]["test"]["threshold"]
+    assert (fields["positive_label"], fields["thresholds"]) == ("fraud", {"fraud": threshold})
+    assert "model.config.thresholds" in (tmp_path / "there" / "README.md").read_text(encoding="utf-8")
+    fields["thresholds"]["fraud"] = 0.0
+    (tmp_path / "there" / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    capsys.readouterr()
+    command("predict", "run=there", "text=lunch garden meeting", "format=jsonl")
+    assert json.loads(capsys.readouterr().out)["predicted"] == "fraud"
 
 
 def test_eval_and_compare_are_about_the_same_label_whatever_the_rows(command, fraud_run, tmp_path, capsys):

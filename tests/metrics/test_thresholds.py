@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, precision_score, recall_score
 
-from encoderlab.metrics.thresholds import LEAST_POSITIVES, best_threshold, fit_thresholds
+from encoderlab.metrics.thresholds import LEAST_POSITIVES, ThresholdRule, best_threshold, fit_thresholds, threshold_for_precision
 
 
 def test_no_other_threshold_has_a_better_f1():
@@ -16,8 +16,33 @@ def test_no_other_threshold_has_a_better_f1():
     assert f1_score(labels, probabilities >= found) == pytest.approx(max(every))
 
 
+@pytest.mark.parametrize("wanted", [0.5, 0.75, 0.9])
+def test_a_requested_precision_is_reached_and_no_threshold_that_reaches_it_finds_more(wanted):
+    random = np.random.default_rng(0)
+    labels = random.random(200) < 0.3
+    probabilities = np.clip(0.4 * labels + random.random(200) * 0.6, 0, 1).round(2)  # with ties
+    found = probabilities >= threshold_for_precision(probabilities, labels, wanted)
+    assert precision_score(labels, found) >= wanted
+    others = [probabilities >= cut for cut in np.unique(probabilities)]
+    reached = [recall_score(labels, other) for other in others if precision_score(labels, other) >= wanted]
+    assert recall_score(labels, found) == max(reached)
+
+
+def test_where_no_threshold_is_so_precise_the_most_precise_is_taken():
+    probabilities, labels = np.array([0.9, 0.8, 0.7, 0.2]), np.array([False, True, True, False])
+    assert threshold_for_precision(probabilities, labels, 0.9) == pytest.approx(0.45)  # two of three are right
+
+
+def test_a_rule_is_a_number_a_precision_or_the_best_f1():
+    probabilities, labels = np.array([0.9, 0.6, 0.3]), np.array([True, False, True])
+    assert ThresholdRule(known=0.4).on(probabilities, labels) == 0.4
+    assert ThresholdRule(precision=1.0).on(probabilities, labels) == pytest.approx(0.75)
+    assert ThresholdRule().on(probabilities, labels) == best_threshold(probabilities, labels) == pytest.approx(0.15)
+
+
 def test_a_label_that_no_row_has_gets_a_half():
     assert best_threshold(np.array([0.1, 0.9]), np.array([False, False])) == 0.5
+    assert threshold_for_precision(np.array([0.1, 0.9]), np.array([False, False]), 0.9) == 0.5
 
 
 def test_a_rare_label_gets_the_threshold_of_all_labels_together():

@@ -97,13 +97,45 @@ def test_the_score_comes_first_and_the_positive_label_is_what_f1_is_about():
     ("labels", "settings", "message"),
     [
         (["fraud", "ham"], {"positive_label": "frod"}, r"positive_label names 'frod'.*Allowed: fraud, ham. Did you mean fraud"),
-        (LABELS, {"positive_label": "good"}, "positive_label=good needs two labels, and the data has 3. Leave it out"),
+        (
+            LABELS,
+            {"positive_label": "good"},
+            "positive_label=good needs two labels, and the data has 3. Leave it out, or set task=multilabel",
+        ),
         (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, and the data has 3. Set task.score=f1_macro"),
     ],
 )
 def test_what_is_about_one_of_two_labels_needs_two_and_a_known_one(labels, settings, message):
     with pytest.raises(SettingError, match=message):
         task_of(labels=labels, **settings)
+
+
+@pytest.mark.parametrize(("threshold", "answer"), [(None, "ham"), (0.3, "fraud"), (0.45, "ham"), ("f1", "ham")])
+def test_the_positive_label_is_given_from_its_threshold_on(threshold, answer):
+    task = task_of(labels=["fraud", "ham"], positive_label="fraud", threshold=threshold)
+    (found,) = task.answers_of(torch.tensor([[0.4, 0.6]]).log())
+    assert found.labels == (answer,) and found.probabilities == pytest.approx((0.4, 0.6))
+
+
+def test_scores_and_answers_agree_on_the_threshold():
+    task = task_of(labels=["ham", "fraud"], threshold=0.2)
+    logits = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    metrics = task.metrics()
+    metrics.add(Prediction(logits), batch_of([0, 1] * 20))
+    scores = metrics.scores()
+    assert [task.labels[id_] for id_ in scores.predicted] == [answer.labels[0] for answer in task.answers_of(logits)]
+    assert scores.as_dict()["threshold"] == 0.2 and scores.figures["f1"] == scores.per_class["fraud"]["f1"]
+
+
+@pytest.mark.parametrize("threshold", ["precision:2", "precision:0", "recall:0.9", "F1", 1.5, -0.1, True])
+def test_a_threshold_is_a_probability_or_says_what_it_is_chosen_for(threshold):
+    with pytest.raises(SettingError, match=f"task.threshold is {threshold}. Allowed: a probability from 0 to 1, f1, or precision"):
+        task_of(labels=["ham", "fraud"], threshold=threshold)
+
+
+def test_a_threshold_needs_two_labels():
+    with pytest.raises(SettingError, match="task.threshold=f1 needs two labels, and the data has 3.*set task=multilabel"):
+        task_of(threshold="f1")
 
 
 def test_the_model_gets_one_class_for_each_label_and_no_question_about_tokens():

@@ -56,6 +56,24 @@ def test_every_label_is_given_from_its_threshold_on_and_one_without_from_a_half(
     assert answer.in_words() == "fear, joy"
 
 
+def test_a_threshold_may_be_chosen_for_a_precision():
+    task = task_of(thresholds={"joy": "precision:0.75", "fear": 0.4})
+    assert task.answers_of(torch.logit(torch.tensor([[0.2, 0.3, 0.6]])))[0].labels == ("joy",)  # until it is chosen, a half
+    metrics = task.metrics()
+    marks = [(2,), (2,), (), (2,), (), ()]
+    batch = rows_of(task, *(TextExample(str(row), None, ids) for row, ids in enumerate(marks))).gather(
+        np.arange(6), TOKENIZER.pad_id
+    )
+    chances = torch.tensor([0.9, 0.8, 0.7, 0.6, 0.5, 0.2])
+    metrics.add(Prediction(sequence_logits=torch.logit(chances)[:, None].expand(6, 3)), batch)
+    scores = metrics.scores()
+    assert scores.thresholds.tolist()[1:] == [0.4, pytest.approx(0.55)]
+    with pytest.raises(SettingError, match="names 'jy', which is not a label"):
+        task_of(thresholds={"jy": "precision:0.75"})
+    with pytest.raises(SettingError, match="gives joy precision:9. Allowed: a probability, or precision:0.9"):
+        task_of(thresholds={"joy": "precision:9"})
+
+
 def test_scores_fit_what_thresholds_are_open_and_leave_the_others():
     metrics = task_of(thresholds={"joy": 0.7}, fit_thresholds=FittedThresholds.shared).metrics()
     assert metrics.thresholds == {"joy": 0.7} and metrics.shared

@@ -14,9 +14,11 @@ from encoderlab.baselines.label_sets import cannot_fit, for_label_sets
 from encoderlab.baselines.linear import N_TOP, Answers, Baseline, cannot_read, joined, tfidf
 from encoderlab.baselines.numbers import for_numbers
 from encoderlab.data.examples import Split, Splits, WordsExample
+from encoderlab.metrics.classification import given_from
 from encoderlab.metrics.intervals import matthews
 from encoderlab.metrics.scores import WITHOUT_WARNING
 from encoderlab.metrics.tagging import answered_words
+from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 
-def baselines(splits: Splits, name: str) -> dict[str, Baseline]:
+def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None, positive: int = 1) -> dict[str, Baseline]:
     """Fit on the labelled rows of `train`, score on those of the split called `name`.
 
     Texts: `majority` (always the most frequent label) and `tfidf_logreg`. Words: `majority` and `word_majority` (each word's most
     frequent label, the most frequent overall where a word is new). Numbers: `mean` and `tfidf_ridge`. Both splits must hold
-    labelled rows. Sets of labels: `majority` and `tfidf_logreg` for each label.
+    labelled rows. Sets of labels: `majority` and `tfidf_logreg` for each label. Of two classes, the linear model gives the
+    `positive` one from a `threshold` on, found on validation as a model's is.
     """
     train, scored = splits.by_name["train"], splits.by_name[name]
     assert train.labelled and scored.labelled, "baselines are fitted and scored on labelled rows"
@@ -37,7 +40,9 @@ def baselines(splits: Splits, name: str) -> dict[str, Baseline]:
         return for_numbers(train, scored)
     if train.target == "label_set":
         return for_label_sets(train, scored, splits.by_name.get("validation"), len(splits.labels))
-    return _for_words(train, scored, splits.labels) if isinstance(scored[0], WordsExample) else _for_texts(train, scored)
+    if isinstance(scored[0], WordsExample):
+        return _for_words(train, scored, splits.labels)
+    return _for_texts(splits, scored, threshold, positive)
 
 
 def planned(splits: Splits) -> dict[str, str]:
@@ -57,9 +62,10 @@ def _answers(train: Split) -> np.ndarray:
     return np.array([example.label for example in train.of_texts() if example.label is not None])
 
 
-def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
+def _for_texts(splits: Splits, scored: Split, threshold: ThresholdRule | None, positive: int) -> dict[str, Baseline]:
     from threadpoolctl import threadpool_limits
 
+    train = splits.by_name["train"]
     labels = np.array([-1 if example.label is None else example.label for example in scored.of_texts()])
     answers = _answers(train)
 
@@ -71,13 +77,28 @@ def _for_texts(train: Split, scored: Split) -> dict[str, Baseline]:
     def linear() -> np.ndarray:
         texts = [joined(example) for example in train.of_texts() if example.label is not None]
         with threadpool_limits(1):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
-            return model.fit(texts, answers).predict([joined(example) for example in scored.of_texts()])
+            model.fit(texts, answers)
+            return _linear_answers(model, splits.by_name.get("validation"), scored, threshold, positive)
 
     reason = _cannot_fit(train, answers)
     return {
         "majority": _timed(majority, labels),
         "tfidf_logreg": Baseline(skipped=reason) if reason else replace(_timed(linear, labels), top_features=_top_features(model)),
     }
+
+
+def _linear_answers(
+    model: Pipeline, held_out: Split | None, scored: Split, threshold: ThresholdRule | None, positive: int
+) -> np.ndarray:
+    texts = [joined(example) for example in scored.of_texts()]
+    if threshold is None:
+        return model.predict(texts)
+    known = [example for example in (held_out.of_texts() if held_out else ()) if example.label is not None]
+    least = DEFAULT if threshold.known is None else threshold.known
+    if known and threshold.known is None:
+        chances = model.predict_proba([joined(example) for example in known])[:, positive]
+        least = threshold.on(chances, np.array([example.label == positive for example in known]))
+    return given_from(model.predict_proba(texts)[:, positive], least, positive)
 
 
 def _top_features(fitted: Pipeline) -> dict[int, list[str]]:

@@ -16,12 +16,13 @@ from encoderlab.baselines.supervised import baselines
 from encoderlab.config.preparation_settings import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
+from encoderlab.metrics.thresholds import ThresholdRule
 from encoderlab.reports.screens.baseline import build_baseline_report, show_baselines
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.task import settled_task
 from encoderlab.system.atomic_files import atomic_write_text
-from encoderlab.tasks.classification import positive_class
+from encoderlab.tasks.classification import positive_class, threshold_rule
 from encoderlab.tasks.config import (
     ClassificationConfig,
     DocumentTaskConfig,
@@ -52,7 +53,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         split=split,
         labels=_labels(rows, len(corpus.labels)),
         names=corpus.labels,
-        found=baselines(corpus.splits, split),
+        found=baselines(corpus.splits, split, _threshold(config.task), _positive(config.task, corpus)),
         words=config.words,
         main=_main(config.task, corpus.labels),
         positive=_positive(config.task, corpus),
@@ -81,6 +82,10 @@ def _main(task: TaskConfig, labels: Sequence[str]) -> str:
     if isinstance(task, ClassificationConfig | MultilabelConfig | RegressionConfig):
         return task.score.value
     return "accuracy"
+
+
+def _threshold(task: TaskConfig) -> ThresholdRule | None:
+    return threshold_rule(task) if isinstance(task, ClassificationConfig) else None
 
 
 def _positive(task: TaskConfig, corpus: Corpus) -> int:

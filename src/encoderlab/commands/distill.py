@@ -94,8 +94,8 @@ class _VectorDistillation(Training):
         """See `Training.prepare`: the student with its teacher, and the documents."""
         task, self.config = config.task, config
         assert isinstance(task, TeacherVectorsConfig)
-        config = replace(config, model=config.model.resolve(None if pretrained is None else pretrained.config))
-        compute = compute_for(config, processes)
+        resolved = config.model.resolve(None if pretrained is None else pretrained.config)
+        compute = compute_for(replace(config, model=resolved), processes)
         assert config.teacher is not None
         teacher = VectorTeacher.open(config.teacher, compute)
         config = replace(config, task=replace(task, teacher_width=teacher.width))

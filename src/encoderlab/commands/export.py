@@ -47,7 +47,7 @@ from encoderlab.runs.models.saved_model import (
 )
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import sha256_of
-from encoderlab.tasks.config import MultilabelConfig, TaskConfig
+from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaskConfig
 from encoderlab.training.config import Precision
 
 
@@ -137,8 +137,13 @@ def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
 
 
 def _thresholds(task: TaskConfig) -> dict[str, Any]:
-    """What config.json says of the probabilities from which each label of a set is given; nothing for other tasks."""
-    return {"thresholds": task.thresholds} if isinstance(task, MultilabelConfig) and task.thresholds else {}
+    """What config.json says of the labels: the probability from which each is given, and of two, which is the positive one."""
+    if isinstance(task, MultilabelConfig) and task.thresholds:
+        return {"thresholds": task.thresholds}
+    if not isinstance(task, ClassificationConfig) or task.positive_label is None:
+        return {}
+    chosen = {} if task.threshold is None else {"thresholds": {task.positive_label: task.threshold}}
+    return {"positive_label": task.positive_label} | chosen
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:

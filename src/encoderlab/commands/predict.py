@@ -152,8 +152,6 @@ def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -
         raise SettingError(
             "format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl, parquet"
         )
-    if config.top_k is not None and of_words:
-        raise SettingError("top_k is for one answer a row, and this model answers for each word", remedy="Leave top_k out")
     if config.top_k is not None and config.top_k > len(labels):
         raise SettingError(f"top_k={config.top_k} is more than the classes of this model", allowed=f"at most {len(labels)}")
     stands_for_open = OPEN_WORD if of_words and config.unsure is None else config.unsure
@@ -206,7 +204,8 @@ def _answered(
 def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answered:
     if isinstance(example, WordsExample):
         words = " ".join(example.words)
-        return Answered(words, None, answer.labels, None, len(example.words), answer.word_confidences, carried=carried)
+        of_words = (answer.word_confidences, None, answer.word_probabilities)
+        return Answered(words, None, answer.labels, None, len(example.words), *of_words, carried=carried)
     return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1, number=answer.number, carried=carried)
 
 

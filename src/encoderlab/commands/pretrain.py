@@ -75,8 +75,7 @@ class _Pretraining(Training):
     def prepare(self, config: PretrainConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`: also shows what is known of the pairs before training begins."""
         self.init_from = config.init_from
-        config = replace(config, model=run_settings(config, pretrained).model)
-        compute = compute_for(config, processes)
+        compute = compute_for(replace(config, model=run_settings(config, pretrained).model), processes)
         corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)

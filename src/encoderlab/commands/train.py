@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from encoderlab.baselines.linear import Baseline
 from encoderlab.baselines.supervised import baselines, planned
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.config.schemas import settings_to_dict
@@ -29,7 +30,7 @@ from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.dry_run.time_estimate import with_time_before
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.folds import cross_validate
-from encoderlab.runs.fitting.scoring import score_splits, truncated_scores
+from encoderlab.runs.fitting.scoring import score_splits, threshold_notes, truncated_scores
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folders.folder import RunFolder
@@ -40,8 +41,10 @@ from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows, Rows
+from encoderlab.tasks.task import Task
 
 
 def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -93,14 +96,14 @@ class TrainingOnLabels(Training):
     def prepare(self, config: RunConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`."""
         self.init_from = getattr(config, "init_from", None)
-        config = replace(config, model=run_settings(config, pretrained).model)
-        compute = compute_for(config, processes)
+        resolved = replace(config, model=run_settings(config, pretrained).model)
+        compute = compute_for(resolved, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
         corpus.check_training_labels()
         scored = self.scored_splits(corpus)
         show_survey(corpus.survey.as_dict())
         if self.taught_by is not None:
-            self.teaching = self.taught_by(config, corpus)
+            self.teaching = self.taught_by(resolved, corpus)
         assembly = assemble(config, compute, corpus, pretrained, processes, self.teaching.encoder)
         rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
         self.reading = reading_notes(rows, assembly.task)
@@ -140,8 +143,9 @@ class TrainingOnLabels(Training):
         if not assembly.processes.is_main:
             return
         config = assembly.config
-        found = baselines(corpus.splits, scored) if config.baselines else {}
+        found = _baselines(corpus, scored, prepared.assembly.task) if config.baselines else {}
         notes = [*fitted.notes, *_frozen_notes(assembly), *self.reading]
+        notes += threshold_notes(prepared.assembly.config.task, scores)
         report = build_report(summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found)
         report |= compared_with_truncation(assembly.task, long, scores[scored], truncated, config.seed)
         report |= self.teaching.compared(assembly, corpus, folder, scored, scores[scored])
@@ -158,6 +162,13 @@ class TrainingOnLabels(Training):
 def _examples(prepared: Prepared) -> Corpus:
     assert isinstance(prepared.corpus, Corpus)
     return prepared.corpus
+
+
+def _baselines(corpus: Corpus, split: str, task: Task) -> dict[str, Baseline]:
+    """The baselines on a split; of two classes, the linear one has a threshold like the task's."""
+    if isinstance(task, Classification):
+        return baselines(corpus.splits, split, task.threshold, task.positive)
+    return baselines(corpus.splits, split)
 
 
 def _frozen_notes(assembly: Assembly) -> list[str]:

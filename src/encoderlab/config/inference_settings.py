@@ -59,7 +59,9 @@ class PredictConfig(InputConfig):
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the ending of output, csv where it says nothing."
     )
-    top_k: int | None = setting(None, "Write only this many of the most probable classes, instead of all.", least=1)
+    top_k: int | None = setting(
+        None, "Write only this many of the most probable classes (of each word, where words are labelled), instead of all.", least=1
+    )
     min_probability: float | None = setting(
         None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
     )

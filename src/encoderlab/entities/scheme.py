@@ -63,7 +63,7 @@ def entity_labels(names: Sequence[str]) -> EntityLabels | None:
         found = whole and any(prefix in "BI" for prefix, _ in pairs)
     if not found:
         return None
-    prefixes, types_of = (tuple(column) for column in zip(*pairs, strict=True))
+    prefixes, types_of = tuple(prefix for prefix, _ in pairs), tuple(kind for _, kind in pairs)
     types = tuple(sorted({one for one in types_of if one is not None}))
     return EntityLabels(tuple(names), prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
 

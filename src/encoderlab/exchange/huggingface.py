@@ -11,7 +11,15 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.huggingface_config import config_json, family_of, heads_of, labels_of, settings_of, thresholds_of
+from encoderlab.exchange.huggingface_config import (
+    config_json,
+    family_of,
+    heads_of,
+    labels_of,
+    positive_label_of,
+    settings_of,
+    thresholds_of,
+)
 from encoderlab.exchange.huggingface_files import read_config, stored_weights
 from encoderlab.exchange.huggingface_names import bare_name, normal_name, their_names
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
@@ -43,6 +51,7 @@ class HuggingFaceModel:
     pad_id: int
     family: str
     thresholds: dict[str, float] | None = None
+    positive_label: str | None = None
 
 
 def read_huggingface(folder: Path) -> HuggingFaceModel:
@@ -69,8 +78,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     weights = {ours: found[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and _is_straight(weights):
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
-    thresholds = thresholds_of(fields, labels)
-    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, thresholds)
+    of_labels = thresholds_of(fields, labels), positive_label_of(fields, labels)
+    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, *of_labels)
 
 
 def to_huggingface(

@@ -120,11 +120,17 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """The threshold of each label as our own export of a multi-label model says them; None where there are none for all labels."""
-    named = fields.get("thresholds")
-    if not isinstance(named, dict) or set(named) != set(labels) or not all(isinstance(one, float) for one in named.values()):
+    """The thresholds as our own export says them: of every label, or of the positive one of two. None where there are none."""
+    named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
+    if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None
-    return {label: named[label] for label in labels}
+    return dict(named) if set(named) in (set(labels), {positive}) else None
+
+
+def positive_label_of(fields: dict[str, Any], labels: list[str]) -> str | None:
+    """The label that the figures of two classes are about, as our own export says it; None where it does not."""
+    named = fields.get("positive_label")
+    return named if len(labels) == 2 and named in labels else None
 
 
 def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:

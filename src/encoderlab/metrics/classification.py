@@ -12,17 +12,21 @@ from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.scores import Scores, figures_by_class, refuse_non_finite
+from encoderlab.metrics.thresholds import ThresholdRule
 
 
 class ClassificationMetrics:
     """Collects one answer for each example.
 
     `labels` names the classes in the order of their ids. `main` is the figure that a report puts first. Of two classes, `positive`
-    is the id of the one that `f1` and `roc_auc` are about.
+    is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which probability on it is given; one that is
+    not known is chosen on the very rows that are scored. None: the likelier class is the answer.
     """
 
-    def __init__(self, labels: Sequence[str], main: str = "accuracy", positive: int = 1) -> None:
-        self.labels, self.main = list(labels), main
+    def __init__(
+        self, labels: Sequence[str], main: str = "accuracy", positive: int = 1, threshold: ThresholdRule | None = None
+    ) -> None:
+        self.labels, self.main, self.threshold = list(labels), main, threshold
         self.positive = positive
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
 
@@ -46,8 +50,8 @@ class ClassificationMetrics:
         """See `Metrics.scores`.
 
         Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews` (Matthews
-        correlation). For two classes also `f1` and `roc_auc` of the positive one; `roc_auc` is left out where the split holds one
-        class only.
+        correlation). For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are left out
+        where the split holds one class only.
         """
         assert self._kept, "nothing was added"
         rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
@@ -60,13 +64,22 @@ class ClassificationMetrics:
         return self._scored(rows.numpy(), labels.numpy(), probabilities, float(losses.mean()))
 
     def _scored(self, rows: np.ndarray, labels: np.ndarray, probabilities: np.ndarray, loss: float) -> Scores:
-        scores = answered_classes(labels, probabilities.argmax(-1), self.labels, self.main, self.positive)
+        positive, chances = labels == self.positive, probabilities[:, self.positive]
+        threshold = None if self.threshold is None else self.threshold.on(chances, positive)
+        predicted = probabilities.argmax(-1) if threshold is None else given_from(chances, threshold, self.positive)
+        scores = answered_classes(labels, predicted, self.labels, self.main, self.positive)
         figures = {"loss": loss, **scores.figures}
         if scores.positive is not None and len(np.unique(labels)) == 2:
-            from sklearn.metrics import roc_auc_score
+            from sklearn.metrics import average_precision_score, roc_auc_score
 
-            figures["roc_auc"] = float(roc_auc_score(labels == scores.positive, probabilities[:, scores.positive]))
-        return replace(scores, figures=figures, rows=rows, probabilities=probabilities)
+            figures["roc_auc"] = float(roc_auc_score(positive, chances))
+            figures["average_precision"] = float(average_precision_score(positive, chances))
+        return replace(scores, figures=figures, rows=rows, probabilities=probabilities, threshold=threshold)
+
+
+def given_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
+    """Of two classes, the `positive` one where its chance is at least the threshold, else the other: [n] -> class ids [n]."""
+    return np.where(chances >= threshold, positive, 1 - positive)
 
 
 def answered_classes(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int) -> Scores:

@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.intervals import f1_macro, middle, resamples, totals_of_resamples
 from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
-from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds
+from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
 RANKED_RESAMPLES = 200  # of average precision, which has to rank every row anew
 
@@ -152,12 +152,21 @@ class LabelSetMetrics:
     """Collects a probability of each label for each example.
 
     `labels` names them in the order of their ids. `thresholds` holds the probability from which a label is given, by its name;
-    those it lacks are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`), all `shared` or not. `main`
-    names the figure that a report puts first.
+    those it lacks are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`), all `shared` or not, or for
+    the label's precision in `precisions`. `main` names the figure that a report puts first.
     """
 
-    def __init__(self, labels: Sequence[str], thresholds: Mapping[str, float], main: str, *, shared: bool) -> None:
+    def __init__(
+        self,
+        labels: Sequence[str],
+        thresholds: Mapping[str, float],
+        main: str,
+        *,
+        shared: bool,
+        precisions: Mapping[str, float] | None = None,
+    ) -> None:
         self.labels, self.thresholds, self.main, self.shared = list(labels), dict(thresholds), main, shared
+        self.precisions = dict(precisions or {})
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
@@ -219,6 +228,9 @@ class LabelSetMetrics:
         if len(self.thresholds) == len(self.labels):
             return np.array([self.thresholds[name] for name in self.labels])
         fitted = fit_thresholds(probabilities, labels, shared=self.shared)
+        for name, precision in self.precisions.items():
+            place = self.labels.index(name)
+            fitted[place] = threshold_for_precision(probabilities[:, place], labels[:, place], precision)
         return np.array([self.thresholds.get(name, found) for name, found in zip(self.labels, fitted, strict=True)])
 
 

@@ -70,7 +70,8 @@ class Scores(AnswerScores):
     one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
     `probabilities` is [n, classes], None where they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
     `headline` names the figure that a report puts first (None: the share of right answers). `positive` is the id of the class that
-    the figures of two classes are about, such as `f1`; None for other numbers of classes.
+    the figures of two classes are about, such as `f1`; None for other numbers of classes. `threshold` is the probability from which
+    it was given, None where the likelier class was the answer.
     """
 
     n: int
@@ -85,6 +86,7 @@ class Scores(AnswerScores):
     intervals: dict[str, list[float]] = field(default_factory=dict)
     headline: str | None = None
     positive: int | None = None
+    threshold: float | None = None
 
     @property
     def main(self) -> str:  # type: ignore[override]
@@ -131,6 +133,7 @@ class Scores(AnswerScores):
         """The scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         named = {} if self.positive is None else {"positive_label": self.positive_label}
+        named |= {} if self.threshold is None else {"threshold": self.threshold}
         return {"n": self.n, **named, **self.figures, **bounds, "per_class": self.per_class, "confusion": self.confusion}
 
 

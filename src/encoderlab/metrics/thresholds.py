@@ -1,6 +1,8 @@
-"""Thresholds of labels: the probability from which a label is given, chosen for the best F1 on held-out rows."""
+"""Thresholds of labels: the probability from which a label is given, chosen on held-out rows for F1 or for a precision."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,13 +27,46 @@ def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: boo
 
 def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The threshold with the best F1, midway between the two probabilities that it parts; DEFAULT where no row has the label."""
-    positives = int(labels.sum())
-    if not positives:
+    if not labels.any():
         return DEFAULT
+    found, given, between = _cuts(probabilities, labels)
+    return float(between[(2 * found / (given + labels.sum())).argmax()])
+
+
+def threshold_for_precision(probabilities: np.ndarray, labels: np.ndarray, precision: float) -> float:
+    """The lowest threshold from which on answers are so precise, which finds the most; the most precise one where none is.
+
+    It lies midway between the two probabilities that it parts. DEFAULT where no row has the label.
+    """
+    if not labels.any():
+        return DEFAULT
+    found, given, between = _cuts(probabilities, labels)
+    precise = np.flatnonzero(found / given >= precision)
+    return float(between[precise[-1] if len(precise) else (found / given).argmax()])
+
+
+def _cuts(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every threshold that parts two different probabilities, falling: how many rows with the label lie above it, how many
+    rows in all, and the threshold itself; [thresholds] each.
+    """
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
-    f1 = 2 * np.cumsum(labels[order]) / (np.arange(1, len(order) + 1) + positives)
     following = np.append(ranked[1:], 0.0)
-    f1[ranked == following] = -1.0  # equal probabilities cannot be parted
-    best = int(f1.argmax())
-    return float((ranked[best] + following[best]) / 2)
+    parted = np.flatnonzero((ranked != following) | (np.arange(len(ranked)) == len(ranked) - 1))
+    return np.cumsum(labels[order])[parted], parted + 1, (ranked[parted] + following[parted]) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRule:
+    """How the threshold of one label is found: it is `known`, or chosen for a `precision`, or else for the best F1."""
+
+    known: float | None = None
+    precision: float | None = None
+
+    def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
+        """The threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows] each."""
+        if self.known is not None:
+            return self.known
+        if self.precision is None:
+            return best_threshold(probabilities, labels)
+        return threshold_for_precision(probabilities, labels, self.precision)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -29,7 +30,7 @@ from encoderlab.reports.parts.page import page
 from encoderlab.runs.inference.inputs import example_of, reads_words
 from encoderlab.runs.inference.predict import answers_of
 from encoderlab.runs.models.assembly import Assembly, check_paired
-from encoderlab.tasks.task import Answer
+from encoderlab.tasks.task import Answer, Task, as_objects, likeliest
 
 BODY_SECONDS = 10.0  # that a request may take to arrive
 HEADERS = {
@@ -91,40 +92,39 @@ class _Service:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Send JSON, with the header content-type: application/json")
         asked = await _body(request, self.limits.body)
-        pairs, top_k = _pairs(asked, self.limits), _top_k(asked, self.assembly)
+        pairs, top_k = _pairs(asked, self.limits), _top_k(asked, self.assembly.task)
         answers = await asyncio.get_running_loop().run_in_executor(self.worker, self._answers, pairs, top_k)
         return JSONResponse({"answers": answers})
 
     def _answers(self, pairs: list[tuple[str, str | None]], top_k: int | None) -> list[dict[str, Any]]:
-        """An object for each text or pair, in order: see `_of_text`; or a label for each of its words."""
+        """An object for each text or pair, in order: see `Answer.as_dict`; or a label for each of its words."""
+        task = self.assembly.task
         check_paired(self.assembly, pairs[0][1] is not None)
         of_words = reads_words(self.assembly)
         examples = [example_of(text, text_pair, of_words) for text, text_pair in pairs]
         answers = answers_of(self.assembly, examples)
         if not of_words:
-            return [_of_text(answer, self.assembly, top_k) for answer in answers]
+            return [answer.as_dict(task.labels, task.heads.sequence_target, top_k) for answer in answers]
         return [
-            {"words": _words(cast("Any", example).words, answer.labels, answer.word_confidences or ())}
+            {"words": _words(cast("Any", example).words, answer, task.labels, top_k)}
             for example, answer in zip(examples, answers, strict=True)
         ]
 
 
-def _of_text(answer: Answer, assembly: Assembly, top_k: int | None) -> dict[str, Any]:
-    """What `Answer.as_dict` gives; with `top_k`, in place of all probabilities the list `top` of the most probable labels."""
-    found = answer.as_dict(assembly.task.labels, assembly.task.heads.sequence_target)
-    if top_k is None:
-        return found
-    likeliest = sorted(found.pop("probabilities").items(), key=lambda item: -item[1])[:top_k]
-    return found | {"top": [{"label": label, "probability": chance} for label, chance in likeliest]}
+def _words(words: tuple[str, ...], answer: Answer, names: Sequence[str], top_k: int | None) -> list[dict[str, Any]]:
+    """Each word with its label, that label's probability, and the `top` labels where they are asked for.
 
-
-def _words(words: tuple[str, ...], labels: tuple[str, ...], chances: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Each word with its label and that label's probability; both null for words that did not fit into the model."""
-    cut = [None] * (len(words) - len(labels))
-    return [
+    All are null for words that did not fit into the model.
+    """
+    cut = [None] * (len(words) - len(answer.labels))
+    found = [
         {"word": word, "predicted": label, "probability": chance}
-        for word, label, chance in zip(words, [*labels, *cut], [*chances, *cut], strict=True)
+        for word, label, chance in zip(words, [*answer.labels, *cut], [*(answer.word_confidences or ()), *cut], strict=True)
     ]
+    if top_k is not None and answer.word_probabilities is not None:
+        top = [as_objects(likeliest(names, of_word, top_k)) for of_word in answer.word_probabilities]
+        found = [of_word | {"top": likely} for of_word, likely in zip(found, [*top, *cut], strict=True)]
+    return found
 
 
 def _facts(assembly: Assembly) -> dict[str, Any]:
@@ -187,17 +187,15 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
     return list(zip(texts, seconds, strict=True))
 
 
-def _top_k(asked: dict[str, Any], assembly: Assembly) -> int | None:
-    """How many labels are asked for, None being all. Raises HTTPException where the model has not as many."""
-    top_k, n_labels = asked.get("top_k"), len(assembly.task.labels)
+def _top_k(asked: dict[str, Any], task: Task) -> int | None:
+    """How many classes are asked for (None: all). Raises HTTPException for what is no such number, or where there are none."""
+    top_k = asked.get("top_k")
     if top_k is None:
         return None
-    if reads_words(assembly):
-        raise HTTPException(422, "top_k is for one answer a text, and this model answers for each word; leave top_k out")
-    if assembly.task.heads.sequence_target == "number":
+    if not task.labels:
         raise HTTPException(422, "top_k is for labels, and this model gives a number; leave top_k out")
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or not 1 <= top_k <= n_labels:
-        raise HTTPException(422, f"top_k has to be a whole number from 1 to {n_labels}, the labels of this model")
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= len(task.labels):
+        raise HTTPException(422, f"top_k has to be a whole number from 1 to {len(task.labels)}, the labels of this model")
     return top_k
 
 

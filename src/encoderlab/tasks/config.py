@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -48,6 +49,12 @@ class SecondSentence(Enum):
     none = "none"
 
 
+def requested_precision(threshold: Any) -> float | None:
+    """The precision that a threshold such as precision:0.9 is chosen for; None where it says something else."""
+    asked = re.fullmatch(r"precision:(\d*\.?\d+)", threshold) if isinstance(threshold, str) else None
+    return float(asked[1]) if asked and 0 < float(asked[1]) <= 1 else None
+
+
 @dataclass
 class TaskConfig:
     """What is asked of the encoder."""
@@ -69,8 +76,7 @@ class LabelledTaskConfig(TaskConfig):
     """A task whose labels may count differently in the loss."""
 
     class_weights: Any = setting(
-        None,
-        "What each label counts for in the loss: balanced (the rarer, the more), or your own, as {fraud: 5}; the others are 1.",
+        None, "What each label counts for in the loss: balanced (rare ones more), or your own, as {fraud: 5}; the others are 1."
     )
 
     def __post_init__(self) -> None:
@@ -113,6 +119,10 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
     positive_label: str | None = setting(
         None, "Of two labels, the one that F1 and ROC AUC are about; null: the rarer one in the training rows."
     )
+    threshold: Any = setting(
+        None,
+        "Probability from which the positive label is given, or what it is chosen for on validation: f1, or precision:0.9.",
+    )
     label_smoothing: float = setting(0.0, "Share of each label that is spread over all labels in the loss.", least=0, below=1)
 
 
@@ -131,7 +141,8 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
         "The probability from which a label is given, fitted on validation: per_label or shared (one for all labels).",
     )
     thresholds: Any = setting(
-        None, "Thresholds of your own by label, as {joy: 0.3}; those of the other labels are fitted, or 0.5 without validation."
+        None,
+        "Thresholds of your own, as {joy: 0.3} or {joy: 'precision:0.9'}; the others are fitted, or 0.5 without validation.",
     )
 
     def __post_init__(self) -> None:
@@ -139,13 +150,18 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
         if not isinstance(self.thresholds, dict | None):
             raise SettingError(f"task.thresholds is {self.thresholds}", allowed="a probability for each label, as {joy: 0.3}")
         for label, threshold in (self.thresholds or {}).items():
-            if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-                raise SettingError(f"task.thresholds gives {label} {threshold}", allowed="a probability, from 0 to 1")
+            if requested_precision(threshold) is None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
+                raise SettingError(f"task.thresholds gives {label} {threshold}", allowed="a probability, or precision:0.9")
 
     @property
     def known_thresholds(self) -> dict[str, float]:
-        """Those of `thresholds`, by label; a label that is a number is one in YAML."""
-        return {str(label): float(threshold) for label, threshold in (self.thresholds or {}).items()}
+        """Those of `thresholds` that are numbers, by label; a label that is a number is one in YAML."""
+        return {str(label): float(one) for label, one in (self.thresholds or {}).items() if not isinstance(one, str)}
+
+    @property
+    def requested_precisions(self) -> dict[str, float]:
+        """The precisions that the others of `thresholds` are chosen for."""
+        return {str(label): asked for label, one in (self.thresholds or {}).items() if (asked := requested_precision(one))}
 
 
 @dataclass

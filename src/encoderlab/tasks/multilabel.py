@@ -27,7 +27,8 @@ class Multilabel(Task):
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
         self.thresholds = config.known_thresholds
-        for label in self.thresholds:
+        self.precisions = config.requested_precisions
+        for label in (*self.thresholds, *self.precisions):
             refuse_unknown_label("task.thresholds", label, self.labels)
         self.shared = config.fit_thresholds is FittedThresholds.shared
         self.windows = Windowing.of(config)
@@ -57,7 +58,7 @@ class Multilabel(Task):
 
     def metrics(self) -> LabelSetMetrics:
         """See `Task.metrics`."""
-        return LabelSetMetrics(self.labels, self.thresholds, self.score, shared=self.shared)
+        return LabelSetMetrics(self.labels, self.thresholds, self.score, shared=self.shared, precisions=self.precisions)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """See `Task.answers`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,19 @@ class Answer:
         """The labels with commas between them, or the number."""
         return ", ".join(self.labels) or "no label" if self.number is None else f"{self.number:.6g}"
 
-    def as_dict(self, names: Sequence[str], target: TargetKind) -> dict[str, Any]:
+    def as_dict(self, names: Sequence[str], target: TargetKind, top_k: int | None = None) -> dict[str, Any]:
         """An answer for a whole text as programs read it; `names` as for `by_label`.
 
-        `predicted` is a label, a list of labels or a number, as the `target` is; beside labels stand the `probabilities` of all.
+        `predicted` is a label, a list of labels or a number, as the `target` is; beside labels stand the `probabilities` of all, or
+        the `top` of them.
         """
         if target == "number":
             return {"predicted": self.number}
         predicted = self.labels[0] if target == "label" else list(self.labels)
-        return {"predicted": predicted, "probabilities": self.by_label(names)}
+        if top_k is None:
+            return {"predicted": predicted, "probabilities": self.by_label(names)}
+        assert self.probabilities is not None, "only an answer for a whole text has them"
+        return {"predicted": predicted, "top": as_objects(likeliest(names, self.probabilities, top_k))}
 
     def by_label(self, names: Sequence[str]) -> dict[str, float]:
         """The probability of each class of an answer that has them; `names` are the classes in the order of their ids."""
@@ -83,6 +87,17 @@ class Windowing:
         last, step = n_tokens - room, max(int(room * (1 - self.overlap)), 1)
         gaps = min(-(-last // step), self.most - 1)
         return tuple(round(place * last / gaps) for place in range(gaps + 1))
+
+
+def likeliest(names: Sequence[str], probabilities: Sequence[float] | np.ndarray, k: int | None) -> list[tuple[str, float]]:
+    """The `k` most probable classes (None: all), the most probable first; of equal ones the class that comes first."""
+    order = sorted(range(len(names)), key=lambda label: -probabilities[label])
+    return [(names[label], float(probabilities[label])) for label in order[:k]]
+
+
+def as_objects(found: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
+    """Labels with their probabilities as JSON holds them."""
+    return [{"label": name, "probability": round(chance, 6)} for name, chance in found]
 
 
 class Task(ABC):

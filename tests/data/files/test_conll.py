@@ -1,5 +1,7 @@
 """Sentences in CoNLL columns: words and labels by name or number, or refused with their line."""
 
+import gzip
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,3 +154,15 @@ def test_an_unfinished_bioes_entity_is_refused_or_finished(tmp_path):
 
 def test_labels_that_only_look_like_entities_stay_as_they_are(tmp_path):
     assert sentences(tmp_path / "train.conll", "a I-x\nb NOUN\n") == [[("a", "I-x"), ("b", "NOUN")]]
+
+
+def test_universal_dependencies_are_known_by_their_columns_in_any_file(tmp_path):
+    line = "{}\t{}\t{}\t{}\t_\t_\t0\t{}\t_\t_\n"
+    content = "# text = au bar\n" + line.format("1-2", "au", "_", "_", "_") + line.format(1, "à", "à", "ADP", "case")
+    content += line.format(2, "le", "le", "DET", "det") + line.format(3, "bar", "bar", "NOUN", "root") + "\n"
+    for name in ("bank.txt", "bank.conll"):
+        assert [label for _, label in sentences(tmp_path / name, content * 2, label="deprel")[0]] == ["case", "det", "root"]
+    with gzip.open(tmp_path / "bank.conllu.gz", "wt", encoding="utf-8") as file:
+        file.write(content)
+    splits = FilesDataset(path=str(tmp_path / "bank.conllu.gz"), label="upos", validation_fraction=0).load(tmp_path)
+    assert splits.by_name["train"][0].words == ("à", "le", "bar")

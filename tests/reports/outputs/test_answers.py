@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -101,9 +103,9 @@ def test_the_forms_are_those_the_settings_offer():
     assert {*TEXT_FORMATS, "parquet"} == {form.value for form in PredictionFormat}
 
 
-def parquet(*rows, **wanted):
+def parquet(*rows, names=NAMES, **wanted):
     file = io.BytesIO()
-    write_parquet(file, rows, Wanted(NAMES, **wanted))
+    write_parquet(file, rows, Wanted(names, **wanted))
     return pq.ParquetFile(io.BytesIO(file.getvalue()))
 
 
@@ -186,3 +188,17 @@ def test_of_words_those_that_are_not_probable_enough_are_left_open_one_by_one():
     line = json.loads(written(write_jsonl, row, min_probability=0.8, unsure="ask"))
     assert line == {"text": "the cat sat down", "predicted": "other ask verb ?", "word_probabilities": [0.9, 0.5, 0.8]}
     assert parquet(row).read().to_pylist()[0]["word_probabilities"] == [0.9, 0.5, 0.8]
+
+
+def test_the_top_k_of_words_stand_side_by_side_and_a_word_that_was_cut_off_has_none():
+    chances = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    row = replace(tagged("a film b", "bad", "good"), word_confidences=(0.5, 0.7), word_probabilities=chances)
+    assert written(write_csv, row, top_k=2, **THREE).splitlines() == [
+        "text,predicted,top_1,top_1_probability,top_2,top_2_probability",
+        '"a film b","bad good ?","bad good ?","0.5 0.7 ?","fair fair ?","0.3 0.2 ?"',
+    ]
+    first = [{"label": "bad", "probability": 0.5}, {"label": "fair", "probability": 0.3}]
+    found = json.loads(written(write_jsonl, row, top_k=2, **THREE))
+    assert (found["top"][0], len(found["top"])) == (first, 2)
+    assert parquet(row, top_k=2, **THREE).read().to_pylist()[0]["top"] == found["top"]
+    assert "top" not in json.loads(written(write_jsonl, row, **THREE))

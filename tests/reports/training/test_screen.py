@@ -179,6 +179,14 @@ def test_before_training_it_is_said_that_a_split_has_too_few_rows_of_a_class():
     assert "of test" not in file.getvalue()
 
 
+def test_a_split_whose_labels_are_hidden_is_not_warned_about_and_its_name_stays_whole():
+    file = io.StringIO()
+    splits = {"train": {"a": 50, "b": 50}, "test": {"a": 0, "b": 0}, "validation_mismatched": {"a": 20, "b": 20}}
+    show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
+    assert "Warning" not in file.getvalue()
+    assert any(line.startswith("validation_mismatched ") for line in file.getvalue().splitlines())
+
+
 def test_of_many_classes_the_weakest_are_shown():
     many = {f"class {n}": FIGURES | {"f1": n / 100, "support": 5 if n else 0} for n in range(20)}
     report = changed()

@@ -46,7 +46,7 @@ def test_report_answers_and_plots_are_written(folder):
     write_report(folder, report_of(scores), [TextExample("one"), TextExample("two")], scores)
     assert json.loads(folder.report.read_text(encoding="utf-8")) == report_of(scores)
     assert "täsk" in folder.report.read_text(encoding="utf-8")
-    assert sorted(path.name for path in folder.plots.iterdir()) == ["confusion.png", "curves.png"]
+    assert sorted(path.name for path in folder.plots.iterdir()) == ["confusion.png", "curves.png", "precision_recall.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.plots.iterdir())
     written = {path.name for path in folder.root.iterdir()} - {"config.yaml", "environment.json", "metrics.jsonl"}
     assert written == {"plots", "predictions.csv", "report.html", "report.json"}
@@ -92,4 +92,4 @@ def test_a_run_that_did_not_train_has_no_curves(folder):
     scores = text_scores([0, 1], [0, 1], [0, 1])
     write_report(folder, report_of(scores), [TextExample("one"), TextExample("two")], scores)
     assert "Curves over the optimizer" not in folder.page.read_text(encoding="utf-8")
-    assert [path.name for path in folder.plots.iterdir()] == ["confusion.png"]
+    assert sorted(path.name for path in folder.plots.iterdir()) == ["confusion.png", "precision_recall.png"]

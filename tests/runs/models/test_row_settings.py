@@ -4,10 +4,12 @@ import pytest
 
 from encoderlab.config.as_pretrained import AsPretrained
 from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.models.row_settings import check_pairs, with_pairs
+from encoderlab.runs.models.row_settings import check_pairs, with_case, with_pairs
+from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 
 SEPARATE = [ModelConfig(pairs=Pairs.separate), AsPretrained(pairs=Pairs.separate)]
 
@@ -26,3 +28,11 @@ def test_separate_pairs_are_refused_where_the_rows_are_single_texts(model, singl
 def test_a_model_of_single_texts_has_none_to_separate(single_texts):
     """Such as one finetuned from an encoder that reads pairs separately: its head is as wide as the encoder."""
     assert with_pairs(ModelConfig(pairs=Pairs.separate), single_texts).pairs is Pairs.joint
+
+
+def test_a_vocabulary_of_ones_own_keeps_capitals_where_words_are_labelled_unless_told_otherwise():
+    tagging, classification = TaggingConfig(name="names"), ClassificationConfig(name="topics")
+    assert with_case(WordPieceConfig(), tagging).lowercase is False
+    assert with_case(WordPieceConfig(), classification).lowercase is True
+    assert with_case(WordPieceConfig(lowercase=True), tagging).lowercase is True
+    assert with_case(SymbolsConfig(), tagging) == SymbolsConfig()

@@ -25,6 +25,7 @@ class _Layout:
     width: int
     names: list[str]
     header: int  # the line that names the columns; 0 where none does
+    conllu: bool = False
 
 
 def read_conll(path: Path, wanted: Wanted, encoding: str) -> Rows:
@@ -60,7 +61,7 @@ def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int
     for number, line in plain_lines(path, encoding):
         if line.strip(" \t"):  # a no-break space or a form feed is a word
             cells = _cells(line, layout.separator)
-            if number == layout.header or _no_word(cells, layout, conllu=path.suffix == ".conllu"):
+            if number == layout.header or _no_word(cells, layout):
                 continue
             if len(cells) != layout.width or "" in cells:
                 found = f"an empty one among {len(cells)}" if "" in cells else str(len(cells))
@@ -74,13 +75,14 @@ def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int
         yield begin, sentence
 
 
-def _no_word(cells: list[str], layout: _Layout, *, conllu: bool) -> bool:
+def _no_word(cells: list[str], layout: _Layout) -> bool:
     comment = cells[0].startswith("#") and len(cells) != layout.width
-    return comment or cells[0] == "-DOCSTART-" or (conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]) is not None)
+    return comment or cells[0] == "-DOCSTART-" or (layout.conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]) is not None)
 
 
 def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
-    names = _CONLLU if path.suffix == ".conllu" else []
+    named_so = ".conllu" in path.suffixes[-2:]  # also in .gz
+    names = _CONLLU if named_so else []
     for number, line in plain_lines(path, encoding):
         if line.startswith(_NAMED):
             names = line.removeprefix(_NAMED).lower().split()
@@ -90,8 +92,14 @@ def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
         cells = _cells(line, separator)
         if not names and set(wanted.settings().values()) <= set(cells):
             return _Layout(separator, len(cells), cells, number)
-        return _Layout(separator, len(cells), names, 0)
+        conllu = named_so or (not names and separator is not None and _is_conllu(cells))
+        return _Layout(separator, len(cells), _CONLLU if conllu else names, 0, conllu)
     raise DataError(f"{path} has no sentences", allowed="a word and its label per line, a blank line between sentences")
+
+
+def _is_conllu(cells: list[str]) -> bool:
+    """Whether the first line of words is one of CoNLL-U, whatever the file is called: ten columns, and an id in the first."""
+    return len(cells) == len(_CONLLU) and re.fullmatch(r"1|1-[0-9]+|0\.1", cells[0]) is not None
 
 
 def _cells(line: str, separator: str | None) -> list[str]:

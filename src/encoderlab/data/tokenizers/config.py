@@ -8,7 +8,7 @@ import string
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -56,18 +56,22 @@ class WordPieceConfig(TokenizerConfig):
     """
 
     vocabulary_size: int = setting(8000, "Pieces in the vocabulary, at most.", least=100)
-    lowercase: bool = setting(True, "Lowercase the text and strip its accents.")
+    lowercase: bool | None = setting(
+        None, "Lowercase the text and strip its accents; null: true, but false for task=tagging, where capitals mark names."
+    )
     min_frequency: int = setting(2, "How often a piece must occur to be in the vocabulary.", least=1)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Train it, or open what was trained on the same texts with the same settings; DataError where there is no text."""
+        if self.lowercase is None:
+            return replace(self, lowercase=True).build(texts, cache_dir)
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
         if not path.exists():
             self._train(texts).save(path)
         return Tokenizer.load(path)
 
     def _train(self, texts: Texts) -> Tokenizer:
-        normalizer = normalizers.BertNormalizer(lowercase=self.lowercase)
+        normalizer = normalizers.BertNormalizer(lowercase=bool(self.lowercase))
         characters = self._characters(texts, normalizer)
         if not characters:
             raise DataError(

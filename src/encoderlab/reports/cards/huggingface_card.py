@@ -16,6 +16,11 @@ CLASSES = {  # what opens an architecture, by the end of its name
 
 READ_SEQUENCE = {
     "single_label_classification": "print(model.config.id2label[int(answer.logits.argmax())])",
+    "two_labels": (
+        "label, least = next(iter(model.config.thresholds.items()))\nplace = model.config.label2id[label]\n"
+        "chance = float(answer.logits.softmax(-1)[0, place])\n"
+        "print(model.config.id2label[place if chance >= least else 1 - place])"
+    ),
     "multi_label_classification": (
         "chances = zip(model.config.id2label.values(), answer.logits[0].sigmoid().tolist())\n"
         "print([label for label, chance in chances if chance >= model.config.thresholds[label]])"
@@ -37,9 +42,10 @@ def line_that_opens(fields: dict[str, Any], path: str) -> str:
 
 def huggingface_card(fields: dict[str, Any]) -> str:
     """The section about transformers, `fields` being what the folder's config.json says."""
-    name = _opened_by(fields)
+    name, problem = _opened_by(fields), fields.get("problem_type", "single_label_classification")
+    problem = "two_labels" if problem == "single_label_classification" and "thresholds" in fields else problem
     read = {
-        "AutoModelForSequenceClassification": READ_SEQUENCE[fields.get("problem_type", "single_label_classification")],
+        "AutoModelForSequenceClassification": READ_SEQUENCE[problem],
         "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",
         "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(answer.logits[0].argmax(-1)))",
         "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(answer.prediction_logits[0].argmax(-1)))",

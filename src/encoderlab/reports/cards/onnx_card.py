@@ -38,6 +38,16 @@ probabilities = odds / odds.sum(-1, keepdims=True)
 for text, row in zip(texts, probabilities):
     print(json.dumps({{"text": text, "predicted": config["id2label"][str(row.argmax())], "probability": float(row.max())}}))
 """
+OF_TWO = """\
+texts = {texts}
+logits = run(tokenizer.encode_batch(texts))["{logits}"]
+odds = np.exp(logits - logits.max(-1, keepdims=True))
+((label, least),) = config["thresholds"].items()
+place = config["label2id"][label]
+for text, chance in zip(texts, (odds / odds.sum(-1, keepdims=True))[:, place]):
+    predicted = config["id2label"][str(place if chance >= least else 1 - place)]
+    print(json.dumps({{"text": text, "predicted": predicted, "probability of " + label: float(chance)}}))
+"""
 OF_SETS = """\
 texts = {texts}
 chances = 1 / (1 + np.exp(-run(tokenizer.encode_batch(texts))["{logits}"]))
@@ -88,5 +98,6 @@ def _answers(fields: dict[str, Any], paired: bool | None) -> str:
         return OF_WORDS.format(special=fields["special_tokens"])
     if fields["answers_for"] == "texts":
         by_problem = {"multi_label_classification": OF_SETS, "regression": OF_NUMBERS}
-        return by_problem.get(fields["problem_type"], OF_TEXTS).format(texts=texts, logits=fields["outputs"][-1])
+        of_classes = OF_TWO if "thresholds" in fields else OF_TEXTS
+        return by_problem.get(fields["problem_type"], of_classes).format(texts=texts, logits=fields["outputs"][-1])
     return OF_VECTORS

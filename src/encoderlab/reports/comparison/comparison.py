@@ -144,7 +144,7 @@ def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
     if figure is None and others:
         remedy = f"Set figure={' or figure='.join((first, *others))}"
         raise SettingError(f"The runs put different figures first: {' and '.join((first, *others))}", remedy=remedy)
-    figure = figure or first
+    figure = str(figure or first)
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
     if figure in OF_POSITIVE and len(labels) > 1:
         remedy = "Set figure=f1_macro, or train with one task.positive_label"

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.errors import DataError
 from encoderlab.reports.comparison.learning_curve import curve_table
@@ -19,14 +19,18 @@ from encoderlab.reports.parts.page import picture, write_page
 from encoderlab.runs.folders.finished import FinishedRun
 from encoderlab.system.atomic_files import atomic_write, atomic_write_text
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Write the files into `folder`, over those of an earlier comparison; their paths by what they are.
 
     Raises DataError where the folder cannot be written to.
     """
+    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})  # a damaged journal leaves no folder
     with folder_for_files(folder):
-        return _write(folder, comparison, runs)
+        return _write(folder, comparison, drawn)
 
 
 @contextmanager
@@ -40,8 +44,7 @@ def folder_for_files(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
 
 
-def _write(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
-    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})
+def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tuple[Figure, str]]) -> dict[str, str]:
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     for name, (canvas, _) in drawn.items():

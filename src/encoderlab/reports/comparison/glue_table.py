@@ -122,7 +122,7 @@ def lines_of(table: Mapping[str, Any]) -> Iterator[list[str]]:
     for setting in table["settings"]:
         first = [setting["label"]] if len(table["settings"]) > 1 else []
         for task in setting["tasks"]:
-            score, figures = task["score"], ", ".join(map(_in_words, task["figures"]))
+            score, figures = task["score"], ", ".join(_in_words(task["figures"]))
             yield [*first, task["title"], figures, *_mean(score), str(score["n"]), number(task["rows"])]
         for average in setting["averages"]:
             yield [
@@ -135,8 +135,12 @@ def lines_of(table: Mapping[str, Any]) -> Iterator[list[str]]:
             ]
 
 
-def _in_words(one: Mapping[str, Any]) -> str:
-    return f"{words_of(one['figure'])}{' (mismatched)' if one['split'].endswith(MISMATCHED) else ''} {figure(one['value'])}"
+def _in_words(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Each figure with its name; of MNLI, with its rows' kind."""
+    kinds = len({one["split"] for one in figures}) > 1
+    for one in figures:
+        kind = " (mismatched)" if one["split"].endswith(MISMATCHED) else " (matched)" if kinds else ""
+        yield f"{words_of(one['figure'])}{kind} {figure(one['value'])}"
 
 
 def _mean(mean: Mapping[str, Any]) -> tuple[str, str]:

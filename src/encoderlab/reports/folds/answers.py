@@ -58,13 +58,13 @@ def _places(folded: Folded) -> dict[str, list[Any]]:
 
 def label_errors(table: pd.DataFrame, names: list[str]) -> LabelErrors | None:
     """The rows of `out_of_fold_answers` whose label is probably wrong; None where a row has not one label of several."""
-    if not names or any(f"{_PROBABILITY}{name}" not in table for name in names) or not table["label"].isin(names).all():
+    if not names or any(f"{_PROBABILITY}{name}" not in table for name in names) or set(table["label"]) - set(names):
         return None
     probabilities = np.stack([table[f"{_PROBABILITY}{name}"].astype(float) for name in names], axis=1)
     if not np.allclose(probabilities.sum(1), 1, atol=1e-3):  # a probability for each label: rows have any number of them
         return None
     ids = {name: place for place, name in enumerate(names)}
-    return find_label_errors(table["label"].map(ids).to_numpy(), probabilities)
+    return find_label_errors(np.array([ids[label] for label in table["label"]]), probabilities)
 
 
 def listed_errors(table: pd.DataFrame, errors: LabelErrors, names: list[str]) -> pd.DataFrame:

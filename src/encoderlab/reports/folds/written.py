@@ -60,17 +60,16 @@ def report_folds(folds: CrossValidation) -> None:
 
 def _shown_errors(errors: pd.DataFrame, most: int) -> list[dict[str, Any]]:
     """The first of the label errors as the page and the screen say them."""
-    places = errors["file"].map(lambda file: f"{file}, ") if "file" in errors else [""] * len(errors)
     found: Iterable[Mapping[Any, Any]] = errors.head(most).to_dict("records")
     return [
         {
             **{name: row[name] for name in ("probability", "probability_of_label")},
-            "place": shown(f"{place}{row['line']}", 120),
+            "place": shown(", ".join([*filter(None, [row.get("file")]), *([f"line {row['line']}"] if row["line"] else [])]), 120),
             "texts": [shown(row[name]) for name in ("text", "text_pair") if name in row],
             "label": shown(row["label"], 60),
             "predicted": shown(row["predicted"], 60),
         }
-        for place, row in zip(places, found, strict=False)
+        for row in found
     ]
 
 
@@ -91,7 +90,7 @@ def _show(report: Mapping[str, Any], errors: list[dict[str, Any]], folds: CrossV
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     if counted := report.get("label_errors"):
         said = f"{counted['n']:,} of {counted['of']:,} labels are probably wrong, the least plausible first"
-        listed = [f"line {one['place']}: {one['label']}, probably {one['predicted']}: {one['texts'][0][:80]}" for one in errors]
+        listed = [f"{one['place']}: {one['label']}, probably {one['predicted']}: {one['texts'][0][:80]}" for one in errors]
         listing(console, said, listed[:MOST_ON_SCREEN])
     for note in report["notes"]:
         line(console, "Note", note)

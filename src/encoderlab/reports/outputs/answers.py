@@ -13,8 +13,10 @@ from encoderlab.batch import TargetKind
 from encoderlab.reports.outputs.carried import carried_names, cell, in_json
 from encoderlab.reports.outputs.glue import GLUE_TASKS, OTHER_TASK
 from encoderlab.runs.folders.finished import SEPARATOR
+from encoderlab.tasks.task import as_objects, likeliest
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow
 
 CUT = "?"  # stands for the answer to a word that did not fit into the model
@@ -28,7 +30,7 @@ class Answered:
     """A row of the input with its answer: one label and a probability for each class, or a label for each of its `asked` words.
 
     Of a set of labels, `labels` are those that are given; a `number` stands alone.
-    `word_confidences` are the probabilities of the words' labels.
+    `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
     """
 
     text: str
@@ -38,6 +40,7 @@ class Answered:
     asked: int
     word_confidences: tuple[float, ...] | None = None
     number: float | None = None
+    word_probabilities: np.ndarray | None = None
     carried: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,7 +70,8 @@ class Wanted:
         if self.target != "label":
             return list(row.labels) if row.number is None else row.number
         if row.probabilities is not None:
-            return row.labels[0] if max(row.probabilities) >= (self.min_probability or 0.0) else self.unsure
+            sure = row.probabilities[self.labels.index(row.labels[0])]
+            return row.labels[0] if sure >= (self.min_probability or 0.0) else self.unsure
         labels: Iterable[str] = row.labels
         if self.min_probability is not None:
             stands_for_open = OPEN_WORD if self.unsure is None else self.unsure
@@ -75,15 +79,20 @@ class Wanted:
             labels = [label if is_sure else stands_for_open for label, is_sure in zip(row.labels, sure, strict=True)]
         return " ".join([*labels, *[CUT] * (row.asked - len(row.labels))])
 
-    def top(self, probabilities: Sequence[float]) -> list[tuple[str, float]]:
+    def top(self, probabilities: Sequence[float] | np.ndarray) -> list[tuple[str, float]]:
         """The `top_k` most probable classes, the most probable first; of equal ones the class that comes first."""
-        order = sorted(range(len(self.labels)), key=lambda label: -probabilities[label])
-        return [(self.labels[label], probabilities[label]) for label in order[: self.top_k]]
+        return likeliest(self.labels, probabilities, self.top_k)
+
+    def top_of_words(self, row: Answered) -> list[list[tuple[str, float]]]:
+        """The same for each word that was read; nothing where no top_k is asked for, or the row has no words."""
+        if self.top_k is None or row.word_probabilities is None:
+            return []
+        return [self.top(of_word) for of_word in row.word_probabilities]
 
 
 def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     """text, text_pair (for pairs), predicted, and a column of probabilities for each class, or the names and probabilities of the
-    top_k; each row as soon as it is known.
+    top_k, those of words with blanks between them; each row as soon as it is known.
     """
     # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -91,7 +100,7 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     for number, row in enumerate(rows):
         pair = [] if row.text_pair is None else [row.text_pair]
         if number == 0:
-            chances = [] if row.probabilities is None else _columns(wanted)
+            chances = _columns(wanted) if row.probabilities is not None or wanted.top_k is not None else []
             header = ["text", *(["text_pair"] if pair else []), "predicted", *chances]
             csv.writer(file, lineterminator="\n").writerow([*header, *carried_names(row.carried, header).values()])
         writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted), *map(cell, row.carried.values())])
@@ -116,12 +125,21 @@ def _columns(wanted: Wanted) -> list[str]:
 def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
     """What stands in those columns."""
     if row.probabilities is None:
+        yield from _cells_of_words(row, wanted)
         return
     if wanted.top_k is None:
         yield from (float(f"{chance:.6g}") for chance in row.probabilities)
         return
     for name, chance in wanted.top(row.probabilities):
         yield from (name, float(f"{chance:.6g}"))
+
+
+def _cells_of_words(row: Answered, wanted: Wanted) -> Iterator[str]:
+    """The names and the probabilities of the top_k, word by word."""
+    top, cut = wanted.top_of_words(row), [CUT] * (row.asked - len(row.labels))
+    for place in range(wanted.top_k or 0):
+        yield " ".join([*(of_word[place][0] for of_word in top), *cut])
+        yield " ".join([*(f"{of_word[place][1]:.6g}" for of_word in top), *cut])
 
 
 def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
@@ -134,18 +152,18 @@ def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
 
 def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
     """text, text_pair (for pairs), predicted (null where it is left open), and the probabilities by class, or a list of the top_k;
-    of words, the probability of each one's label.
+    of words, the probability of each one's label, and a list of the top_k of each where they are asked for.
     """
     line: dict[str, Any] = {"text": row.text} | ({} if row.text_pair is None else {"text_pair": row.text_pair})
     line["predicted"] = wanted.predicted(row)
     if row.word_confidences is not None:
         line["word_probabilities"] = [round(chance, 6) for chance in row.word_confidences]
     if row.probabilities is None:
-        return line
+        return line | ({} if wanted.top_k is None else {"top": [as_objects(of_word) for of_word in wanted.top_of_words(row)]})
     if wanted.top_k is None:
         line["probabilities"] = {name: round(chance, 6) for name, chance in zip(wanted.labels, row.probabilities, strict=True)}
     else:
-        line["top"] = [{"label": name, "probability": round(chance, 6)} for name, chance in wanted.top(row.probabilities)]
+        line["top"] = as_objects(wanted.top(row.probabilities))
     return line
 
 
@@ -201,8 +219,9 @@ def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
     columns = {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": answer}
     if row and row.word_confidences is not None:
         columns["word_probabilities"] = pyarrow.list_(chance)
-    if row and row.probabilities is not None and wanted.top_k is not None:
-        columns["top"] = pyarrow.list_(pyarrow.struct({"label": text, "probability": chance}))
+    if row and wanted.top_k is not None:
+        top = pyarrow.list_(pyarrow.struct({"label": text, "probability": chance}))
+        columns["top"] = top if row.probabilities is not None else pyarrow.list_(top)
     elif row and row.probabilities is not None:
         columns |= {f"probability_{name}": chance for name in wanted.labels}
     if row and wanted.carried is not None:

@@ -1,19 +1,23 @@
-"""Pictures of a model's answers beside the right ones, where those are no classes."""
+"""Pictures of a model's answers beside the right ones: numbers, F1 by label, precision and recall."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoderlab.reports.parts.plots import BLUE, GREY
+from encoderlab.metrics import AnswerScores, LabelSetScores, Scores
+from encoderlab.metrics.thresholds import DEFAULT
+from encoderlab.reports.parts.plots import BLUE, GREEN, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_POINTS = 3000  # that are drawn, spread evenly over the rows
 MOST_LABELS = 100
+MOST_CURVES = 6
 
 
 def numbers_figure(labels: np.ndarray, predicted: np.ndarray, width: float) -> Figure:
@@ -49,4 +53,64 @@ def labels_figure(f1: Mapping[str, float], width: float) -> Figure:
     axes.set_xlabel("F1")
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+    return canvas
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionRecallCurve:
+    """What the curve of one label is drawn from: bool [n] whether each row has it, its chances [n], and the threshold in use."""
+
+    name: str
+    has_label: np.ndarray
+    chances: np.ndarray
+    threshold: float
+
+
+def precision_recall_curves(scores: AnswerScores) -> list[PrecisionRecallCurve]:
+    """The curve of the positive one of two classes, or of the most frequent labels of sets; none of other answers.
+
+    A label that no row has, or all, has no curve.
+    """
+    if isinstance(scores, Scores) and scores.positive is not None and scores.probabilities is not None:
+        threshold, labels = DEFAULT if scores.threshold is None else scores.threshold, np.asarray(scores.labels)
+        chances = scores.probabilities[:, scores.positive]
+        found = [PrecisionRecallCurve(str(scores.positive_label), labels == scores.positive, chances, threshold)]
+    elif isinstance(scores, LabelSetScores):
+        columns = np.argsort(-scores.labels.sum(0), kind="stable")[:MOST_CURVES]
+        found = [
+            PrecisionRecallCurve(
+                scores.label_names[label], scores.labels[:, label], scores.probabilities[:, label], float(scores.thresholds[label])
+            )
+            for label in columns
+        ]
+    else:
+        return []
+    return [curve for curve in found if curve.has_label.any() and not curve.has_label.all()]
+
+
+def precision_recall_figure(curves: Sequence[PrecisionRecallCurve], width: float) -> Figure:
+    """Precision against recall for every threshold, `width` inches wide, with a dot where the threshold in use lies."""
+    from matplotlib.figure import Figure
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
+    canvas = Figure(figsize=(width, 0.75 * width), layout="constrained")
+    axes = canvas.subplots()
+    for place, curve in enumerate(curves):
+        precision, recall, _ = precision_recall_curve(curve.has_label, curve.chances)
+        some = np.unique(np.linspace(0, len(recall) - 1, min(len(recall), MOST_POINTS)).round().astype(int))
+        area = average_precision_score(curve.has_label, curve.chances)
+        name = (curve.name if len(curve.name) <= 24 else f"{curve.name[:23]}…").replace("$", r"\$")
+        color, style = (BLUE, ORANGE, GREEN)[place % 3], "-" if place < 3 else "--"
+        axes.plot(recall[some], precision[some], color=color, linestyle=style, linewidth=1.6, label=f"{name}: {area:.3f}")
+        given = curve.chances >= curve.threshold
+        if given.any():
+            hits = (given & curve.has_label).sum()
+            axes.plot(hits / curve.has_label.sum(), hits / given.sum(), "o", color=color, markersize=7)
+    axes.set_xlabel("recall")
+    axes.set_ylabel("precision")
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, title="average precision", loc="lower left")
     return canvas

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from encoderlab.errors import printable
 
-OF_POSITIVE = ("f1", "roc_auc")  # the figures that are about one of two classes
+OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the figures that are about one of two classes
 WIDTH = 100  # where the output is no terminal
 
 

@@ -31,7 +31,8 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
     assert scores.probabilities is not None
     wrong = np.flatnonzero(scores.labels != scores.predicted)
     of_label = scores.probabilities[wrong, scores.labels[wrong]]
-    confident = wrong[np.argsort(-scores.probabilities[wrong].max(-1), kind="stable")][:MOST_MISTAKES]
+    sure = scores.probabilities[wrong, np.asarray(scores.predicted)[wrong]]
+    confident = wrong[np.argsort(-sure, kind="stable")][:MOST_MISTAKES]
     unlikely = wrong[np.argsort(of_label, kind="stable")][:MOST_MISTAKES]
     chosen = [*confident, *(place for place in unlikely if place not in confident and len(scores.label_names) > 2)]
     found = [examples[int(scores.rows[place])] for place in chosen]

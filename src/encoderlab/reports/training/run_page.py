@@ -44,7 +44,7 @@ MOST_CONFUSIONS = 30
 NO_FIGURES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 NOT_SHOWN = {  # of the parts that say something of one kind of answers
     **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "per_entity": [], "n_wrong": 0},
-    **dict.fromkeys(("calibration", "tempered", "reliability", "numbers")),
+    **dict.fromkeys(("calibration", "tempered", "reliability", "numbers", "precision_recall")),
 }
 
 
@@ -69,6 +69,8 @@ def write_run_page(
         **run_facts(folder, report["command"]),
         **_plots(folder, report, lengths, by_length),
         length_unit=lengths[1],
+        positive=shown(scored.get("positive_label") or ""),
+        threshold=scored.get("threshold"),
         figures=_figures(report),
         comparison=_comparison(report, scored),
         distillation=distillation_table(report),
@@ -91,7 +93,8 @@ def _answered(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, im
     if isinstance(scores, LabelSetScores):
         labels = {"per_class": _per_class(scored["per_class"]), "n_classes": len(scored["per_class"])}
         wrong = {"n_wrong": int((scores.labels != scores.predicted).any(1).sum())}
-        return NOT_SHOWN | {"kind": "sets", **labels, **wrong, "mistakes": mistaken_sets(examples, scores, importance)}
+        mistakes = {"mistakes": mistaken_sets(examples, scores, importance), "precision_recall": _precision_recall(scores)}
+        return NOT_SHOWN | {"kind": "sets", **labels, **wrong, **mistakes}
     return NOT_SHOWN | _of_classes(scored, scores, examples, importance)
 
 
@@ -111,6 +114,7 @@ def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, 
         "calibration": scored["calibration"],
         "tempered": scored["calibration"].get("after_temperature"),
         "reliability": _reliability(scored["calibration"]),
+        "precision_recall": _precision_recall(scores),
         "n_wrong": _n_wrong(scores),
         **own,
     }
@@ -124,6 +128,16 @@ def _of_numbers(scores: NumberScores, examples: Any, importance: Importance | No
 
     cloud = picture(numbers_figure(scores.labels, scores.predicted, WIDTH), "Predicted numbers against the right ones")
     return {"kind": "numbers", "numbers": cloud, "mistakes": largest_errors(examples, scores, importance)}
+
+
+def _precision_recall(scores: AnswerScores) -> Markup | None:
+    from encoderlab.reports.parts.answer_plots import precision_recall_curves, precision_recall_figure
+    from encoderlab.reports.parts.page import picture
+    from encoderlab.reports.parts.page_plots import WIDTH
+
+    curves = precision_recall_curves(scores)
+    said = "Precision against recall for every threshold, and the threshold that was used as a dot"
+    return picture(precision_recall_figure(curves, WIDTH), said) if curves else None
 
 
 def _reliability(calibration: Mapping[str, Any]) -> Markup:

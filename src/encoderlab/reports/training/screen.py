@@ -32,6 +32,7 @@ USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one i
 OTHERS = (  # figures beside the main one
     *("entity_precision", "entity_recall", "token_accuracy"),
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
+    *("average_precision", "threshold"),
     *("pearson", "spearman", "mae", "rmse", "loss"),
 )
 
@@ -70,6 +71,7 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         "conflicting label": "shared_with_other_label",
     }
     table = table_of("split", *columns, "words: min, median, p95, max")
+    table.columns[0].no_wrap = True
     for name, counts in survey.items():
         words = " ".join(f"{counts[f'words_{key}']:,.0f}" for key in ("min", "median", "p95", "max"))
         shown = {key: "-" if name == "train" and key.startswith("shared") else number(counts[key]) for key in columns.values()}
@@ -85,7 +87,7 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
     else:
         line(console, "Labels", f"{len(labels):,}; {_extremes(survey)}")
     for split in ("validation", "test"):
-        if len(labels) == 2 and split in survey:
+        if len(labels) == 2 and any(survey.get(split, {}).get("labels", {}).values()):
             line(console, "Warning", scarce_classes(split, survey[split]["labels"]))
     if lone := [label for label, count in survey.get("train", {"labels": {}})["labels"].items() if count == 1]:
         line(console, "Warning", _lone_labels(lone))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
 from encoderlab.reports.outputs.predictions import write_predictions
-from encoderlab.reports.parts.answer_plots import labels_figure, numbers_figure
+from encoderlab.reports.parts.answer_plots import labels_figure, numbers_figure, precision_recall_curves, precision_recall_figure
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves
 from encoderlab.reports.parts.run_report import metric_lines, write_last
 from encoderlab.reports.training.run_page import write_run_page
@@ -41,11 +41,12 @@ def write_report(
 
 
 def _plot_answers(folder: RunFolder, scores: AnswerScores, title: str) -> None:
-    """Right answers against the model's: a confusion matrix of classes, F1 by label, a cloud of numbers."""
+    """Right answers against the model's: a confusion matrix of classes, F1 by label, a cloud of numbers, precision and recall."""
+    drawn = {}
     if isinstance(scores, Scores | TaggingScores):
         plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=title)
-        return
-    drawn = {}
+    if curves := precision_recall_curves(scores):
+        drawn["precision_recall"] = precision_recall_figure(curves, 6.5)
     if isinstance(scores, NumberScores):
         drawn["numbers"] = numbers_figure(scores.labels, scores.predicted, 6.5)
     if isinstance(scores, LabelSetScores):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from encoderlab.metrics import AnswerScores
+from encoderlab.metrics import AnswerScores, Scores
+from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.task import build_task, with_thresholds
+from encoderlab.tasks.classification import threshold_rule
+from encoderlab.tasks.config import ClassificationConfig, TaskConfig
 from encoderlab.tasks.rows import ExampleRows, Rows
 
 
@@ -21,6 +24,22 @@ def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:
 def truncated_scores(assembly: Assembly, rows: ExampleRows) -> AnswerScores | None:
     """The scores of the same model where it reads only the first window of each row; None where no row has several."""
     return scores_of(assembly, rows.first_windows()) if (rows.windows() > 1).any() else None
+
+
+def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> list[str]:
+    """What a reader should know of a threshold that the settings of `task` asked for: how it was chosen, and what it missed."""
+    if not isinstance(task, ClassificationConfig) or not isinstance(task.threshold, str):
+        return []
+    held_out = scores.get("validation")
+    if not isinstance(held_out, Scores) or held_out.threshold is None:
+        return [f"There is no validation split to choose task.threshold={task.threshold} on: it is {DEFAULT}"]
+    label, rule = held_out.positive_label, threshold_rule(task)
+    asked = rule and rule.precision
+    reached = held_out.per_class[str(label)]["precision"]
+    notes = [f"The threshold of {label!r}, {held_out.threshold:.3f}, was chosen on validation (task.threshold={task.threshold})"]
+    if asked is not None and reached < asked:
+        notes.append(f"No threshold gives {label!r} a precision of {asked:g} on validation: the best has {reached:.3f}")
+    return notes
 
 
 def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, AnswerScores]]:

@@ -186,7 +186,8 @@ class RunFolder:
     @property
     def worth_continuing(self) -> bool:
         """Whether a step has been taken that a continuation need not take again."""
-        inside = self.root.glob(f"*/{self.checkpoints.name}/step-*")  # of a run in a folder of this one
+        # Of a run in a folder of this one, such as a fold, and of one inside that, such as the adaptation of a fold's encoder.
+        inside = (path for depth in ("*", "*/*") for path in self.root.glob(f"{depth}/{self.checkpoints.name}/step-*"))
         return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
 
     @contextmanager

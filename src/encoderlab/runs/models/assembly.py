@@ -35,7 +35,7 @@ from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, dist
 from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, step_memory
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
-from encoderlab.runs.models.row_settings import check_pairs, with_length, with_pairs
+from encoderlab.runs.models.row_settings import check_pairs, with_case, with_length, with_pairs
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
 from encoderlab.runs.models.task import build_task, label_loss_of, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
@@ -178,7 +178,7 @@ def assemble(
     the parts do not fit.
     """
     check_pairs(config.model, corpus)
-    config = run_settings(config, pretrained)
+    config = run_settings(replace(config, tokenizer=with_case(config.tokenizer, config.task)), pretrained)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
     config = replace(config, task=settled_task(config.task, corpus), model=with_pairs(config.model, corpus))
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))

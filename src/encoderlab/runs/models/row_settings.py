@@ -1,10 +1,11 @@
-"""The settings of a model that the training rows decide: how long a sequence is, and whether there are pairs to separate."""
+"""The settings that task and training rows decide: how long a sequence is, whether there are pairs to separate, and the case."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
 
+from encoderlab.data.tokenizers.config import TokenizerConfig, WordPieceConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs
@@ -12,7 +13,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.task import build_task
-from encoderlab.tasks.config import TaskConfig
+from encoderlab.tasks.config import TaggingConfig, TaskConfig
 
 FURTHEST = 512  # tokens that an encoder from scratch reads where the rows decide, as BERT
 PRETRAINING_LENGTH = 128
@@ -34,6 +35,16 @@ def with_pairs(model: ModelConfig, corpus: Corpus | DocumentCorpus) -> ModelConf
 def reads_pairs(corpus: Corpus | DocumentCorpus) -> bool:
     """Whether each row is a pair of texts with a label."""
     return isinstance(corpus, Corpus) and corpus.paired
+
+
+def with_case(tokenizer: TokenizerConfig, task: TaskConfig) -> TokenizerConfig:
+    """The settings of a tokenizer, its `lowercase` filled in where it is open: a task that labels words keeps their case.
+
+    From scratch on French parts of speech (Sequoia, validation) that is worth 0.3 points of token accuracy.
+    """
+    if not isinstance(tokenizer, WordPieceConfig) or tokenizer.lowercase is not None:
+        return tokenizer
+    return replace(tokenizer, lowercase=not isinstance(task, TaggingConfig))
 
 
 def with_length(

@@ -275,4 +275,5 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
         return RegressionConfig(name=name, mean=0.0, deviation=1.0)
     if found.heads.sequence_target == "label_set":
         return MultilabelConfig(name=name, thresholds=found.thresholds)
-    return ClassificationConfig(name=name)
+    threshold = (found.thresholds or {}).get(found.positive_label or "")
+    return ClassificationConfig(name=name, positive_label=found.positive_label, threshold=threshold)

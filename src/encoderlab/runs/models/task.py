@@ -9,14 +9,13 @@ import torch
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.metrics import AnswerScores, LabelSetScores
+from encoderlab.metrics import AnswerScores, LabelSetScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import (
-    BALANCED,
     ClassificationConfig,
     LabelledTaskConfig,
     MultilabelConfig,
@@ -66,10 +65,13 @@ def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping
 
 
 def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerScores | None) -> TaskConfig:
-    """The task's settings, every label's threshold filled in: that of the `held_out` scores, 0.5 where there are none.
+    """The task's settings, every threshold filled in: that of the `held_out` scores, 0.5 where there are none.
 
-    A task of another kind has no thresholds and stays as it is.
+    A task without thresholds stays as it is.
     """
+    if isinstance(task, ClassificationConfig) and isinstance(task.threshold, str):
+        chosen = held_out.threshold if isinstance(held_out, Scores) else None
+        return replace(task, threshold=DEFAULT if chosen is None else chosen)
     if not isinstance(task, MultilabelConfig):
         return task
     fitted = held_out.thresholds.tolist() if isinstance(held_out, LabelSetScores) else [DEFAULT] * len(labels)
@@ -90,7 +92,7 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
         return LabelLoss(smoothing=smoothing)
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
-    if given == BALANCED:
+    if isinstance(given, str):
         rarer = (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
     else:
         for label in given:
