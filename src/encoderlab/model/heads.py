@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoderlab.batch import Batch, HeadSizes, Prediction
+from encoderlab.batch import Batch, HeadSizes, Prediction, WindowPooling
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.model.dropout import Dropout
 from encoderlab.model.encoder import Encoder
@@ -72,7 +72,7 @@ class EncoderWithHeads(nn.Module):
         self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
         self.reads_first = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
         self.asks_tokens = heads.asks_tokens
-        self.window_pooling = heads.window_pooling
+        self.window_pooling: WindowPooling | None = heads.window_pooling
         initialize(self, config)
         if self.separates_pairs and self.sequence_head is not None:
             # Its features are large: random weights would send random gradients into a pretrained encoder (Kumar et al. 2022).
