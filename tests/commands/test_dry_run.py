@@ -58,7 +58,8 @@ def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp
         named = line.partition("rows): ")[2].split(", ")
         figures = [key for key in scores if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion", "calibration")]
         assert named[len(figures) :] == ["calibration", "scores by class and their confusion"]
-        assert named[: len(figures)] == [key.replace("_", " ").replace("roc auc", "ROC AUC") for key in figures]
+        words = {"roc_auc": "ROC AUC", "matthews": "Matthews correlation"}
+        assert named[: len(figures)] == [words.get(key, key.replace("_", " ")) for key in figures]
     files = re.search(r"files: (.*)", said)[1].split(", ")
     there = {path.name + "/" * path.is_dir() for path in (tmp_path / "run").iterdir()} - {".lock"}
     assert set(files) == there
