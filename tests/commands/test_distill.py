@@ -12,6 +12,8 @@ from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
 
+pytestmark = pytest.mark.slow
+
 SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
 TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
 QUICK = ("training.batch_size=16", "training.learning_rate=0.003", "training.log_every=5")
@@ -101,7 +103,6 @@ def test_a_student_of_vectors_is_embedded_finetuned_and_verified(command, studen
     assert report_of(tmp_path / "finetuned")["init_from"] == str(student)
 
 
-@pytest.mark.slow
 def test_a_second_stage_starts_from_the_first_with_its_head(command, student, teacher, documents, tmp_path):
     again = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0")
     command("distill", f"teacher={teacher}", f"init_from={student}", *documents, *SHAPE, *QUICK, *again, "run_dir=second")
@@ -109,7 +110,6 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
-@pytest.mark.slow
 def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher, documents, tmp_path):
     hardly = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0", "model.n_heads=1", "model.d_head=16")
     for start in ("pruned", "embeddings"):
@@ -118,7 +118,6 @@ def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher
     assert pruned > 0.5 > embeddings
 
 
-@pytest.mark.slow
 def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = (
         "distill",
@@ -154,7 +153,6 @@ def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command,
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
 
 
-@pytest.mark.slow
 def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
     weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
@@ -180,7 +178,6 @@ def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(comman
     assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
 
 
-@pytest.mark.slow
 def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
     from encoderlab.runs.fitting.journal import Journal
@@ -200,7 +197,6 @@ def test_vectors_are_not_scored_without_their_teacher(command, student):
         command("eval", f"run={student}")
 
 
-@pytest.mark.slow
 def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brackets_teacher, tmp_path, capsys):
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=10", "training.learning_rate=0.003")
     command("distill", f"teacher={brackets_teacher}", *line, "run_dir=student")
@@ -221,7 +217,6 @@ def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brack
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 
 
-@pytest.mark.slow
 def test_a_teacher_alone_is_copied_though_all_labels_are_wrong(command, cache, tmp_path):
     """The labels count for nothing at teacher_weight=1: the student answers as a teacher that was taught the opposite."""
     rows = [(f"{'good' if n % 2 else 'bad'} {'abcdefgh'[n % 8]}", n % 2) for n in range(200)]

@@ -13,7 +13,7 @@ from encoderlab.exchange import onnx_graph
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
-pytestmark = pytest.mark.usefixtures("symbolic_sizes")
+pytestmark = [pytest.mark.usefixtures("symbolic_sizes"), pytest.mark.slow]
 
 
 def answers_of_the_readme(folder, texts):
@@ -61,7 +61,6 @@ def test_texts_are_answered_as_by_the_run_cut_and_padded(command, exported, brac
         assert found["probability"] == pytest.approx(max(mine["probabilities"].values()), abs=1e-4)
 
 
-@pytest.mark.slow
 def test_pairs_are_answered_as_by_the_run(command, exported, pairs_run, tmp_path, capsys):
     folder = exported(pairs_run)
     pairs = [("title 1", "body 2"), ("x" * 900, "title 3"), ("", "body")]
@@ -80,7 +79,6 @@ def test_words_are_answered_as_by_the_run(command, exported, reverse_run, tmp_pa
     assert [answer["predicted"] for answer in answers_of_the_readme(folder, texts)] == [answer["predicted"] for answer in ours]
 
 
-@pytest.mark.slow
 def test_a_graph_that_does_not_agree_is_not_left_behind(command, brackets_run, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_graph, "TOLERANCE", -1.0)
     with pytest.raises(DataError, match="The ONNX graph is wrong"):

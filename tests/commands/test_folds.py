@@ -11,6 +11,8 @@ from encoderlab.runs.folders.finished import read_answers, read_run
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.signals import Interrupted
 
+pytestmark = pytest.mark.slow
+
 TINY = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "tokenizer.vocabulary_size=100")
 QUICK = (*TINY, "training.epochs=1", "training.batch_size=8", "training.learning_rate=3e-3", "training.threads=1")
 WORDS = {"good": ("fine", "nice", "warm"), "bad": ("cold", "grim", "dull")}

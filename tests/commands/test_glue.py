@@ -10,6 +10,8 @@ from encoderlab.errors import SettingError
 from tests.glue_rows import COLUMNS, ROWS, glue_rows
 from tests.test_configs import composed
 
+pytestmark = pytest.mark.slow
+
 SMALL = (
     *("tokenizer.vocabulary_size=120", "model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2"),
     *("training=smoke", "training.steps=30", "training.learning_rate=1e-2", "training.threads=1", "baselines=false"),

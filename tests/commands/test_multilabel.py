@@ -8,6 +8,8 @@ import pytest
 
 from encoderlab.errors import DataError, SettingError
 
+pytestmark = pytest.mark.slow
+
 MEANS = {"sun": "weather", "rain": "weather", "goal": "sport", "match": "sport", "vote": "politics", "law": "politics"}
 PLAIN = ["table", "chair"]
 
@@ -199,7 +201,6 @@ def test_a_stopped_run_resumes_to_the_same_scores(command, stopped, tmp_path):
     assert whole == halved
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
 def test_the_example_of_an_onnx_folder_gives_the_same_labels(command, topics_run, tmp_path, capsys):
     from tests.commands.test_export_onnx import answers_of_the_readme

@@ -8,6 +8,8 @@ import pytest
 
 from encoderlab.errors import DataError, SettingError
 
+pytestmark = pytest.mark.slow
+
 WORTH = {"good": 10, "bad": -10, "great": 20, "awful": -20, "plain": 0}
 
 
@@ -154,7 +156,6 @@ def test_a_finished_run_answers_over_http_and_from_python_alike(numbers_run, cac
     assert set(answer) == {"predicted"} and answer["predicted"] == pytest.approx(ours["predicted"], abs=0.1)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
 def test_the_example_of_an_onnx_folder_answers_in_the_units_of_the_file(command, numbers_run, tmp_path, capsys):
     from tests.commands.test_export_onnx import answers_of_the_readme

@@ -8,6 +8,8 @@ import pytest
 
 from encoderlab.errors import SettingError
 
+pytestmark = pytest.mark.slow
+
 NAMES = {"person": (["Ada", "Bob"], ["Lovelace", "Byron", ""]), "place": (["New", "Old"], ["York", "Rome"])}
 
 

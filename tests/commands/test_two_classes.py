@@ -8,6 +8,8 @@ import pytest
 
 from encoderlab.errors import SettingError
 
+pytestmark = pytest.mark.slow
+
 FRAUD, HAM = ("prize", "winner", "transfer", "urgent"), ("lunch", "meeting", "report", "garden")
 
 

@@ -10,6 +10,8 @@ import pytest
 from encoderlab.errors import DataError
 from tests.run_files import report_of
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["table", "chair", "lamp", "door", "wall"]
 SIZE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=10", "model.pooling=mean")
 WHERE = ("task=classification", "dataset=files", "tokenizer.vocabulary_size=100", "training.threads=1", "training.batch_size=16")

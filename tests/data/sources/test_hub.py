@@ -16,6 +16,8 @@ import pytest
 from encoderlab.data.sources.hub import HubDataset
 from encoderlab.errors import SettingError
 
+pytestmark = pytest.mark.slow
+
 LOAD = """
 import json, sys
 from dataclasses import asdict
@@ -135,7 +137,6 @@ def load_cached_commit(home):
     return next((home / "datasets" / "nyu-mll___glue" / "sst2" / "0.0.0").glob("?" * 40)).name
 
 
-@pytest.mark.slow
 def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path):
     endpoint = "http://no-such-host.invalid"
     (result,), errors = load(endpoint, tmp_path, SST2)

@@ -10,6 +10,8 @@ import pytest
 from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.errors import SettingError
 
+pytestmark = pytest.mark.slow
+
 READ = """
 import json, sys
 from pathlib import Path

@@ -377,6 +377,7 @@ def build_elsewhere(name, endpoint, home, texts=()):
     return json.loads(subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("google-bert/bert-base-uncased", 30_522), ("distilbert/distilbert-base-cased", 28_996)]
 )
