@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
 BRACKETS = (*SHORT, "task=brackets", "dataset.limit=61", "training.steps=15", "training.batch_size=6", "training.batching=random")
+RANKED = {"average_precision": 0.01}  # of an untrained model's nearly equal answers: rounding lets two change places
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,9 @@ def assert_alike(folder, other):
     lines, others = journal_of(folder, without=PADDED), journal_of(other, without=PADDED)
     assert [(line["kind"], line["step"]) for line in lines] == [(line["kind"], line["step"]) for line in others]
     for line, like in zip(lines, others, strict=True):
-        assert line == {key: pytest.approx(value, abs=1e-5) if key != "split" else value for key, value in like.items()}
+        assert line == {
+            key: pytest.approx(value, abs=RANKED.get(key, 1e-5)) if key != "split" else value for key, value in like.items()
+        }
     for name, scores in report_of(folder)["splits"].items():
         assert scores["n"] == report_of(other)["splits"][name]["n"]
         assert scores["loss"] == pytest.approx(report_of(other)["splits"][name]["loss"], abs=1e-5)

@@ -11,6 +11,7 @@ import yaml
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 from tests.run_files import journal_of, report_of
@@ -261,3 +262,28 @@ def test_steps_can_take_the_place_of_a_budget(command, stopped):
 def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
     with pytest.raises(DataError, match="nowhere holds no run: environment.json is not there. Name a run folder"):
         command("train", "resume=nowhere")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "rows"),
+    [
+        ("classification", [f"word {n % 5},{('down', 'up')[n % 3 == 0]}" for n in range(60)]),
+        ("regression", [f"word {n},{n % 5}" for n in range(60)]),
+        ("tagging", [f"word{n % 5}\t{('X', 'Y')[n % 2]}\n" for n in range(60)]),
+    ],
+)
+def test_the_same_line_resumes_whatever_the_rows_have_decided(command, stop_after, tmp_path, task, rows):
+    """Such as the positive label, the scale of numbers, or whether the vocabulary keeps capitals."""
+    header = [] if task == "tagging" else ["text,label"]
+    path = tmp_path / ("rows.conll" if task == "tagging" else "rows.csv")
+    path.write_text("\n".join([*header, *rows]) + "\n", encoding="utf-8")
+    shape = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "tokenizer.vocabulary_size=100", "baselines=false")
+    length = ("training=smoke", "training.steps=8", "training.checkpoint_every=2", "training.threads=1")
+    line = ("train", f"task={task}", "dataset=files", f"dataset.path={path.name}", *shape, *length, "resume=auto", "run_dir=run")
+    stop_after(4)
+    with pytest.raises(Interrupted):
+        command(*line)
+    stop_after(-1)
+    command(*line)
+    assert (tmp_path / "run" / "report.json").is_file()

@@ -41,6 +41,10 @@ DECIDED = {  # where they are left open
     "training.evaluate_every",
     "training.learning_rate",
     "task.teacher_width",
+    "task.positive_label",
+    "task.mean",
+    "task.deviation",
+    "tokenizer.lowercase",
 }
 FILES = {"teacher": "weights", "unlabelled": "texts"}  # what a run reads beside its dataset, by the setting that names it
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
