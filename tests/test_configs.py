@@ -96,6 +96,8 @@ def test_what_is_typed_wins_over_an_experiment():
     assert composed("experiment=notebook_reverse", "model=tiny", "model.n_layers=5").model == replace(tiny, n_layers=5)
     assert composed("experiment=notebook_reverse", "training=smoke").training == composed("training=smoke").training
     assert composed("experiment=notebook_reverse", "training=smoke").model == composed("experiment=notebook_reverse").model
+    others = composed("experiment=mini_en_1", "dataset.path=x.jsonl", "training=smoke", "training.steps=3")
+    assert (Path(others.dataset.path).name, others.training.steps) == ("x.jsonl", 3)
     assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
 
 

@@ -113,8 +113,8 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
     def composed(self: ConfigLoaderImpl, config_name: str | None, overrides: list[str], *rest: Any, **named: Any) -> DictConfig:
         config = compose(self, config_name, overrides, *rest, **named)
         if groups := _typed_beside_experiment(config, overrides):
-            alone = [override for override in overrides if not override.startswith("experiment=")]
-            _take(groups, compose(self, config_name, alone, *rest, **named), config)
+            of_groups = [override for override in overrides if _group_of(override) in groups]
+            _take(groups, compose(self, config_name, of_groups, *rest, **named), config)
         _refuse_code(config.hydra)
         check(config)
         return config
@@ -133,6 +133,11 @@ def _typed_beside_experiment(config: DictConfig, overrides: list[str]) -> list[s
         return []
     typed = [override.partition("=")[0] for override in overrides]
     return [name for name in typed if name in choices and name in config and name != "experiment"]
+
+
+def _group_of(override: str) -> str:
+    """The group that an override chooses, or of which it sets something: model for model=tiny and for ++model.n_layers=3."""
+    return override.lstrip("+~").partition("=")[0].partition(".")[0]
 
 
 def _take(groups: list[str], others: DictConfig, config: DictConfig) -> None:
