@@ -20,8 +20,8 @@ class Encoded:
     """One example as ids, with its right answers.
 
     `label` answers for the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: not asked, or not
-    known). `token_labels` maps each asked place in `input_ids` to its answer, None where it is not known; it is None itself where
-    no place is asked. `truncated` tells that the example was longer than the model reads.
+    known). `token_labels` maps each target position in `input_ids` to its label, None where it is not known; it is None itself
+    where there is no target. `truncated` tells that the example was longer than the model reads.
 
     A long text may be read in several windows. They are equally long and stand one behind another in `input_ids`; `window_starts`
     says at which token of the text each begins. It is empty for a single sequence.
@@ -176,7 +176,7 @@ class HeadSizes:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the heads say: logits for each row, and for each asked place; None where there is no such head.
+    """What the heads say: logits for each row, and for each target position; None where there is no such head.
 
     The vectors are as wide as the teacher's, in distillation.
     """

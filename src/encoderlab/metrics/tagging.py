@@ -1,4 +1,4 @@
-"""Scores of token classification: an answer for each asked place, and entities where the labels are BIO or BIOES."""
+"""Scores of token classification: an answer at each target position, and entities where the labels are BIO or BIOES."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def scores_of_totals(totals: np.ndarray, n_classes: int) -> dict[str, np.ndarray
 def answered_words(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str], main: str) -> TaggingScores:
     """The scores of answers without probabilities, such as a baseline's: an array of class ids for each sentence.
 
-    Figures over all asked places: `token_accuracy`, `f1_macro`, `f1_weighted`; `accuracy` is the share of sentences answered
+    Figures over all target positions: `token_accuracy`, `f1_macro`, `f1_weighted`; `accuracy` is the share of sentences answered
     rightly at every one, among those with any. Where labels are BIO or BIOES also `entity_precision`, `entity_recall`, `entity_f1`.
     """
     totals = columns_of(labels, predicted, names).sum(0, keepdims=True)
@@ -174,7 +174,7 @@ class _Kept(NamedTuple):
 
 
 class TaggingMetrics:
-    """Collects an answer for each asked place.
+    """Collects an answer for each target position.
 
     `labels` names the classes in the order of their ids, `main` the figure that a report puts first. `decode` chooses the labels.
     """

@@ -188,7 +188,7 @@ class ExampleRows:
         return batch
 
     def _target_positions(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The asked places of the rows as indices into their flattened tokens, and the answers."""
+        """The target positions of the rows, as indices into their flattened tokens, and the labels there."""
         if "target_positions" not in self.store:
             return np.empty(0, dtype=np.int64), None
         positions, counts = self.store["target_positions"].gather(rows)

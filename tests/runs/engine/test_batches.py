@@ -240,6 +240,19 @@ def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths
     assert in_turn[: len(alone)] == alone
 
 
+def micro_batches_of(rows, config, steps, micro_batches, size):
+    """All micro-batches of so many steps, of all processes."""
+    return [
+        micro_batch
+        for rank in range(size)
+        for step in islice(
+            training_batches(rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)),
+            steps,
+        )
+        for micro_batch in step
+    ]
+
+
 @given(
     lengths=lengths_of_rows,
     batch_size=st.integers(1, 9),
@@ -251,15 +264,7 @@ def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths
 def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, micro_batches, size):
     rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
     counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=64)
-    made = [
-        micro_batch
-        for rank in range(size)
-        for step in islice(
-            training_batches(rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)),
-            counts.steps,
-        )
-        for micro_batch in step
-    ]
+    made = micro_batches_of(rows, config, counts.steps, micro_batches, size)
     assert counts.steps == -(-len(lengths) // batch_size)
     assert counts.tokens == sum(micro_batch.n_tokens for micro_batch in made if len(micro_batch.rows)) == sum(lengths)
     assert counts.padded_tokens == sum(micro_batch.input_ids.numel() for micro_batch in made if len(micro_batch.rows))
@@ -297,16 +302,7 @@ def rows_in_windows(n_windows):
 def test_micro_batches_and_processes_never_cut_a_row_apart_and_its_windows_are_counted(n_windows, micro_batches, size):
     rows, config = rows_in_windows(n_windows), TrainingConfig(batch_size=5)
     counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=4)
-    made = [
-        micro_batch
-        for rank in range(size)
-        for step in islice(
-            training_batches(rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)),
-            counts.steps,
-        )
-        for micro_batch in step
-        if len(micro_batch.rows)
-    ]
+    made = [one for one in micro_batches_of(rows, config, counts.steps, micro_batches, size) if len(one.rows)]
     seen = {}
     for batch in made:
         row_of_sequence = torch.arange(len(batch)) if batch.row_of_sequence is None else batch.row_of_sequence
