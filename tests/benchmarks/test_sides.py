@@ -38,6 +38,14 @@ def test_our_speed_leaves_out_the_first_ten_steps(tmp_path):
     assert (found["padding"], found["first_step_seconds"], found["precision"]) == (0.5, 8.0, "bfloat16")
 
 
+def test_the_speed_of_compiled_code_is_measured_after_the_last_time_that_it_was_compiled(tmp_path):
+    seconds = [9.0, 10.0, 11.0, 15.0, 16.0, 17.0]
+    write_run(tmp_path, *(step(10 * n + 1, at, 800 * n) for n, at in enumerate(seconds)))
+    assert journalled(FINISHED, tmp_path)["seconds"] == 7  # from step 11 on
+    found = journalled(FINISHED, tmp_path, compiled=True)
+    assert (found["steps"], found["seconds"], found["tokens_per_second"]) == (20, 2, 800)
+
+
 def test_our_time_to_an_accuracy_is_that_of_the_first_evaluation_that_reaches_it(tmp_path):
     scores = (0.7, 0.79, 0.75, 0.8)
     evaluations = [evaluation(10 * n, 2.0 * n, score) for n, score in enumerate(scores, 1)]
