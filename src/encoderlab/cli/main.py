@@ -68,6 +68,9 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # of its fits and undefined scores: reports say what they mean
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: any job of a sweep may ask for deterministic products
+    if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
+        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no other batch.
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = placed()

@@ -107,7 +107,7 @@ class TrainingConfig:
     freeze_layers: int = setting(0, "Lowest layers that do not learn, the embeddings with them; 0: all learn.", least=0)
     precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
     compile: Compile = setting(
-        Compile.auto, "Compile the encoder: auto (on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
+        Compile.auto, "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )
     deterministic: bool = setting(
         False, "Use no kernel on CUDA that rounds otherwise each time, at some cost in speed; a CPU has none of them."
