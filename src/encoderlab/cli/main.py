@@ -241,7 +241,6 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
     from encoderlab.config.overrides import quote
     from encoderlab.runs.folders.sweep import JobRecord, WorkerKilledError
-    from encoderlab.sweeps.other_machines import wait_for_others
     from encoderlab.sweeps.results import show_results
     from encoderlab.sweeps.settings import folder_for, typed_again
     from encoderlab.sweeps.sweep import Sweep
@@ -263,10 +262,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
         sweep = Sweep(command, folder, start, dry, options.takeover_seconds)
         try:
             if options.trials is None:
-                line = [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"]
-                _combine(sweep, line, job)
-                while wait_for_others(sweep):
-                    _combine(sweep, line, job)
+                _combine(sweep, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job)
             else:
                 single = [argument for argument in arguments if argument not in MULTIRUN]
                 import_module("encoderlab.sweeps.search").search(sweep, single, options.trials, trial)
@@ -277,7 +273,18 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
 
 def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
-    """Have Hydra run a job for each combination, perhaps in workers. Raises WorkerKilledError; Interrupted when they have ended."""
+    """Have Hydra run a job for each combination, and once more while jobs of other processes become free.
+
+    Jobs may run in workers. Raises WorkerKilledError; Interrupted when they have ended.
+    """
+    from encoderlab.sweeps.other_machines import wait_for_others
+
+    _combine_once(sweep, arguments, job)
+    while wait_for_others(sweep):
+        _combine_once(sweep, arguments, job)
+
+
+def _combine_once(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
     from concurrent.futures.process import BrokenProcessPool
 
     from encoderlab.runs.folders.sweep import WorkerKilledError
