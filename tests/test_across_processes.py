@@ -177,7 +177,7 @@ def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(on
 MISTAKES = {
     ("train", "model.n_layer=2"): "encoderlab: There is no setting model.n_layer. Did you mean model.n_layers?",
     ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds something.",
-    ("predict", "run=nowhere"): "encoderlab: encoderlab predict does not run across 2 processes.",
+    ("predict", "run=nowhere"): "encoderlab: encoderlab predict cannot run across 2 processes.",
 }
 
 

@@ -76,7 +76,7 @@ def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
 
 @pytest.mark.parametrize("texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]])
 def test_what_is_no_list_of_texts_is_refused(brackets, texts):
-    with pytest.raises(SettingError, match="is no list of texts"):
+    with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict(texts)
 
 
@@ -146,7 +146,7 @@ def test_mistakes_are_told_as_on_the_command_line(brackets):
         encoderlab.compose("model.n_layer=2")
     with pytest.raises(SettingError, match="command=eval starts no run. Allowed: train, pretrain, finetune"):
         encoderlab.compose(command="eval")
-    with pytest.raises(SettingError, match="is no list of texts"):
+    with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict("one text")
     with pytest.raises(DataError, match="was trained on single texts, and a pair is given"):
         brackets.predict([("(", ")")])

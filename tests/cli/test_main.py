@@ -52,20 +52,20 @@ MISTAKES = {
     "train task=tagging": "task=tagging has no dataset yet.",
     "train task=classification dataset=files": "dataset=files has no rows to train on",
     "train dataset=hub": "dataset.path is not set. Set dataset.path=...",
-    "train model=null": "model=null chooses nothing. encoderlab list model shows what there is.",
-    "train model={n_layer:2}": "model takes the name of one of its configs. encoderlab list model shows them.",
-    "train seed=1,2": "seed=1,2 is several values. Add -m to run each of them",
+    "train model=null": "model=null chooses nothing. Choose one of those that encoderlab list model shows.",
+    "train model={n_layer:2}": "model takes the name of a config. Choose one of those that encoderlab list model shows.",
+    "train seed=1,2": "seed=1,2 has several values. Add -m to run each of them",
     "train seed=-1": "seed is -1. Allowed: at least 0, at most 4294967295.",
     "train hydra.nonsense=1": "Hydra has no setting hydra.nonsense.",
-    "train model.n_layers": "model.n_layers is not understood. Allowed: name=value.",
+    "train model.n_layers": "model.n_layers cannot be read. Allowed: name=value.",
     "train --config-dir nowhere": "Additional config directory",
     "train training.device=abacus": "training.device=abacus is no device. Allowed: auto, cpu",
     "train run_dir=.": "run_dir=. already holds something",
-    "trian": f"There is no command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
-    "dance": "There is no command dance.",
-    "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
+    "trian": f"Unknown command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
+    "dance": "Unknown command dance.",
+    "list modle": "Nothing called modle can be listed. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
     "encoders. Did you mean encoderlab list model?",
-    "list encoder": "There is nothing called encoder to list.",
+    "list encoder": "Nothing called encoder can be listed.",
     "finetune init_from=null": "init_from=null has the wrong type. Allowed: a text. The pretrained encoder: ",
     "predict text=a": "run is not set. Set run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",
@@ -237,7 +237,7 @@ def test_list_shows_the_configs_of_ones_own_folder_and_which_of_them_are_hidden(
     command("list model --config-dir mine")
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["wide", "A", "model", "of", "my", "own."]
-    assert [line.split()[0] for line in lines if "hides yours of this name" in line] == ["tiny"]
+    assert [line.split()[0] for line in lines if "hides your config of the same name" in line] == ["tiny"]
     with pytest.raises(SettingError, match="There is no folder nowhere"):
         command("list --config-dir nowhere")
 

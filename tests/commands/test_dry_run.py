@@ -122,8 +122,8 @@ def test_a_run_that_goes_on_is_not_tried_out(command, tmp_path, resume):
     with pytest.raises(SettingError) as refused:
         command("train", "task=brackets", "dry_run=true", f"resume={resume}")
     assert str(refused.value) == (
-        f"dry_run=true estimates a new run, and resume={resume} continues an existing one. "
-        "Allowed: one of the two. Leave resume out, or dry_run."
+        f"dry_run=true estimates a new run, but resume={resume} continues an existing one. "
+        "Allowed: one of the two. Remove resume or dry_run."
     )
 
 

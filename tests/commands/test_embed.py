@@ -180,6 +180,6 @@ def test_a_failure_half_way_leaves_nothing(command, brackets_run, tmp_path, monk
 
 def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_path):
     (tmp_path / "out.npy").write_text("precious")
-    with pytest.raises(SettingError, match="output=out.npy: out.npy is already there"):
+    with pytest.raises(SettingError, match="output=out.npy: out.npy already exists"):
         command("embed", f"run={brackets_run}", "split=test", "output=out.npy")
     assert (tmp_path / "out.npy").read_text() == "precious"

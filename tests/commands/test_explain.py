@@ -96,7 +96,7 @@ def test_what_was_cut_off_is_shown_without_a_score(command, brackets_run, tmp_pa
 
 
 REFUSED = {
-    ("text=(", "word=0"): "word=0 names a word, and this model labels whole texts. Leave word out.",
+    ("text=(", "word=0"): "word=0 selects a word, but this model labels whole texts. Remove word.",
     ("text=(", "label=vald"): "label=vald is no class of this model. Allowed: ",
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
     ("text= ",): "text is empty. Allowed: a text of a word or more.",

@@ -210,7 +210,7 @@ def test_a_path_that_is_taken_is_refused(command, finished, tmp_path):
     run = finished(ClassificationConfig(name="moods"))
     (tmp_path / "taken").mkdir()
     for path in ("taken", "."):
-        with pytest.raises(SettingError, match=rf"path={path} is already there\. Allowed: a new folder"):
+        with pytest.raises(SettingError, match=rf"path={path} already exists\. Allowed: a new folder"):
             command("export", f"run={run}", f"path={path}")
     with pytest.raises(SettingError, match="path is empty"):
         command("export", f"run={run}", "path=")
@@ -352,7 +352,7 @@ def test_labels_that_differ_in_case_or_are_mere_numbers_are_taken_in_order_and_t
         (tmp_path / "other" / name).write_bytes((tmp_path / "there" / name).read_bytes())
     command("eval", "run=other", "dataset=brackets", "dataset.limit=20", "run_dir=scored")
     report = json.loads((tmp_path / "scored" / "report.json").read_text(encoding="utf-8"))
-    assert f"The model's labels {labels} were taken for" in " ".join(report["notes"])
+    assert f"The model's labels {labels} are matched with" in " ".join(report["notes"])
 
 
 def test_attention_is_drawn_from_a_hugging_face_folder(command, exported, tmp_path):

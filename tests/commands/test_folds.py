@@ -112,7 +112,7 @@ def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure,
         (("train", "folds=1"), SettingError, r"folds is 1\. Allowed: at least 2"),
         (("pretrain", "folds=5"), SettingError, "folds=5 is not for pretraining: documents have no labels.*use encoderlab train"),
         (("distill", "task=docs", "teacher=x", "folds=5"), SettingError, "folds=5 is not for distillation"),
-        (("train", "folds=5", "dataset.fold=1/5"), SettingError, "Leave dataset.fold out"),
+        (("train", "folds=5", "dataset.fold=1/5"), SettingError, "Remove dataset.fold"),
         (("train", "task=classification", *files("verdict"), "folds=31"), DataError, "folds=31 is too many.*30 rows.*Set folds=30"),
         (
             ("train", "task=classification", *files("verdict", "dataset.group=author"), "folds=11"),

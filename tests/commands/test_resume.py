@@ -69,7 +69,7 @@ def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_ru
 
 def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(command, stopped):
     stopped(*SHORT, "run_dir=run")
-    expected = r"model.n_layers=3 \(the run: 1\), seed=7 \(the run: 0\). Leave them out"
+    expected = r"model.n_layers=3 \(the run: 1\), seed=7 \(the run: 0\). Remove them"
     with pytest.raises(SettingError, match=expected):
         command("train", "resume=run", "seed=7", "model.n_layers=3")
     with pytest.raises(SettingError, match=r"task.name=brackets \(the run: reverse\)"):

@@ -117,6 +117,6 @@ def test_verify_looks_it_over(command, shipped, capsys):
     command("verify", "run=mini-en")
     assert capsys.readouterr().out.split(maxsplit=2)[:2] == ["good", "model"]
     damage(shipped / "model.safetensors")
-    with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are not as they should be: model\. Reinstall encoderlab"):
+    with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are damaged or inconsistent: model\. Reinstall encoderlab"):
         command("verify", "run=mini-en")
     assert "model.safetensors: missing, or not what manifest.json states" in capsys.readouterr().out

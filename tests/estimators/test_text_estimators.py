@@ -143,7 +143,7 @@ def test_it_pickles_and_its_saved_model_opens_as_any_other(classifier, tmp_path)
     answers = encoderlab.load(tmp_path / "model").predict(TEXTS)
     np.testing.assert_allclose([answer["probabilities"]["good"] for answer in answers], wanted[:, 1], rtol=1e-6)
     assert tempfile.gettempdir() not in (tmp_path / "model" / "config.json").read_text()
-    with pytest.raises(SettingError, match="is already there"):
+    with pytest.raises(SettingError, match="already exists"):
         classifier.save(tmp_path / "model")
     with pytest.raises(NotFittedError):
         clone(classifier).predict(TEXTS)

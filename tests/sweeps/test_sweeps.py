@@ -229,11 +229,11 @@ def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, m
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("seed=range(1,1000000000)", "The values make more than 10,000 runs. Try fewer of them in one sweep."),
-        ("seed=range(0,101) model.n_layers=range(1,101)", "The values make more than 10,000 runs"),
-        ("training.learning_rate=range(0,inf,1.0)", "The values make more than 10,000 runs"),
+        ("seed=range(1,1000000000)", "These values make more than 10,000 runs. Use fewer values in one sweep."),
+        ("seed=range(0,101) model.n_layers=range(1,101)", "These values make more than 10,000 runs"),
+        ("training.learning_rate=range(0,inf,1.0)", "These values make more than 10,000 runs"),
         ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no value"),
-        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values as 1,2,3."),
+        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
     ],
 )
 def test_values_that_make_no_run_or_more_than_any_sweep_has_are_refused_at_once(sweep, tmp_path, values, message):

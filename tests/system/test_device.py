@@ -47,7 +47,7 @@ def test_a_device_that_is_asked_for_is_taken_even_where_a_better_one_is(machine)
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
 def test_what_is_no_device_is_refused_with_what_there_is(machine, device):
     machine("mps")
-    with pytest.raises(SettingError, match=rf"^training.device={device} is no device.*auto, mps, cpu.*Leave training.device out"):
+    with pytest.raises(SettingError, match=rf"^training.device={device} is no device.*auto, mps, cpu.*Remove training.device"):
         choose_compute(device, threads=1)
 
 

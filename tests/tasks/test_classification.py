@@ -100,7 +100,7 @@ def test_the_score_comes_first_and_the_positive_label_is_what_f1_is_about():
         (
             LABELS,
             {"positive_label": "good"},
-            "positive_label=good needs two labels, and the data has 3. Leave it out, or set task=multilabel",
+            "positive_label=good needs two labels, and the data has 3. Remove it, or set task=multilabel",
         ),
         (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, and the data has 3. Set task.score=f1_macro"),
     ],

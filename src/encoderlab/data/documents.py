@@ -76,7 +76,7 @@ def fingerprint(made_from: bytes) -> str:
 
 
 def refuse_lone_document(total: int) -> None:
-    """Raise DataError where training has fewer than two documents, from one of which the other's negatives come."""
+    """Raise DataError if training has fewer than two documents, from one of which the other's negatives come."""
     if total < 2:
         raise DataError(
             f"The training split holds {total} document{'s' * (total != 1)}",

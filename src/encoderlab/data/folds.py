@@ -43,7 +43,7 @@ def assign_folds(
     Folds are of equal size and have each label's share of the rows, to the nearest group. Rows with equal text (and pair, or words)
     are in one fold, and so are rows with an equal value in `kept_together`. A row with several labels counts for the rarest,
     numbers for the fifth of their range; sentences of words are drawn without regard to labels. `names` are those of the labels.
-    Raises DataError where a label, or the whole split, has too few rows.
+    Raises DataError if a label, or the whole split, has too few rows.
     """
     hashes = hashed(split)
     groups = groups_of(hashes.texts, kept_together)
@@ -75,7 +75,7 @@ def _too_many(folds: int, most: int, of_what: str) -> DataError:
 
 
 def _refuse_missing_labels(assigned: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str]) -> None:
-    """Raise DataError where all rows of a label are in one fold: groups that bear several labels may do that."""
+    """Raise DataError if all rows of a label are in one fold: groups that bear several labels may do that."""
     pairs = np.unique(np.stack([labels, assigned], axis=1)[labels >= 0], axis=0)
     found, counts = np.unique(pairs[:, 0], return_counts=True)
     if len(found) and counts.min() < 2:

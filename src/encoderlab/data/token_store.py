@@ -75,7 +75,7 @@ Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's 
 def open_store(folder: Path) -> TokenStore:
     """The store that `write_store` left in `folder`, mapped and not read.
 
-    Raises DataError where a file is missing, or not as long as it was written.
+    Raises DataError if a file is missing, or not as long as it was written.
     """
     try:
         shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))

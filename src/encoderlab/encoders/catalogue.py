@@ -54,7 +54,7 @@ def shipped_location(name: str) -> Path | None:
 def shipped_folder(name: str) -> Path | None:
     """The folder of the shipped encoder of this name, every hash checked; None where none has this name.
 
-    Raises DataError where the encoder is missing or a file is not what was shipped.
+    Raises DataError if the encoder is missing or a file is not what was shipped.
     """
     folder = shipped_location(name)
     if folder is not None and (differing := differing_files(folder)):
@@ -69,7 +69,7 @@ def suggestion(name: str, setting: str) -> str:
 
 
 def describe(name: str) -> ShippedEncoder:
-    """What is known of a shipped encoder. Raises DataError where it is missing or damaged."""
+    """What is known of a shipped encoder. Raises DataError if it is missing or damaged."""
     folder = shipped_folder(name)
     assert folder is not None, f"{name} is no shipped encoder"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["encoder"]["model"]

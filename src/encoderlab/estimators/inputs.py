@@ -61,7 +61,7 @@ def _example(row: int, value: Any) -> TextExample:
 
 
 def targets_of(y: Any, n_rows: int, estimator: str) -> np.ndarray:
-    """The targets, [rows]. Raises ValueError where they are missing, not as many as the rows, not one column, or only one."""
+    """The targets, [rows]. Raises ValueError if they are missing, not as many as the rows, not one column, or only one."""
     if y is None:
         raise InputError(f"{estimator} requires y to be passed, but the target y is None")
     if n_rows < 2:

@@ -73,7 +73,7 @@ class _TextEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to the new folder `path`: encoderlab.load and every command that takes run= open it.
 
-        Raises SettingError where `path` is already there, and NotFittedError.
+        Raises SettingError if `path` is already there, and NotFittedError.
         """
         check_is_fitted(self)
         self.model_.save(Path(path))

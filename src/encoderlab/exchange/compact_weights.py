@@ -31,7 +31,7 @@ def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 weights that `compacted` stored. Raises KeyError where a scale is missing, ValueError where it does not fit."""
+    """The float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError where it does not fit."""
     scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
     return {name: _float32(name, stored) for name in stored if name not in scales}
 

@@ -25,7 +25,7 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
-    """The content of config.json. Raises DataError where it is none, or has more than `largest` bytes."""
+    """The content of config.json. Raises DataError if it is none, or has more than `largest` bytes."""
     return _json_object(folder / "config.json", largest)
 
 
@@ -41,7 +41,7 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 def read_weights(file: Path) -> dict[str, Tensor]:
     """All weights of a file, by name; those in compact storage as float32.
 
-    Raises DataError where it is damaged, or holds anything but floats, or far too many.
+    Raises DataError if it is damaged, or holds anything but floats, or far too many.
     """
     try:
         with safetensors.safe_open(file, framework="pt") as opened:

@@ -90,7 +90,7 @@ def write_graph(whole: WholeModel, path: Path) -> None:
 def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabulary_size: int) -> float:
     """How far the graph's outputs are off from the model's, for several sizes and lengths with padding, in the parts of TOLERANCE.
 
-    Raises DataError where that is more than TOLERANCE, or no number.
+    Raises DataError if that is more than TOLERANCE, or no number.
     """
     import onnxruntime
 

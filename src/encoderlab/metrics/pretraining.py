@@ -108,7 +108,7 @@ class PretrainingMetrics:
 
         Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
         `target_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
-        Raises DataError where no token was asked.
+        Raises DataError if no token was asked.
         """
         assert self._kept, "nothing was added"
         kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))

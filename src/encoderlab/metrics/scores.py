@@ -176,7 +176,7 @@ class Metrics(Protocol):
         ...
 
     def scores(self) -> SplitScores:
-        """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
+        """Score all that was added, in the order of the split. Raises TrainingError if an answer is not a finite number."""
         ...
 
 

@@ -85,7 +85,7 @@ class ModelChoice(ABC):
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
         """The whole settings, given those of the encoder the run starts from (None: it starts from nothing).
 
-        `max_length` may be None: the rows will decide. Raises SettingError where the two do not go together.
+        `max_length` may be None: the rows will decide. Raises SettingError if the two do not go together.
         """
 
 

@@ -36,7 +36,7 @@ def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[l
     """Run trials until the sweep's folder knows of as many, and show them, the best first.
 
     `run` starts the job of a command line with a number. What other processes that search in the same folder have tried counts;
-    a trial that was begun and left is gone on with. Raises SettingError where nothing is to be searched, or other values than
+    a trial that was begun and left is gone on with. Raises SettingError if nothing is to be searched, or other values than
     before.
     """
     if sweep.command not in SEARCHED:
@@ -63,7 +63,7 @@ def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution],
     """What is to be drawn for each setting that is given several values, and the other arguments.
 
     The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of which each
-    tenfold gets the same share. Raises SettingError where there is nothing to draw.
+    tenfold gets the same share. Raises SettingError if there is nothing to draw.
     """
     parser, space, fixed = OverridesParser.create(), {}, []
     for argument in arguments:
@@ -105,7 +105,7 @@ def _distribution(override: Override, argument: str) -> BaseDistribution:
 
 
 def _study(sweep: Sweep) -> Study:
-    """The study whose journal lies in the sweep's folder. Raises SettingError where Optuna is not installed."""
+    """The study whose journal lies in the sweep's folder. Raises SettingError if Optuna is not installed."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -119,7 +119,7 @@ def _study(sweep: Sweep) -> Study:
 
 
 def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> None:
-    """Raise SettingError where `space` has what the study cannot go on with: of another kind, or another list of values."""
+    """Raise SettingError if `space` has what the study cannot go on with: of another kind, or another list of values."""
     from optuna.distributions import check_distribution_compatibility
 
     begun = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
@@ -167,7 +167,7 @@ def _failed() -> Any:
 def score_of(folder: RunFolder) -> float | None:
     """The main figure of a finished run on validation, an error (as MAE) with a minus; None where it is no finite number.
 
-    Raises SettingError where validation was not scored.
+    Raises SettingError if validation was not scored.
     """
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:

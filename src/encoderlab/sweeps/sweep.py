@@ -82,7 +82,7 @@ def folder_for(options: SweepConfig, *, dry: bool) -> Iterator[SweepFolder]:
         yield SweepFolder.named(options.sweep_dir)
         return
     if options.trials is not None:
-        raise SettingError("dry_run=true gives no score to search by", remedy="Leave trials out, or dry_run")
+        raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials, or dry_run")
     with tempfile.TemporaryDirectory(prefix="encoderlab-dry-sweep-") as folder:
         yield SweepFolder(Path(folder))
 

@@ -16,14 +16,14 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, ten tim
 def load_yaml(text: str) -> Any:
     """The values of a YAML document, plain ones only.
 
-    Raises ValueError where they are too many or nested too deeply, yaml.YAMLError where it is none.
+    Raises ValueError if they are too many or nested too deeply, yaml.YAMLError where it is none.
     """
     check_yaml(text)
     return yaml.load(text, LOADER)
 
 
 def check_yaml(text: str) -> None:
-    """Raise ValueError where a document holds more than MOST_VALUES values, each alias counted as what it stands for.
+    """Raise ValueError if a document holds more than MOST_VALUES values, each alias counted as what it stands for.
 
     Read as a stream of events: nothing is built before it is known to be small.
     """

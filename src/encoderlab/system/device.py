@@ -132,7 +132,7 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
     available = _available()
     if wanted == "auto":
         return torch.device(available[0])
-    remedy = f"Leave {setting} out to use what is there"
+    remedy = f"Remove {setting} to use what is there"
     try:
         device = torch.device(wanted)
     except RuntimeError:

@@ -178,7 +178,7 @@ class Processes:
     def watched(self, remedy: str) -> Iterator[None]:
         """Raise ProcessLostError, with `remedy`, where another process is lost during the enclosed work.
 
-        Raises FailedElsewhereError where that one has said why it ends.
+        Raises FailedElsewhereError if that one has said why it ends.
         """
         try:
             yield

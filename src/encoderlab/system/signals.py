@@ -98,7 +98,7 @@ def is_interrupted() -> bool:
 
 
 def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
-    """A place at which deferred work can end. Raises Interrupted where a signal has come, to any process of the `processes`."""
+    """A place at which deferred work can end. Raises Interrupted if a signal has come, to any process of the `processes`."""
     number = processes.all_reduce_max(_Received.number or 0)
     if number:
         raise Interrupted(number)

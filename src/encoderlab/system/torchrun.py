@@ -47,7 +47,7 @@ def restarted() -> bool:
 def join(place: Processes) -> Processes:
     """The same place, once all processes are there.
 
-    Raises ProcessLostError where they do not come, and SettingError for a time to wait for them that is no number.
+    Raises ProcessLostError if they do not come, and SettingError for a time to wait for them that is no number.
     """
     if place.size == 1:
         return place

@@ -86,7 +86,7 @@ def positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
     for name in ("positive_label", "threshold"):
         if getattr(config, name) is not None:
             wrong = f"task.{name}={getattr(config, name)} needs two labels, and the data has {len(labels)}"
-            raise SettingError(wrong, remedy="Leave it out, or set task=multilabel, which has a threshold for each label")
+            raise SettingError(wrong, remedy="Remove it, or set task=multilabel, which has a threshold for each label")
     if config.score is ClassificationScore.f1:
         wrong = f"task.score=f1 needs two labels, and the data has {len(labels)}"
         raise SettingError(wrong, remedy="Set task.score=f1_macro or task.score=f1_weighted")

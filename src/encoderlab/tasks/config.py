@@ -196,7 +196,7 @@ class TaggingConfig(LabelledTaskConfig):
     special_tokens: bool = setting(True, "Put [CLS] in front of the words and [SEP] behind them.")
 
     def figure(self, labels: Sequence[str]) -> str:
-        """The name of the figure that `score` means. Raises SettingError where these `labels` do not have it."""
+        """The name of the figure that `score` means. Raises SettingError if these `labels` do not have it."""
         has_entities = entity_labels(labels) is not None
         if self.score is TaggingScore.entity_f1 and not has_entities:
             raise SettingError(

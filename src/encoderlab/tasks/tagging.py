@@ -80,7 +80,7 @@ class Tagging(Task):
 
 
 def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:
-    """What chooses valid sequences, if anything does. Raises SettingError where labels have to be BIO or BIOES and are not."""
+    """What chooses valid sequences, if anything does. Raises SettingError if labels have to be BIO or BIOES and are not."""
     entities = None if config.decoding is Decoding.argmax else entity_labels(labels)
     if entities is None and config.decoding is Decoding.valid:
         raise SettingError(

@@ -104,7 +104,7 @@ class Task(ABC):
     """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids.
 
     A subclass is made from its settings, the tokenizer, the labels of the examples and the length of the longest sequence in
-    tokens. Raises SettingError where `max_length` is less than the `shortest` sequence that can hold an example.
+    tokens. Raises SettingError if `max_length` is less than the `shortest` sequence that can hold an example.
     """
 
     heads: HeadSizes

@@ -36,7 +36,7 @@ class TeacherVectors(Encoding):
         return len(flat)
 
     def ask(self, batch: Batch, key: int) -> Batch:
-        """`batch` with the teacher's answers as its targets. Raises DataError where there is no teacher."""
+        """`batch` with the teacher's answers as its targets. Raises DataError if there is no teacher."""
         if self.teacher is None:
             raise DataError(
                 f"{self.name} learned a teacher's vectors, and the teacher is not here: there is nothing to score it against",

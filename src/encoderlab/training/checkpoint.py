@@ -36,7 +36,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:
-    """Write `folder`/step-N; the path of the finished checkpoint. Raises OSError where that is not possible."""
+    """Write `folder`/step-N; the path of the finished checkpoint. Raises OSError if that is not possible."""
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step}"
     if final.exists():  # damaged, or it would have been gone on from, and could not be moved then
@@ -55,7 +55,7 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights of a checkpoint. Raises DataError where a file is missing or is not what the manifest says."""
+    """The weights of a checkpoint. Raises DataError if a file is missing or is not what the manifest says."""
     _check(checkpoint)
     try:
         return safetensors.torch.load_file(checkpoint / WEIGHTS)
@@ -94,7 +94,7 @@ def step_of(checkpoint: Path) -> int:
 def newest_verified(folder: Path) -> Path | None:
     """The newest checkpoint that is whole; None where there is none at all.
 
-    Those that are damaged are set aside as `corrupt-step-N`, with a line each. Raises DataError where no other is left.
+    Those that are damaged are set aside as `corrupt-step-N`, with a line each. Raises DataError if no other is left.
     """
     for path in reversed(checkpoints(folder)):
         if verified(path):

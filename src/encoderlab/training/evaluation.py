@@ -25,7 +25,7 @@ def evaluate(
 
     The `processes` have been dealt the batches in turn. Their answers are put together before they are scored, in the
     order in which one process would have given them: the scores are the same.
-    A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError where one row is
+    A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError if one row is
     too much. The model is left in the mode it was found in: what a loop steps may be a wrapper, which would not know.
     """
 

@@ -67,7 +67,7 @@ def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) ->
 def freeze(model: nn.Module, config: TrainingConfig) -> None:
     """Keep the embeddings and the lowest `freeze_layers` layers as they are; with 0 all learn.
 
-    A decoder that is tied to the token embeddings stays as it is with them. Raises SettingError where there are fewer layers.
+    A decoder that is tied to the token embeddings stays as it is with them. Raises SettingError if there are fewer layers.
     """
     if not config.freeze_layers:
         return

@@ -131,7 +131,7 @@ def test_label_names_that_do_not_fit_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,good\ny,bad\n")
     assert error_of(file, SettingError, validation_fraction=0, label_names=["good", "poor"]) == (
         "dataset.label_names=[good, poor] does not name the 2 labels there are. Allowed: all of bad, good, in any order. "
-        "Leave dataset.label_names out to use these names."
+        "Remove dataset.label_names to use these names."
     )
 
 

@@ -24,7 +24,7 @@ def test_files_and_folders_are_not_taken_for_each_other(tmp_path):
     folder.mkdir()
     assert error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Name the file inside it."
     file = write(tmp_path / "rows.csv", "text,label\nx,a\n")
-    message = "rows.csv is a file. Allowed: a folder with one sub-folder per label. Leave dataset.format out."
+    message = "rows.csv is a file. Allowed: a folder with one sub-folder per label. Remove dataset.format."
     assert error_of(file, format=Format.folder) == message
 
 

@@ -108,7 +108,7 @@ def test_mistakes_are_answered_with_what_there_is(real):
         },
         {
             "error": "dataset.label_names=[a, b, c] does not name the 2 labels there are. Allowed: all of negative, positive, in any order. "
-            "Leave dataset.label_names out to use these names.",
+            "Remove dataset.label_names to use these names.",
             "exit": 2,
         },
     ]
@@ -126,7 +126,7 @@ def test_cached_rows_are_used_where_the_hub_cannot_be_reached(real, home):
     assert results[1] == results[0]
     assert results[2]["error"] == (
         f"The hub cannot be reached, and revision v2 of nyu-mll/glue is not in its cache. Allowed: the cached commit {commit}. "
-        f"Set dataset.revision={commit[:12]} to use it, or leave dataset.revision out."
+        f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision."
     )
     assert "cannot be reached for nyu-mll/glue, which is not in the cache" in results[3]["error"]
     cached = f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"

@@ -186,7 +186,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypa
 
 def test_a_tracker_of_another_name_is_refused():
     with pytest.raises(
-        SettingError, match=r"There is no tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
+        SettingError, match=r"Unknown tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
     ):
         config("tensorbord")
 

@@ -21,7 +21,7 @@ _ARROW_FILE = b"ARROW1"
 
 
 def read_parquet(path: Path, wanted: Wanted) -> Rows:
-    """The rows of a parquet file. Raises DataError where it is none, or lacks a column."""
+    """The rows of a parquet file. Raises DataError if it is none, or lacks a column."""
     try:
         names = _names(path, wanted, pq.read_schema(path))
         file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -32,7 +32,7 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
 
 
 def read_arrow(path: Path, wanted: Wanted) -> Rows:
-    """The rows of an Arrow file, stream, or Feather file. Raises DataError where it is none, or lacks a column."""
+    """The rows of an Arrow file, stream, or Feather file. Raises DataError if it is none, or lacks a column."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_ARROW_FILE))
@@ -59,7 +59,7 @@ def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
 
 
 def _names(path: Path, wanted: Wanted, schema: pa.Schema) -> list[str]:
-    """The columns to read, those to carry along last. Raises DataError where one is missing, or there twice."""
+    """The columns to read, those to carry along last. Raises DataError if one is missing, or there twice."""
     existing = schema.names
     for setting, name in wanted.settings().items():
         if name not in existing:
@@ -78,7 +78,7 @@ def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
 
 
 def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str]) -> pa.Table:
-    """The columns of a file. Raises DataError where they become larger than `most_unpacked` allows."""
+    """The columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
     most, taken, batches = most_unpacked(path), 0, []
     for batch in parts:
         batches.append(batch)

@@ -15,7 +15,7 @@ _EXCEL = "sep="  # the first line of a file may tell Excel its separator
 
 
 def refuse_unusable(delimiter: str, setting: str) -> None:
-    """Raise SettingError where nothing could be separated by it."""
+    """Raise SettingError if nothing could be separated by it."""
     if delimiter != AUTO and delimiter not in NAMED and (len(delimiter) != 1 or delimiter in '"\r\n\0 '):
         raise SettingError(f"{setting} is {delimiter!r}", allowed=f"auto, {', '.join(NAMED)}, or one character")
 

@@ -23,7 +23,7 @@ _SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits: a docume
 def split_folders(path: Path) -> dict[str, Path]:
     """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
 
-    Raises DataError where anything else stands beside a folder named train.
+    Raises DataError if anything else stands beside a folder named train.
     """
     if not (path / "train").is_dir():
         return {"train": path}
@@ -34,7 +34,7 @@ def split_folders(path: Path) -> dict[str, Path]:
 
 
 def text_files(folder: Path) -> list[Path]:
-    """All .txt files (or .txt.gz) under `folder`, at any depth, by name. Raises DataError where there are none, or others."""
+    """All .txt files (or .txt.gz) under `folder`, at any depth, by name. Raises DataError if there are none, or others."""
     files = [path for entry in _visible(folder) for path in (text_files(entry) if entry.is_dir() else [entry])]
     wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz"))), None)
     if wrong is not None:

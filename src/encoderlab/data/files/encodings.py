@@ -35,7 +35,7 @@ def encoding_of(path: Path, chosen: str = AUTO) -> str:
     """Python's name of the encoding of a text file.
 
     With `auto` that is UTF-16 where the file begins with its byte-order mark, else UTF-8, else Windows-1252, with a warning that
-    shows how its first such line reads. Raises DataError where the bytes are none of these, or the file cannot be read.
+    shows how its first such line reads. Raises DataError if the bytes are none of these, or the file cannot be read.
     """
     encoding, warning = _found(path, chosen)
     if warning:
@@ -71,7 +71,7 @@ def _decodes(path: Path, errors: str) -> bool:
 
 
 def refuse_unknown(encoding: str, setting: str) -> None:
-    """Raise SettingError where Python knows no encoding of that name."""
+    """Raise SettingError if Python knows no encoding of that name."""
     try:
         known = encoding == AUTO or codecs.lookup(encoding)._is_text_encoding  # bytes to bytes, as hex is, is none
     except (LookupError, ValueError):
@@ -83,7 +83,7 @@ def refuse_unknown(encoding: str, setting: str) -> None:
 
 
 def _western(path: Path, mark: bytes) -> str:
-    """The warning for a file in Windows-1252. Raises DataError where it is neither that nor UTF-8, or UTF-8 in other lines."""
+    """The warning for a file in Windows-1252. Raises DataError if it is neither that nor UTF-8, or UTF-8 in other lines."""
     line, in_utf_8 = 0, _decodes(path, "surrogatepass")  # halves of characters (U+D800 to U+DFFF), which UTF-8 must not hold
     for number, text in marked_lines(path, "utf-8"):
         line = line or (number if BROKEN in text else 0)

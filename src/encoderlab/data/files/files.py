@@ -125,7 +125,7 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
 
 
 def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
-    """The rows with text and label; the others are counted and listed on standard error. Raises DataError where none is left."""
+    """The rows with text and label; the others are counted and listed on standard error. Raises DataError if none is left."""
     from encoderlab.data.sources.columns import listed
     from encoderlab.data.sources.whole_rows import without_missing
 

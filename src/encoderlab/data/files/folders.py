@@ -18,7 +18,7 @@ _LAYOUT = "one sub-folder per label with a .txt file per example"
 def split_folders(path: Path) -> dict[str, Path]:
     """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
 
-    Raises DataError where a split folder has a neighbour that is none.
+    Raises DataError if a split folder has a neighbour that is none.
     """
     folders = {folder.name: folder for folder in _subfolders(path)}
     if not (folders.get("train") and _subfolders(folders["train"])):
@@ -32,7 +32,7 @@ def split_folders(path: Path) -> dict[str, Path]:
 def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """The texts of a folder by label and name; `encoding` is auto or that of all files.
 
-    Raises DataError where a file is no .txt or stands outside the label folders.
+    Raises DataError if a file is no .txt or stands outside the label folders.
     """
     if wanted.text_pair is not None:
         raise SettingError(

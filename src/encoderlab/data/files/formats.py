@@ -80,7 +80,7 @@ BINARY = (Format.parquet, Format.arrow, Format.excel, Format.folder)
 
 
 def absolute(given: Any, setting: str) -> str | list[str]:
-    """A file, folder or pattern, or a list of them, from the root. Raises SettingError where it is none of these."""
+    """A file, folder or pattern, or a list of them, from the root. Raises SettingError if it is none of these."""
     if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
         return [str(Path(one).expanduser().absolute()) for one in given]
     if not isinstance(given, str) or not given:
@@ -117,7 +117,7 @@ def _seen_from_here(path: str) -> Path:
 def format_of(path: Path, chosen: Format) -> Format:
     """The format of the file or folder at `path`, from its name unless it is `chosen`.
 
-    Raises DataError where nothing is there, the name tells no format, or a folder stands where a file is meant (or a file where a
+    Raises DataError if nothing is there, the name tells no format, or a folder stands where a file is meant (or a file where a
     folder is).
     """
     _refuse_missing(path)
@@ -125,7 +125,7 @@ def format_of(path: Path, chosen: Format) -> Format:
     if found is Format.folder and chosen not in (Format.auto, Format.folder):
         raise DataError(f"{path} is a folder", allowed=f"a {chosen.name} file", remedy="Name the file inside it")
     if found is Format.folder and not path.is_dir():
-        raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Leave dataset.format out")
+        raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Remove dataset.format")
     if found in BINARY and path.suffix == ".gz":
         raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll in .gz", remedy=f"Run gunzip {path}")
     return found

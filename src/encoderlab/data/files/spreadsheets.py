@@ -21,7 +21,7 @@ def read_excel(path: Path, wanted: Wanted, sheet: str | None) -> Rows:
     """The rows of a workbook's sheet; without a `sheet`, of the one whose first row has the wanted columns.
 
     Numbers are written as Excel shows them without a format (1, not 1.0), dates as ISO 8601, an empty cell as an empty text.
-    Raises DataError where it is no workbook, no sheet or several have the columns, or a cell holds an error.
+    Raises DataError if it is no workbook, no sheet or several have the columns, or a cell holds an error.
     """
     openpyxl = _openpyxl(path)
     try:

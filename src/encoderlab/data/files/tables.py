@@ -38,7 +38,7 @@ class RowsOfFile:
             self._flush()
 
     def finish(self) -> Rows:
-        """All rows. Raises DataError where there are none."""
+        """All rows. Raises DataError if there are none."""
         if self.pending:
             self._flush()
         if not self.lines:
@@ -98,7 +98,7 @@ def _has_surrogate(values: list[Any]) -> bool:
 
 
 def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> Rows:
-    """The rows of a csv or tsv file; every cell is text, as it stands. Raises DataError where one cannot be trusted.
+    """The rows of a csv or tsv file; every cell is text, as it stands. Raises DataError if one cannot be trusted.
 
     `usual` is the separator of files with such a name; `dialect` has the encoding of this one.
     """
@@ -182,7 +182,7 @@ def _label_name(value: Any, name: str, where: str) -> str:
 
 
 def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
-    """A text per line, blank lines being empty texts. Raises DataError where more than texts is wanted."""
+    """A text per line, blank lines being empty texts. Raises DataError if more than texts is wanted."""
     others = [wanted.typed.format(setting) for setting in wanted.settings() if setting != "text"]
     if others:
         setting = others[0]

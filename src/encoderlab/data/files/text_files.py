@@ -30,7 +30,7 @@ def numbered_lines(path: Path, newline: str, encoding: str = UTF_8) -> Iterator[
     """The lines of a text file (or of a text file in .gz), counted from 1, each with its end as it stands.
 
     `newline` is that of `open`: "" takes any end, a line feed that alone. `encoding` is Python's name of it, see
-    `encodings.encoding_of`. Raises DataError where the file cannot be read or decoded, holds a NUL byte or a line of LONGEST_LINE
+    `encodings.encoding_of`. Raises DataError if the file cannot be read or decoded, holds a NUL byte or a line of LONGEST_LINE
     characters, or unpacks to more than `most_unpacked` bytes.
     """
     with readable(path, encoding), bytes_of(path) as stream:
@@ -51,7 +51,7 @@ def plain_lines(path: Path, encoding: str = UTF_8) -> Iterator[tuple[int, str]]:
     """The lines of a text file without their ends, counted from 1; refused as in `numbered_lines`.
 
     A line ends with a line feed, with or without a carriage return before it; or all of them end with a carriage return alone.
-    Nothing else ends a line: no form feed, no U+2028. Raises DataError where a carriage return alone stands among other ends.
+    Nothing else ends a line: no form feed, no U+2028. Raises DataError if a carriage return alone stands among other ends.
     """
     alone: bool | None = None
     for number, line in numbered_lines(path, "", encoding):

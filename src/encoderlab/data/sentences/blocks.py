@@ -44,7 +44,7 @@ class Preparation:
     min_sentences: int
 
     def __call__(self, documents: list[Document]) -> SentenceBlock:
-        """Raises DataError where a text is not valid Unicode."""
+        """Raises DataError if a text is not valid Unicode."""
         paragraphs = [
             (number, sentences)
             for number, document in enumerate(documents)

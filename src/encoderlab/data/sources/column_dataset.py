@@ -67,7 +67,7 @@ class ColumnDataset(DatasetConfig):
         if self.fold is not None and self.test_fraction:
             raise SettingError(
                 f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, where every fold is tested anyway",
-                remedy="Leave dataset.test_fraction out",
+                remedy="Remove dataset.test_fraction",
             )
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
@@ -78,7 +78,7 @@ class ColumnDataset(DatasetConfig):
             self.label_names = _label_names(self.label_names)
 
     def wanted(self, target: TargetKind = "label") -> Wanted:
-        """The columns to read for `target`. Raises SettingError where the settings name others."""
+        """The columns to read for `target`. Raises SettingError if the settings name others."""
         from encoderlab.data.sources.columns import Wanted
 
         group = [self.group] if self.group is not None and self.group not in (self.text, self.text_pair) else []
@@ -114,7 +114,7 @@ class ColumnDataset(DatasetConfig):
     ) -> Splits:
         """The splits of a dataset from the rows of each, read for `target`, with what is taken from training.
 
-        `class_names` names the labels 0, 1, ... where the source knows names. Raises DataError where a label is unknown to
+        `class_names` names the labels 0, 1, ... where the source knows names. Raises DataError if a label is unknown to
         training or all but equal to another, SettingError where `label_names` do not fit.
         """
         from encoderlab.data.sources.labels import as_split, refuse_other_targets
@@ -163,7 +163,7 @@ class ColumnDataset(DatasetConfig):
         return with_valid_entities(rows, labels, repair=self.on_invalid_tags is OnInvalidTags.repair)
 
     def _groups(self, rows: Rows) -> list[Any] | None:
-        """The values that keep rows together. Raises DataError where there is no such column."""
+        """The values that keep rows together. Raises DataError if there is no such column."""
         from encoderlab.data.sources.columns import listed
 
         if self.group is None:
@@ -179,7 +179,7 @@ class ColumnDataset(DatasetConfig):
 
 
 def _label_names(given: Any) -> list[str] | dict[str, str]:
-    """Label names as strings: a list, or a mapping from values. Raises SettingError where they are too few, or none."""
+    """Label names as strings: a list, or a mapping from values. Raises SettingError if they are too few, or none."""
     names = list(given.values()) if isinstance(given, dict) else given
     if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
         raise SettingError(

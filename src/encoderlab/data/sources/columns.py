@@ -41,7 +41,7 @@ class Wanted:
         return f"dataset.{setting}" if self.typed.startswith("dataset.") else setting
 
     def carried(self, existing: Sequence[str], where: str) -> list[str]:
-        """The further columns among the `existing` ones. Raises DataError where one that is named is none of them."""
+        """The further columns among the `existing` ones. Raises DataError if one that is named is none of them."""
         known = set(existing)
         missing = next((name for name in self.others or () if name not in known), None)
         if missing is not None:
@@ -105,7 +105,7 @@ def _mapped_lists(chunk: pa.Array, function: Callable[[pa.Array], pa.Array]) -> 
 def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.ChunkedArray:
     """The column as strings or lists of strings; `typed` is the setting that chose it.
 
-    Raises DataError where it holds anything else, or nothing in some row.
+    Raises DataError if it holds anything else, or nothing in some row.
     """
     values = flat_values(column)
     if pa.types.is_dictionary(values.type):
@@ -133,7 +133,7 @@ def split_into_words(rows: Rows) -> Rows:
 
 
 def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
-    """The labels as strings, numbers as they are written. Raises DataError where they are neither names nor numbers."""
+    """The labels as strings, numbers as they are written. Raises DataError if they are neither names nor numbers."""
     kind = flat_values(column).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     types = pa.types
@@ -158,7 +158,7 @@ def _without_nan(values: pa.Array) -> pa.Array:
 def checked(rows: Rows, wanted: Wanted) -> Rows:
     """The rows, their columns made strings or lists of strings.
 
-    Raises DataError where a column holds something else, nothing, or not one label for each word. Labels may be null.
+    Raises DataError if a column holds something else, nothing, or not one label for each word. Labels may be null.
     """
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
@@ -184,13 +184,13 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
 
 
 def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:
-    """Raise DataError where a target of whole texts is asked of sequences of words."""
+    """Raise DataError if a target of whole texts is asked of sequences of words."""
     if wanted.target != "label" and is_words(columns["text"]) and any(map(is_label, columns)):
         raise DataError(f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging")
 
 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
-    """Raise DataError where a string is no UTF-8: parquet files say that it is, and no reader checks."""
+    """Raise DataError if a string is no UTF-8: parquet files say that it is, and no reader checks."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:

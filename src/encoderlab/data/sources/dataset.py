@@ -62,7 +62,7 @@ class DatasetConfig(ABC):
     def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read all splits, each cut to `limit` rows; `target` says what a row's right answer is to be.
 
-        Whatever takes long to read or build is kept under `cache_dir`. Raises DataError where the rows cannot be read as they are
+        Whatever takes long to read or build is kept under `cache_dir`. Raises DataError if the rows cannot be read as they are
         meant or `cache_dir` cannot be written to, SettingError where a setting does not fit the rows.
         """
         _refuse_unwritable(cache_dir)
@@ -112,7 +112,7 @@ class DatasetConfig(ABC):
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"
-            raise SettingError(f"dataset.{name} divides labelled rows, and these are documents", remedy=f"Leave dataset.{name} out")
+            raise SettingError(f"dataset.{name} divides labelled rows, and these are documents", remedy=f"Remove dataset.{name}")
         documents = self.read_documents(cache_dir)
         total = documents.by_name["train"].total
         if total is not None:

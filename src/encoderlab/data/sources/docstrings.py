@@ -72,7 +72,7 @@ class DocsDataset(DatasetConfig):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the paragraphs, from the cache or, once for each set of versions, from the installed files.
 
-        Raises DataError where fewer than two libraries are installed with their source.
+        Raises DataError if fewer than two libraries are installed with their source.
         """
         libraries = installed_libraries()
         table = _cached(libraries, cache_dir)

@@ -42,7 +42,7 @@ class GeneratedDataset(DatasetConfig):
         """Draw the rows, anew each time: it takes a second.
 
         The test split is drawn first and the training split last, so that asking for more training rows leaves the others as they
-        are. Raises SettingError where more rows are asked for than there are.
+        are. Raises SettingError if more rows are asked for than there are.
         """
         import datasets
 

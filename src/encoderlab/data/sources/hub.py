@@ -151,7 +151,7 @@ class HubDataset(ColumnDataset):
             raise DataError(
                 f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
                 allowed=f"the cached commit {commit}",
-                remedy=f"Set dataset.revision={commit[:12]} to use it, or leave dataset.revision out",
+                remedy=f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision",
             )
         cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
         logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)

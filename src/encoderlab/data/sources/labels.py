@@ -59,7 +59,7 @@ def _lacks(label: str | list[str] | None) -> bool:
 
 
 def refuse_labels_alike(parts: Iterable[Rows]) -> None:
-    """Raise DataError where two labels of a dataset's rows differ by nothing but the white space around them, or are one number."""
+    """Raise DataError if two labels of a dataset's rows differ by nothing but the white space around them, or are one number."""
     seen: dict[str, tuple[str, Rows]] = {}
     for part in parts:
         for value in flat_values(part.columns["label"]).unique().drop_null().to_pylist():
@@ -93,7 +93,7 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
 
     `train` are the rows of the training split. `class_names` names values 0, 1, ... where the source knows names. The user's
     `label_names` put values in order, or name values 0, 1, ...; without them numbers are sorted as numbers, anything else as
-    strings. Raises DataError where training has no label, or one alone and no `label_names` that say which others there are, or a
+    strings. Raises DataError if training has no label, or one alone and no `label_names` that say which others there are, or a
     number beyond those that `label_names` name; SettingError where `label_names` do not fit.
     """
     values = sorted(flat_values(train.columns["label"]).unique().drop_null().to_pylist())
@@ -127,12 +127,12 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
     raise SettingError(
         f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels there are",
         allowed=f"all of {listed(known)}, in any order",
-        remedy="Leave dataset.label_names out to use these names",
+        remedy="Remove dataset.label_names to use these names",
     )
 
 
 def refuse_other_targets(train: Rows, name: str) -> None:
-    """Raise DataError where labels of whole texts are measurements, or several labels in one cell."""
+    """Raise DataError if labels of whole texts are measurements, or several labels in one cell."""
     column = train.columns["label"]
     if is_words(column):
         return

@@ -14,7 +14,7 @@ from encoderlab.errors import DataError
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several files, one behind another. Raises DataError where some are texts and others lists of words."""
+    """The rows of several files, one behind another. Raises DataError if some are texts and others lists of words."""
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.columns["text"]) for part in parts)])

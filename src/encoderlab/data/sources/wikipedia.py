@@ -156,7 +156,7 @@ class _Stream:
     for_training: bool
 
     def __call__(self) -> Iterator[list[str]]:
-        """Raises DataError where the hub breaks off."""
+        """Raises DataError if the hub breaks off."""
         with self.articles.said_plainly(), few_retries():
             stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
             wanted = stream.select_columns(["text"]).skip(self.skipped).take(self.count)

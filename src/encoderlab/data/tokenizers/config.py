@@ -43,7 +43,7 @@ class TokenizerConfig(ABC):
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """The tokenizer; one that is trained learns from `texts`, those of the training split, and is kept under `cache_dir`.
 
-        The texts are read several times, and not at all where nothing is trained. Raises DataError where it cannot be had.
+        The texts are read several times, and not at all where nothing is trained. Raises DataError if it cannot be had.
         """
 
 
@@ -126,7 +126,7 @@ class PretrainedConfig(TokenizerConfig):
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Fetch it through transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is never run.
 
-        Raises DataError where there is none of that name or the hub cannot be reached, and where it is no fast tokenizer or lacks a
+        Raises DataError if there is none of that name or the hub cannot be reached, and where it is no fast tokenizer or lacks a
         special token.
         """
         found = self._found(local=Path(self.name).is_dir() or not self._reachable())
@@ -189,7 +189,7 @@ class SymbolsConfig(TokenizerConfig):
             raise SettingError(
                 f"tokenizer.symbols is {self.symbols!r}",
                 allowed="one character or more, each once",
-                remedy="Leave tokenizer.symbols out to use digits and brackets",
+                remedy="Remove tokenizer.symbols to use digits and brackets",
             )
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:

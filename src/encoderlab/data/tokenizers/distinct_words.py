@@ -49,7 +49,7 @@ class DistinctWords:
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all texts one after the other, and how many each has (int64).
 
-        Raises UnicodeEncodeError where a text is not valid Unicode, TypeError where one is no text.
+        Raises UnicodeEncodeError if a text is not valid Unicode, TypeError where one is no text.
         """
         if not texts:
             return np.empty(0, self._dtype), np.empty(0, np.int64)

@@ -33,7 +33,7 @@ class Tokenizer:
 
     `backend` does the work; `specials` gives the text of each special token under the name transformers has for it (`pad_token`,
     `unk_token`, `cls_token`, `sep_token`, and, where there is one, `mask_token`). No text a user types becomes a special token,
-    save the unknown one. Raises DataError where a special token is missing; `name` is what that message calls the tokenizer.
+    save the unknown one. Raises DataError if a special token is missing; `name` is what that message calls the tokenizer.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
@@ -66,7 +66,7 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text's pieces: no special tokens, nothing cut off, nothing padded.
 
-        Raises DataError where a text is not valid Unicode.
+        Raises DataError if a text is not valid Unicode.
         """
         flat, lengths = self.encode_flat(texts)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
@@ -94,7 +94,7 @@ class Tokenizer:
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """For each sequence of words the ids of its pieces, and for each piece the place of its word in the sequence.
 
-        Every word has a piece: the unknown token where nothing is left of it, as of a word of white space. Raises DataError where
+        Every word has a piece: the unknown token where nothing is left of it, as of a word of white space. Raises DataError if
         a word is not valid Unicode.
         """
         with _valid_unicode(chain.from_iterable(words)):
@@ -129,7 +129,7 @@ class Tokenizer:
     def load(cls, path: Path) -> Tokenizer:
         """The tokenizer that `save` wrote at `path`; special tokens have BERT's names where no file beside it says otherwise.
 
-        Raises DataError where there is no tokenizer, or it is damaged.
+        Raises DataError if there is no tokenizer, or it is damaged.
         """
         if not path.is_file():
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
@@ -158,7 +158,7 @@ class Tokenizer:
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """What `tokenizers` reads from a tokenizer.json. Raises DataError where it cannot, or its texts or ids could grow too large."""
+    """What `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or its texts or ids could grow too large."""
     try:
         if (size := path.stat().st_size) > LARGEST_FILE:
             raise ValueError(f"it has {size:,} bytes, and at most {LARGEST_FILE:,} are read")

@@ -110,7 +110,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
     """What compare.json holds: JSON-safe.
 
     `figure` names the score (None: the one the reports put first), `reference` the folder of a run whose setting the others are
-    held against (None: the best). Raises DataError where the runs cannot be compared, SettingError for a figure they do not have.
+    held against (None: the best). Raises DataError if the runs cannot be compared, SettingError for a figure they do not have.
     """
     check_comparable(runs)
     figure = _checked_figure(runs, figure)

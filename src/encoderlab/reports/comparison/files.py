@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Write the files into `folder`, over those of an earlier comparison; their paths by what they are.
 
-    Raises DataError where the folder cannot be written to.
+    Raises DataError if the folder cannot be written to.
     """
     drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})  # a damaged journal leaves no folder
     with folder_for_files(folder):
@@ -35,7 +35,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence
 
 @contextmanager
 def folder_for_files(folder: Path) -> Iterator[None]:
-    """Make `folder`, to write files into it in here. Raises DataError where it cannot be written to."""
+    """Make `folder`, to write files into it in here. Raises DataError if it cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

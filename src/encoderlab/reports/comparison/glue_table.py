@@ -41,7 +41,7 @@ def build_glue_table(runs: Sequence[FinishedRun]) -> dict[str, Any]:
     """What glue.json holds: JSON-safe.
 
     Each of `settings` has its `tasks`, in GLUE's order, and its `averages`: of all of these, and where WNLI is among them, of the
-    others. Values are means over seeds, with their standard deviation. Raises DataError where a run lacks a figure of its task.
+    others. Values are means over seeds, with their standard deviation. Raises DataError if a run lacks a figure of its task.
     """
     by_setting: dict[str, dict[str, list[FinishedRun]]] = {}
     notes: list[str] = []
@@ -106,7 +106,7 @@ def _notes(settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if missing:
             yield f"Not run: {', '.join(missing)}. An average compares only with one over the same tasks"
     left_out = GLUE_TASKS[LEFT_OUT].title
-    yield f"Published averages usually leave {left_out} out"
+    yield f"Published averages usually remove {left_out}"
     if any(average["n"] is None for setting in settings for average in setting["averages"]):
         yield "The tasks were not run with the same seeds, so their average has no standard deviation"
     yield "Scores are of validation, where the checkpoints were chosen too; GLUE's server scores test"
@@ -173,7 +173,7 @@ def show_glue_table(table: Mapping[str, Any], paths: Mapping[str, str], file: Te
 def write_glue_table(folder: Path, table: Mapping[str, Any]) -> dict[str, str]:
     """Write glue.json, glue.md and glue.csv (a line for each figure of a run) into `folder`; their paths by what they are.
 
-    Raises DataError where the folder cannot be written to.
+    Raises DataError if the folder cannot be written to.
     """
     texts = {
         "md": "\n".join(_markdown(table)) + "\n",

@@ -26,7 +26,7 @@ _PROBABILITY = "probability_"
 def out_of_fold_answers(folds: CrossValidation) -> pd.DataFrame:
     """predictions.csv of every fold, as texts, the rows in the order in which they were read, with `fold` and `line` in front.
 
-    `line` is where the row stands in its file, `file` which file that is, where there are several. Raises DataError where a fold's
+    `line` is where the row stands in its file, `file` which file that is, where there are several. Raises DataError if a fold's
     file does not hold its rows.
     """
     import pandas as pd

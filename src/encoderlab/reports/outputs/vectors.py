@@ -31,7 +31,7 @@ def check_output(output: str) -> None:
         raise SettingError(wrong, allowed=f"a file that ends in {SUFFIX}", remedy="Set output=vectors.npy")
     there = next((file for file in (path, index_of(path)) if file.exists()), None)
     if there is not None:
-        raise SettingError(f"output={output}: {there} is already there", remedy="Choose another name")
+        raise SettingError(f"output={output}: {there} already exists", remedy="Choose another name")
 
 
 class VectorFile:
@@ -78,7 +78,7 @@ class VectorFile:
 def vector_file(output: Path, width: int) -> Iterator[VectorFile]:
     """A new array at `output` and its index beside it: both appear at the end, or, on an error, neither.
 
-    Raises DataError where they cannot be written.
+    Raises DataError if they cannot be written.
     """
     with atomic_write(output) as array_temporary, atomic_write(index_of(output)) as index_temporary:
         try:

@@ -49,13 +49,13 @@ class Corpus:
         return cls(splits, survey(splits), cache)
 
     def split(self, name: str) -> Split:
-        """The split of that name. Raises DataError where there is none."""
+        """The split of that name. Raises DataError if there is none."""
         if name not in self.splits.by_name:
             raise DataError(f"split={name} is not in this dataset", allowed=", ".join(self.splits.by_name))
         return self.splits.by_name[name]
 
     def labelled(self, name: str) -> bool:
-        """Whether every row of the split has a known answer. Raises DataError where only some have one."""
+        """Whether every row of the split has a known answer. Raises DataError if only some have one."""
         unknown = self.survey.as_dict()[name]["unlabelled"]
         if 0 < unknown < len(self.split(name)):
             raise DataError(
@@ -66,7 +66,7 @@ class Corpus:
         return unknown == 0 and len(self.split(name)) > 0
 
     def check_training_labels(self) -> None:
-        """Raise DataError where the training split cannot teach anything: rows without labels, or with one label or number only."""
+        """Raise DataError if the training split cannot teach anything: rows without labels, or with one label or number only."""
         if not self.labelled("train"):
             raise DataError("The training split has no labels", remedy="Set dataset.label to the column that holds them")
         survey = self.survey.splits["train"]
@@ -106,7 +106,7 @@ class Corpus:
     def scored_splits(self) -> list[str]:
         """The splits a report scores: further ones, validation and test, where they have labels; the one it is about comes last.
 
-        Raises DataError where neither validation nor test has labels.
+        Raises DataError if neither validation nor test has labels.
         """
         main = [name for name in ("validation", "test") if name in self.splits.by_name]
         further = [name for name in self.splits.by_name if name not in ("train", *main)]

@@ -64,7 +64,7 @@ class DocumentCorpus:
         return {name: split.fingerprint for name, split in self.documents.by_name.items()}
 
     def scored_splits(self) -> list[str]:
-        """The splits of held-out documents. Raises DataError where there are none."""
+        """The splits of held-out documents. Raises DataError if there are none."""
         scored = [name for name in ("validation", "test") if name in self.documents.by_name]
         if not scored:
             raise DataError("No documents are held out to score on", remedy="Set dataset.validation_fraction=0.05")
@@ -84,7 +84,7 @@ class DocumentCorpus:
     def rows(self, name: str, task: DocumentTask) -> SentenceRows:
         """The rows of a split, from a store of its sentences: opened where it was made before, else made.
 
-        Raises DataError where no pairs, or no single texts, can be made of it.
+        Raises DataError if no pairs, or no single texts, can be made of it.
         """
         split = self.documents.by_name[name]
         made_from = (STORE_VERSION, split.fingerprint, self.splitter.key, task.tokenizer.fingerprint)

@@ -30,7 +30,7 @@ def texts_by_split(dataset: DatasetConfig, cache: Path) -> dict[str, Callable[[]
 def open_tokenizer(named: str) -> Tokenizer:
     """The tokenizer of a run folder, its model/ folder, a folder with a tokenizer.json, or a name on the hub.
 
-    Raises DataError where there is none.
+    Raises DataError if there is none.
     """
     given = Path(named).expanduser()
     if (kept := RunFolder(given).model / "tokenizer.json").is_file():

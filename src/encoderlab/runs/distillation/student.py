@@ -28,7 +28,7 @@ SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", 
 def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows) -> None:
     """Copy parts of the teacher into `model`, whose settings are `config`; `rows` are the texts on which a teacher is pruned.
 
-    Raises SettingError where the student cannot hold them.
+    Raises SettingError if the student cannot hold them.
     """
     if start is StudentStart.fresh:
         return

@@ -74,7 +74,7 @@ class TaskTeacher:
     def open(cls, config: DistillConfig, labels: Sequence[str], words: bool) -> TaskTeacher:
         """The run, folder or hub model that `config.teacher` names, to teach a task with `labels`, on whole texts or on `words`.
 
-        Raises DataError where it is not there, or was not taught these labels.
+        Raises DataError if it is not there, or was not taught these labels.
         """
         assert config.teacher is not None
         training = config.training

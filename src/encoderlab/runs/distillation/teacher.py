@@ -45,7 +45,7 @@ class VectorTeacher:
         return self.encoder.config.d_model
 
     def teach(self, task: TeacherVectors) -> None:
-        """Answer for the batches of `task` from now on. Raises SettingError where the student reads what the teacher cannot."""
+        """Answer for the batches of `task` from now on. Raises SettingError if the student reads what the teacher cannot."""
         self._check_student(task.tokenizer, task.max_length)
         task.teacher = self
 

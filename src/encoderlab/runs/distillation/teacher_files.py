@@ -14,7 +14,7 @@ from encoderlab.system.manifest import sha256_of
 def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
     """A fingerprint of the weights of `teacher`, and of the file `unlabelled` where it is read, by the setting's name.
 
-    Raises SettingError, DataError where one is not there.
+    Raises SettingError, DataError if one is not there.
     """
     weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
     hashes = "".join(map(sha256_of, weights))
@@ -25,7 +25,7 @@ def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
 
 
 def unlabelled_file(unlabelled: str) -> Path:
-    """The file that the setting names. Raises DataError where it is not there."""
+    """The file that the setting names. Raises DataError if it is not there."""
     path = Path(unlabelled).expanduser()
     if not path.is_file():
         raise DataError(f"unlabelled={path} is not there", allowed="a csv, tsv, jsonl, parquet or txt file")

@@ -75,7 +75,7 @@ def cross_validate(
 
 
 def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
-    """All rows that are tested, as the one split of a corpus, and the fold of each. Raises DataError where folds cannot be made."""
+    """All rows that are tested, as the one split of a corpus, and the fold of each. Raises DataError if folds cannot be made."""
     cache = cache_folder(config.cache_dir)
     splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
     assert splits.folded is not None

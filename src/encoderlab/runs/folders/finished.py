@@ -65,7 +65,7 @@ class FinishedRun:
         return self.report["throughput"].get("train_seconds")
 
     def journal(self) -> list[dict[str, Any]]:
-        """The lines of its metrics.jsonl; none where it has none, as an evaluation. Raises DataError where one cannot be read."""
+        """The lines of its metrics.jsonl; none where it has none, as an evaluation. Raises DataError if one cannot be read."""
         if not self.folder.metrics.is_file():
             return []
         try:
@@ -106,7 +106,7 @@ def _run_folders(folders: Sequence[str], skipped: list[str]) -> Iterator[Path]:
 
 
 def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[str]) -> list[Path]:
-    """The folders of its runs; what is wrong goes to `skipped`. Raises DataError where all that were finished are gone."""
+    """The folders of its runs; what is wrong goes to `skipped`. Raises DataError if all that were finished are gone."""
     there = [record.folder for record in records if record.folder is not None and record.folder.exists()]
     gone = [record.folder for record in records if record.state == FINISHED and record.folder not in (None, *there)]
     if not gone:
@@ -123,7 +123,7 @@ def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[st
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
-    """The run in `folder`. Raises DataError where one of its records cannot be read."""
+    """The run in `folder`. Raises DataError if one of its records cannot be read."""
     report = _read(folder.report, json.loads)
     settings = dict(flat_settings(_read(folder.config, load_yaml)))
     environment = _read(folder.environment, json.loads)
@@ -138,7 +138,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{folder.root} cannot be compared: its records lack {error}",
-            remedy="Leave it out, or score it anew with encoderlab eval",
+            remedy="Remove it, or score it anew with encoderlab eval",
         ) from None
     return run
 
@@ -175,7 +175,7 @@ def _read(path: Path, parse: Any) -> dict[str, Any]:
 
 
 def check_comparable(runs: Iterable[FinishedRun]) -> None:
-    """Raise DataError where the runs answer another task, or were scored on another split or on other rows than the first."""
+    """Raise DataError if the runs answer another task, or were scored on another split or on other rows than the first."""
     first, *others = runs
     for other in others:
         two = f"{other.folder.root} and {first.folder.root}"
@@ -195,7 +195,7 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
 def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
     """What each run answered on the rows that all were scored on, from predictions.csv; of words, those that every run was asked.
 
-    Raises DataError where the files do not hold the same rows.
+    Raises DataError if the files do not hold the same rows.
     """
     if "pearson" in runs[0].scores or "subset_accuracy" in runs[0].scores:
         return _same_rows(runs, [_whole_answers(run) for run in runs])
@@ -220,7 +220,7 @@ def _same_rows(runs: Sequence[FinishedRun], found: list[Answers]) -> list[Answer
     """The answers, once they are known to be to the same rows."""
     for run, answers in zip(runs, found, strict=True):
         if not np.array_equal(answers.labels, found[0].labels):
-            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one out")
+            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Remove one")
     return found
 
 
@@ -255,7 +255,7 @@ def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, 
 
 
 def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tuple[Column, Column]:
-    """The labels and the answers of predictions.csv as `read` makes them. Raises DataError where it cannot, or rows are missing."""
+    """The labels and the answers of predictions.csv as `read` makes them. Raises DataError if it cannot, or rows are missing."""
     from pandas import read_csv
 
     path = run.folder.predictions

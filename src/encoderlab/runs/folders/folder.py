@@ -148,7 +148,7 @@ class RunFolder:
     def new(cls, run_dir: str | None, command: str, task: str) -> Iterator[RunFolder]:
         """Make and hold a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
 
-        On an error the folder is deleted again, unless a step's checkpoint in it is worth keeping. Raises SettingError where
+        On an error the folder is deleted again, unless a step's checkpoint in it is worth keeping. Raises SettingError if
         `run_dir` already holds something or is being filled by another process, DataError where it cannot be made, and
         TrainingError where a file cannot be written.
         """
@@ -174,7 +174,7 @@ class RunFolder:
     def continued(self, command: str) -> Iterator[RunFolder]:
         """Hold the folder of an unfinished run while it is filled further; nothing in it is deleted on an error.
 
-        Raises SettingError where another process fills it, and TrainingError where a file cannot be written.
+        Raises SettingError if another process fills it, and TrainingError where a file cannot be written.
         """
         with self._held(), self._errors_explained(command):
             if self.finished:  # by another process, meanwhile
@@ -272,7 +272,7 @@ def check_free(run_dir: str | None) -> None:
 def model_folder(run: str) -> Path:
     """The folder of the weights that `run=` means: a run's model/, that folder itself, a Hugging Face folder, a shipped encoder's.
 
-    Raises DataError where there is none, or the shipped encoder is damaged.
+    Raises DataError if there is none, or the shipped encoder is damaged.
     """
     if (shipped := shipped_folder(run)) is not None:
         return shipped

@@ -181,7 +181,7 @@ def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder,
     if refused:
         both = ", ".join(f"{key}={now[key]} (the run: {before.get(key)})" for key in refused)
         raise SettingError(
-            f"The run in {folder.root} was started with other settings: {both}", remedy="Leave them out, or start a new run"
+            f"The run in {folder.root} was started with other settings: {both}", remedy="Remove them, or start a new run"
         )
     merged = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
     return _with(
@@ -230,7 +230,7 @@ def read_record(folder: RunFolder) -> dict[str, Any]:
 
 
 def _read(path: Path, parse: Any) -> dict[str, Any]:
-    """A record of the run folder as a dictionary. Raises DataError where it is missing, damaged, or too long to be one."""
+    """A record of the run folder as a dictionary. Raises DataError if it is missing, damaged, or too long to be one."""
     if not path.is_file():
         raise DataError(
             f"{path.parent} holds no run: {path.name} is not there", remedy="Name a run folder, as a training prints it"

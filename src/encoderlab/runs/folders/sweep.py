@@ -74,7 +74,7 @@ class SweepFolder:
 
     @classmethod
     def named(cls, sweep_dir: str | None) -> SweepFolder:
-        """The folder that `sweep_dir` names, a new one where it is None. Raises SettingError where it holds something else."""
+        """The folder that `sweep_dir` names, a new one where it is None. Raises SettingError if it holds something else."""
         if sweep_dir is None:
             return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
         if not sweep_dir:
@@ -117,7 +117,7 @@ class SweepFolder:
     def records(self) -> list[JobRecord]:
         """The records of all jobs, by number and, where several command lines share one, by overrides.
 
-        Raises DataError where one cannot be read.
+        Raises DataError if one cannot be read.
         """
         found = [self._parsed(path) for path in self.jobs.glob("*.json") if _RECORD.fullmatch(path.name)]
         return sorted(found, key=lambda record: (record.number, record.overrides, record.key))

@@ -22,11 +22,11 @@ def check_chosen(config: AttentionConfig | ExplainConfig) -> None:
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... text_pair=...")
     if config.rows == []:
-        raise SettingError("rows is empty", allowed="a list such as [0,7]", remedy="Leave it out for the first row")
+        raise SettingError("rows is empty", allowed="a list such as [0,7]", remedy="Remove it for the first row")
 
 
 def chosen_examples(config: AttentionConfig | ExplainConfig, assembly: Assembly) -> dict[str, Example]:
-    """The examples by name: `text`, or <split>-<row>. Raises DataError where there are none such."""
+    """The examples by name: `text`, or <split>-<row>. Raises DataError if there are none such."""
     pretrained = isinstance(assembly.config.task, DocumentTaskConfig)  # reads whatever it is given
     if config.text is not None:
         if not pretrained:

@@ -54,7 +54,7 @@ def example_of(text: str, text_pair: str | None, words: bool) -> Example:
 
 
 def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
-    """A split of the run's dataset, and how many rows it has, as far as it is known. Raises DataError where there is none.
+    """A split of the run's dataset, and how many rows it has, as far as it is known. Raises DataError if there is none.
 
     It is whole, even if the run was limited to some of its rows. Of a pretraining run, which documents are held out is a matter of
     how they were read: there it is the run's own documents, a paragraph in each row.

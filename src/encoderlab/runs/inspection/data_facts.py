@@ -38,7 +38,7 @@ def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_
     """The facts of labelled rows, by split, with so many `examples` of each.
 
     Of each split: what `Survey.as_dict()` counts; `tokens` as `_lengths` says; `odd_rows`, a count and the first places of each
-    kind; `examples`. Raises DataError where the rows are not of the task's kind, SettingError where `max_length` holds no token.
+    kind; `examples`. Raises DataError if the rows are not of the task's kind, SettingError where `max_length` holds no token.
     """
     task = build_task(config, tokenizer, corpus.labels, max_length)
     whole = build_task(config, tokenizer, corpus.labels, WHOLE)

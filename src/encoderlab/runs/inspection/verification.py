@@ -41,7 +41,7 @@ class Finding:
 def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
     """What can be said of each part of the run in `folder`: its records, its data, its model, each of its checkpoints.
 
-    Of a model folder without a run, of the model. Raises DataError where there is neither.
+    Of a model folder without a run, of the model. Raises DataError if there is neither.
     """
     if not folder.config.exists() and all((folder.root / name).is_file() for name in ("config.json", MANIFEST)):
         yield _model(folder.root)[1]

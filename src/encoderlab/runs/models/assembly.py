@@ -174,7 +174,7 @@ def assemble(
     """Build tokenizer, task and model for training, from `pretrained` where there is one.
 
     Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `pretrained` alone. The
-    assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
+    assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError if
     the parts do not fit.
     """
     check_pairs(config.model, corpus)
@@ -199,7 +199,7 @@ def assemble(
 def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
     """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
 
-    `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
+    `max_length` may still be open; see `with_length`. Raises SettingError if they do not go together with the encoder that the
     run starts from.
     """
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
@@ -210,7 +210,7 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
     """Open a finished run, or a Hugging Face folder. Only the main process reads it and hands on what it has read.
 
-    Raises DataError where it is damaged or not there.
+    Raises DataError if it is damaged or not there.
     """
     saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
     check_shapes(saved, f"run={run.run}")
@@ -225,7 +225,7 @@ def check_paired(assembly: Assembly, paired: bool) -> None:
     trained_on_pairs = assembly.opened.paired
     if trained_on_pairs is not None and paired != trained_on_pairs:
         wants, found = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
-        remedy = "Add text_pair (or its column)" if trained_on_pairs else "Leave text_pair out"
+        remedy = "Add text_pair (or its column)" if trained_on_pairs else "Remove text_pair"
         raise DataError(f"This model was trained on {wants}, and {found} is given", remedy=remedy)
 
 
@@ -266,7 +266,7 @@ def _start_from(pretrained: Pretrained, model: EncoderWithHeads, task: Task) -> 
 
 
 def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
-    """The model of a run, with weights as drawn. Raises SettingError where it does not fit into memory."""
+    """The model of a run, with weights as drawn. Raises SettingError if it does not fit into memory."""
     try:
         return EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     except RuntimeError as error:

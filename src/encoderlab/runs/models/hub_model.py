@@ -53,7 +53,7 @@ def _is_on_the_hub(name: str) -> bool:
 def fetch_model_folder(name_or_path: str) -> Path:
     """The folder itself, or, of a name on the hub, one in the hub's cache (HF_HOME), fetched where the hub answers.
 
-    No pickles and no code are fetched. Raises DataError where there is no such model, or it can neither be fetched nor is in the
+    No pickles and no code are fetched. Raises DataError if there is no such model, or it can neither be fetched nor is in the
     cache.
     """
     given = Path(name_or_path).expanduser()

@@ -63,7 +63,7 @@ class Pretrained:
 def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
     """Open a shipped encoder, a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
 
-    Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
+    Raises DataError if there is none, or it is damaged, or of a kind that cannot be read.
     """
     folder = encoder_folder(init_from, setting)
     return _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
@@ -73,7 +73,7 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
     """Copy the weights of `pretrained` into `model`; returns the names of the parts that stay as drawn.
 
     The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
-    pretraining that continues, the head of pairs if it has the same `labels`. Raises DataError where an encoder's weight is
+    pretraining that continues, the head of pairs if it has the same `labels`. Raises DataError if an encoder's weight is
     missing or has another shape.
     """
     goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
@@ -118,7 +118,7 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
 def encoder_folder(name: str, setting: str = "init_from") -> Path:
     """The model folder that `setting`=`name` stands for: of a shipped encoder, a run, a Hugging Face folder or a model of the hub.
 
-    Raises SettingError, DataError where there is none.
+    Raises SettingError, DataError if there is none.
     """
     if not name:
         raise SettingError(f"{setting} is empty", allowed=STARTS, remedy="Use one of encoderlab list encoders")

@@ -24,7 +24,7 @@ def check_pairs(model: ModelChoice, corpus: Corpus | DocumentCorpus) -> None:
     if getattr(model, "pairs", None) is not Pairs.separate or reads_pairs(corpus):
         return
     rows = "pretraining reads two texts as one sequence" if isinstance(corpus, DocumentCorpus) else "the rows are single texts"
-    raise SettingError(f"model.pairs=separate is set, but {rows}", remedy="Leave model.pairs out")
+    raise SettingError(f"model.pairs=separate is set, but {rows}", remedy="Remove model.pairs")
 
 
 def with_pairs(model: ModelConfig, corpus: Corpus | DocumentCorpus) -> ModelConfig:

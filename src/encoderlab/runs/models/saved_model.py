@@ -86,7 +86,7 @@ class SavedModel:
     origin: Origin
 
     def task(self) -> Task:
-        """What the model answers. Raises SettingError where its sequences hold no example."""
+        """What the model answers. Raises SettingError if its sequences hold no example."""
         return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.reach)
 
     def model(self) -> EncoderWithHeads:
@@ -167,7 +167,7 @@ def in_user_units(saved: SavedModel) -> SavedModel:
 
 
 def read_model(folder: Path) -> SavedModel:
-    """Read a model folder, ours or one of transformers. Raises DataError where it is damaged, or holds what ours cannot."""
+    """Read a model folder, ours or one of transformers. Raises DataError if it is damaged, or holds what ours cannot."""
     if is_huggingface(folder):
         return _of_huggingface(folder)
     try:
@@ -254,7 +254,7 @@ def _of_huggingface(folder: Path) -> SavedModel:
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """The tokenizer that lies in a Hugging Face folder. Raises DataError where there is none."""
+    """The tokenizer that lies in a Hugging Face folder. Raises DataError if there is none."""
     if (path := folder / "tokenizer.json").is_file():
         return Tokenizer.load(path)
     if not (folder / "vocab.txt").is_file():  # transformers would make a tokenizer without a single piece

@@ -123,6 +123,6 @@ def start_from_frequencies(
 def build_task(config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
     """The task over examples whose label ids stand for `labels`, in sequences of at most `max_length` tokens.
 
-    A task on documents has labels of its own. Raises SettingError where no example fits into `max_length`.
+    A task on documents has labels of its own. Raises SettingError if no example fits into `max_length`.
     """
     return TASKS[type(config)](config, tokenizer, labels, max_length)

@@ -41,7 +41,7 @@ class Masking:
     Special tokens, the unknown one among them, are never asked for and never put in. What is drawn for a token is a function of a
     key, its row and its place alone: the same in any batch, on any device, cut into any number of parts.
 
-    Raises DataError where the tokenizer has no mask token, or no ordinary one; SettingError where it knows no words.
+    Raises DataError if the tokenizer has no mask token, or no ordinary one; SettingError where it knows no words.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:

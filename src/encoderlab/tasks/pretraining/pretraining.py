@@ -23,7 +23,7 @@ PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swappe
 class Pretraining(Task):
     """Asks what the hidden tokens were and, of a pair, whether the second text follows the first.
 
-    The labels are the task's own, in the order of BERT's code: 0 follows. Raises DataError where the tokenizer has no mask token.
+    The labels are the task's own, in the order of BERT's code: 0 follows. Raises DataError if the tokenizer has no mask token.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -61,7 +61,7 @@ class Pretraining(Task):
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
         """See `Task.answers`: what the second text is to the first.
 
-        Raises DataError where the run was not asked about pairs.
+        Raises DataError if the run was not asked about pairs.
         """
         if prediction.sequence_logits is None:
             raise DataError(
