@@ -104,7 +104,7 @@ def test_texts_longer_than_the_model_are_cut_as_transformers_cuts_them_and_count
     command("embed", f"run={bert}", "output=cut.npy")
     np.testing.assert_allclose(np.load(tmp_path / "cut.npy"), mean(*theirs(bert, texts)), atol=1e-5)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
-    assert line.startswith("2 vectors of 24 numbers: cut.npy; what each stands for: cut.index.jsonl; 1 text was cut to")
+    assert line.startswith("2 vectors of 24 numbers: cut.npy; index: cut.index.jsonl; 1 text was truncated to")
 
 
 def test_a_split_of_a_run_on_pairs_gives_pairs_and_its_lines_single_texts(command, pairs_run, tmp_path, monkeypatch):

@@ -263,5 +263,5 @@ def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
     for folder in set((cache / "tokens").iterdir()) - before:
         (folder / "input_ids.bin").write_bytes(b"")
     command(*arguments, "run_dir=b")
-    assert "It is made again." in capsys.readouterr().err
+    assert "is being rebuilt." in capsys.readouterr().err
     assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]

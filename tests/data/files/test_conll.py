@@ -56,8 +56,8 @@ def test_columns_may_be_named_on_the_first_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "given", "message"),
     [
-        ("a X\nb\n", {}, "train.conll, line 2 has 1 columns. Allowed: 2, like the first word."),
-        ("a\tX\n\tY\n", {}, "train.conll, line 2 has an empty one among 2 columns. Allowed: 2, like the first word."),
+        ("a X\nb\n", {}, "train.conll, line 2 has 1 columns. Allowed: 2 columns, like the first word."),
+        ("a\tX\n\tY\n", {}, "train.conll, line 2 has an empty column among 2. Allowed: 2 columns, like the first word."),
         ("\n\n", {}, "train.conll has no sentences. Allowed: a word and its label per line, a blank line between sentences."),
         (
             "a X\n",
@@ -74,7 +74,7 @@ def test_columns_may_be_named_on_the_first_line(tmp_path):
             {"label": "upo", "text": "form"},
             "train.conll has no column 'upo'. Allowed: form, upos, 0, 1. Set dataset.label=upos.",
         ),
-        ("a X\n", {"text_pair": "2"}, "train.conll holds sentences, no pairs of them. Set dataset.text_pair=null."),
+        ("a X\n", {"text_pair": "2"}, "train.conll holds single sentences, not pairs. Set dataset.text_pair=null."),
         ("a X\n\nb X\n", {}, "The training rows have only the label 'X'. Allowed: at least two labels. Check dataset.label."),
     ],
 )

@@ -147,7 +147,7 @@ def test_the_origin_tells_the_settings():
     [
         (
             BracketsDataset(train_rows=60_000),
-            "dataset.train_rows=60000 needs 30,000 balanced strings. Allowed: at most 12,796 of them beside those of the other splits. "
+            "dataset.train_rows=60000 needs 30,000 balanced strings. Allowed: at most 12,796 besides those of the other splits. "
             "Set a smaller dataset.train_rows or a larger dataset.pairs.",
         ),
         (
@@ -156,7 +156,7 @@ def test_the_origin_tells_the_settings():
         ),
         (
             ReverseDataset(length=3),
-            "dataset.test_rows=5000 needs 5,000 different sequences. Allowed: at most 1,000 of them beside those of the other splits. "
+            "dataset.test_rows=5000 needs 5,000 different sequences. Allowed: at most 1,000 besides those of the other splits. "
             "Set a smaller dataset.test_rows or a larger dataset.length.",
         ),
     ],
