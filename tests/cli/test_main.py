@@ -42,7 +42,7 @@ MISTAKES = {
     "train baselines=perhaps": "baselines=perhaps has the wrong type. Allowed: true or false.",
     "train training.schedule=zigzag": "training.schedule=zigzag is not a valid choice. Allowed: one_cycle, linear, cosine, constant.",
     "train training.accumulate=64": "training.accumulate=64 is more than training.batch_size=32.",
-    "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3.",
+    "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is not a multiple of model.n_heads=3.",
     "train task=sst_2": "There is no task named sst_2. Allowed: amazon_polarity, brackets, classification, cola, docs, mnli, mrpc, "
     "multilabel, pretraining, qnli, qqp, regression, reverse, rte, sst2, stsb, tagging, teacher_vectors, wikipedia, wnli. "
     "Did you mean task=sst2?",

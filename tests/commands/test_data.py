@@ -135,7 +135,7 @@ def test_nothing_is_written_but_what_can_be_made_again(command, films, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["task=tagging", *FILE[1:]], DataError, "a tagging task asks for sequences of labelled words"),
+        (["task=tagging", *FILE[1:]], DataError, "a tagging task needs sequences of labelled words"),
         ([*FILE, "model.max_length=4"], SettingError, "model.max_length=4 leaves no room"),
         ([*FILE, "model=as_pretrained"], SettingError, "model=as_pretrained needs init_from"),
         ([*FILE, "examples=-1"], SettingError, "examples is -1. Allowed: at least 0"),

@@ -154,7 +154,7 @@ def test_no_lines_give_no_vectors(command, brackets_run, tmp_path, monkeypatch):
         (["output=out.csv"], SettingError, "output=out.csv does not end in .npy"),
         (["output=out.npy", "input=a.txt", "split=test"], SettingError, "input and split are given together"),
         (["output=out.npy", "text_column=a"], SettingError, "text_column names a column of input, which is not given"),
-        (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls makes one vector of a text's tokens"),
+        (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls reduces a text to one vector"),
         (["output=out.npy", "input=missing.txt"], DataError, "missing.txt does not exist"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),
         (["output=out.npy", "input=latin.txt", "encoding=utf-8"], DataError, "latin.txt, line 2 cannot be decoded as UTF-8"),

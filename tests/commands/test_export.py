@@ -364,7 +364,7 @@ def test_an_encoder_without_a_head_answers_nothing_but_shows_its_attention(comma
     transformers.AutoModel.from_pretrained("there").save_pretrained("bare")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / name).write_bytes((tmp_path / "there" / name).read_bytes())
-    line = "bare is an encoder without a head: it answers nothing. Run encoderlab finetune init_from="
+    line = "bare is an encoder without a head and predicts nothing. Train it on a task with encoderlab finetune init_from="
     for arguments in (["predict", "text=fox"], ["eval", "dataset=brackets"]):
         with pytest.raises(DataError, match=line):
             command(arguments[0], "run=bare", *arguments[1:])

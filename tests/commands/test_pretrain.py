@@ -187,7 +187,7 @@ REFUSED = {
     "training.steps=5 training.budget=2s": (SettingError, r"training.steps=5 and training.budget=2s"),
     "task=sst2": (SettingError, r"task=sst2 asks for labels.*encoderlab train task=sst2"),
     "dataset=brackets": (DataError, r"holds no documents"),
-    "training.budget=soon": (SettingError, r"training.budget=soon is no time"),
+    "training.budget=soon": (SettingError, r"training.budget=soon is not a time"),
     "task.language=klingon": ((SettingError, DataError), r"klingon"),
     "tokenizer=as_pretrained": (SettingError, r"init_from"),
     "model=as_pretrained": (SettingError, r"init_from"),

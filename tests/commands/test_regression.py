@@ -109,7 +109,7 @@ def test_rows_that_all_have_one_number_teach_nothing(command, tmp_path):
 
 
 def test_a_dataset_with_labels_of_its_own_has_no_numbers(command):
-    with pytest.raises(DataError, match="dataset=brackets has one label in each row, and the task asks for a number"):
+    with pytest.raises(DataError, match="dataset=brackets has one label in each row, but the task needs a number"):
         command("train", "task=regression", "dataset=brackets")
 
 

@@ -273,10 +273,10 @@ def test_an_address_that_is_not_ours_is_refused_before_a_model_is_loaded(command
 
 def test_a_model_without_answers_is_refused_before_anything_is_served(command, brackets_run, monkeypatch):
     def none(*_):
-        raise DataError("it answers nothing")
+        raise DataError("predicts nothing")
 
     monkeypatch.setattr(serve_command, "answers_of", none)
-    with pytest.raises(DataError, match="it answers nothing"):
+    with pytest.raises(DataError, match="predicts nothing"):
         command("serve", f"run={brackets_run}", "port=0")
 
 

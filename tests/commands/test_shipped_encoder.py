@@ -89,7 +89,7 @@ def test_embed_uses_it_without_being_told(command, shipped, texts, no_network, t
 
 
 def test_it_answers_nothing_and_has_no_rows_of_its_own(command, shipped):
-    with pytest.raises(DataError, match="mini-en is an encoder without a head: it answers nothing"):
+    with pytest.raises(DataError, match="mini-en is an encoder without a head and predicts nothing"):
         command("predict", "run=mini-en", "text=fox")
     with pytest.raises(DataError, match="mini-en is a model alone, which names no dataset"):
         command("embed", "split=test", "output=vectors.npy")
@@ -97,7 +97,7 @@ def test_it_answers_nothing_and_has_no_rows_of_its_own(command, shipped):
 
 def test_a_length_beyond_its_own_is_refused_with_it(command, shipped):
     with pytest.raises(
-        SettingError, match=r"model\.max_length is 500, and the pretrained encoder has learnt 32 positions\. Allowed: at most 32"
+        SettingError, match=r"model\.max_length is 500, but the pretrained encoder has only 32 positions\. Allowed: at most 32"
     ):
         command("finetune", "task=brackets", "model.max_length=500")
 

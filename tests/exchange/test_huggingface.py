@@ -411,7 +411,7 @@ def test_real_labels_are_in_the_export(tmp_path):
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
         ({"num_hidden_layers": True}, r"num_hidden_layers=True\. Allowed: a whole number\."),
         ({"num_hidden_layers": 10**9}, r"model\.n_layers is 1000000000\. Allowed: at least 1, at most 1000\."),
-        ({"hidden_size": 9}, r"model\.d_model=9 is no multiple of model\.n_heads=2"),
+        ({"hidden_size": 9}, r"model\.d_model=9 is not a multiple of model\.n_heads=2"),
         ({"layer_norm_eps": 0}, r"model\.norm_epsilon is 0\.0\. Allowed: more than 0\."),
         ({"hidden_dropout_prob": 10**400}, r"hidden_dropout_prob=1000.*Allowed: a number\."),
         ({"layer_norm_eps": "tiny"}, r"layer_norm_eps=tiny\. Allowed: a number\."),

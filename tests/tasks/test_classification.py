@@ -58,7 +58,7 @@ def test_what_a_user_writes_never_ends_the_text(tmp_path):
 
 def test_words_are_refused_with_the_task_that_reads_them():
     message = (
-        "This dataset holds sequences of labelled words, and a classification task asks for labelled texts. "
+        "This dataset holds sequences of labelled words, and a classification task needs labelled texts. "
         "Set task=tagging, or choose a dataset of texts."
     )
     with pytest.raises(DataError) as refused:

@@ -79,7 +79,7 @@ class WordPieceConfig(TokenizerConfig):
                 allowed=f"texts in which a character occurs {self.min_frequency} times",
                 remedy="Use more rows, or tokenizer=bert_base_uncased",
             )
-        # The library numbers characters inside words in the order of a hash table, and breaks ties between merges by number, so ids and
+        # The library numbers characters inside words in a hash table's order, and breaks ties between merges by number, so ids and
         # even tokens differ between processes. Numbering the characters first, as special tokens, gives one vocabulary.
         inside = [f"##{character}" for character in characters if character not in string.punctuation]
         trainer = trainers.WordPieceTrainer(
