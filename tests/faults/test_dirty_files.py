@@ -222,7 +222,9 @@ CASES = dict(
         ),
         of_jsonl("an array", '["x", "a"]\n', "rows.jsonl, line 1 is not a JSON object"),
         of_jsonl(
-            "an array of all rows", '[{"text": "x", "label": "a"},\n{"text": "y", "label": "b"}]\n', "rows.jsonl, line 1 is not JSON"
+            "an array of all rows",
+            '[{"text": "x", "label": "a"},\n{"text": "y", "label": "b"}]\n',
+            "rows.jsonl, line 1 is not JSON",
         ),
         of_jsonl("nested a million times", '{"text": "x", "label": "a"}\n' + "[" * 10**6 + "\n", "rows.jsonl, line 2 is not JSON"),
         of_jsonl("a number of 10,000 digits", '{"text": "x", "label": %s}\n' % ("9" * 10_000), "rows.jsonl, line 1 is not JSON"),

@@ -54,10 +54,10 @@ def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
 class Split:
     """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
 
-        The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them,
-        or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was read;
-        without it, rows are numbered. `carried` are further columns of the same rows, such as an id: they are copied for the
-        user, and tasks ignore them.
+    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them,
+    or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was read;
+    without it, rows are numbered. `carried` are further columns of the same rows, such as an id: they are copied for the
+    user, and tasks ignore them.
     """
 
     def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None, carried: pa.Table | None = None) -> None:

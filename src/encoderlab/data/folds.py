@@ -31,7 +31,9 @@ class Fold:
         found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
         fold = cls(*map(int, found.groups())) if found else cls(0, 0)
         if not (fold.of >= 2 and 1 <= fold.number <= fold.of):
-            raise SettingError(f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all")
+            raise SettingError(
+                f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all"
+            )
         return fold
 
 

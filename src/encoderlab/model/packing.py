@@ -27,7 +27,7 @@ def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kern
     """
     if n_tokens == 0 or input_ids.device.type == "mps":  # MPS has no nonzero_static
         return False
-    # Without a kernel each layer gathers and pads. On a CPU, that costs what it saves with 4% of padding; with 18% and 42%, training
+    # Without a kernel each layer gathers and pads. On a CPU that costs what it saves with 4% of padding; with 18% and 42%, training
     # steps of `tiny` and `mini` took 0.8 and 0.6 times as long.
     return kernel or n_tokens < 0.9 * input_ids.numel()
 

@@ -83,7 +83,9 @@ class LabelledTaskConfig(TaskConfig):
         super().__post_init__()
         given = self.class_weights
         if given not in (None, BALANCED) and not isinstance(given, dict):
-            raise SettingError(f"task.class_weights is {given}", allowed=f"{BALANCED}, or a weight for each label, such as {{fraud: 5}}")
+            raise SettingError(
+                f"task.class_weights is {given}", allowed=f"{BALANCED}, or a weight for each label, such as {{fraud: 5}}"
+            )
         for label, weight in (given if isinstance(given, dict) else {}).items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
                 raise SettingError(f"task.class_weights gives {label} {weight}", allowed="a number above 0")
@@ -133,9 +135,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     target: ClassVar[Target] = "label_set"
     passes: ClassVar[int] = 4  # most labels are rare, so each row says little about them; BERT read GoEmotions four times
 
-    score: MultilabelScore = setting(
-        MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."
-    )
+    score: MultilabelScore = setting(MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report.")
     fit_thresholds: FittedThresholds = setting(
         FittedThresholds.per_label,
         "Probability from which a label is predicted, fitted on validation: per_label or shared (one for all labels).",
@@ -170,9 +170,7 @@ class RegressionConfig(TextTaskConfig):
 
     target: ClassVar[Target] = "number"
 
-    score: RegressionScore = setting(
-        RegressionScore.pearson, "Score that selects the best checkpoint and leads the report."
-    )
+    score: RegressionScore = setting(RegressionScore.pearson, "Score that selects the best checkpoint and leads the report.")
     mean: float | None = setting(None, "Number subtracted from every target before training; null: the mean of the training rows.")
     deviation: float | None = setting(
         None, "Number that every target is then divided by; null: the standard deviation of the training rows.", above=0

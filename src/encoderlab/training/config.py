@@ -84,7 +84,9 @@ class TrainingConfig:
         "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as memory allows.",
         least=1,
     )
-    batching: Batching = setting(Batching.length, "length: rows of nearly equal length share a batch; random: any rows, padded to the longest.")
+    batching: Batching = setting(
+        Batching.length, "length: rows of nearly equal length share a batch; random: any rows, padded to the longest."
+    )
     learning_rate: float | None = setting(
         1e-3,
         "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (5e-4 up to 256, 2.2e-4 at 384, "
@@ -97,15 +99,21 @@ class TrainingConfig:
     beta1: float = setting(0.9, "AdamW's decay of the running mean of gradients.", least=0, below=1)
     beta2: float = setting(0.999, "AdamW's decay of the running mean of squared gradients.", least=0, below=1)
     epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
-    clip_norm: float | None = setting(1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0)
+    clip_norm: float | None = setting(
+        1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0
+    )
     skip_nonfinite: int = setting(
         0, "Steps with a non-finite loss or gradient that may be skipped before the run stops; 0: stop at the first.", least=0
     )
     layer_decay: float = setting(
         1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
     )
-    freeze_layers: int = setting(0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0)
-    precision: Precision = setting(Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16.")
+    freeze_layers: int = setting(
+        0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0
+    )
+    precision: Precision = setting(
+        Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16."
+    )
     compile: Compile = setting(
         Compile.auto, "Compile the encoder: auto (on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )
@@ -121,7 +129,9 @@ class TrainingConfig:
     evaluations: int | None = setting(
         None, "With evaluate_every=null: number of evaluations, evenly spaced; null, or with a budget: one per epoch.", least=1
     )
-    checkpoint_every: int | None = setting(None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1)
+    checkpoint_every: int | None = setting(
+        None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1
+    )
     patience: int | None = setting(
         None, "Stop after this many evaluations without a better score (ties are broken by the loss); null: never.", least=1
     )

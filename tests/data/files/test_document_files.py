@@ -81,8 +81,7 @@ def test_a_folder_may_hold_a_folder_for_each_split(tmp_path):
     assert documents(folder) == {split: [[f"{split} one."], [f"{split} two."]] for split in ("train", "validation", "test")}
     stray = write(folder / "notes.txt", "x")
     assert (
-        error_of(folder)
-        == "corpus/notes.txt is next to the training split. Allowed: train, validation, test. Move it elsewhere."
+        error_of(folder) == "corpus/notes.txt is next to the training split. Allowed: train, validation, test. Move it elsewhere."
     )
     stray.unlink()
     write(folder / "train" / "picture.png", "")

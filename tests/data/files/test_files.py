@@ -116,7 +116,10 @@ def test_paths_that_say_too_little_or_too_much_are_refused(given, message):
             {"validation_fraction": 1.0},
             "dataset.validation_fraction is 1.0. Allowed: at least 0, less than 1. The default is dataset.validation_fraction=0.1.",
         ),
-        ({"text": "x", "label": "x"}, "dataset.text, text_pair and label name the column 'x' twice. Allowed: a different column for each."),
+        (
+            {"text": "x", "label": "x"},
+            "dataset.text, text_pair and label name the column 'x' twice. Allowed: a different column for each.",
+        ),
         ({"label_names": ["a", "a"]}, "dataset.label_names is [a, a]. Allowed: at least two different names."),
         ({"label_names": ["a"]}, "dataset.label_names is [a]. Allowed: at least two different names."),
     ],
@@ -225,7 +228,9 @@ def test_new_texts_become_words_where_words_are_asked_for(tmp_path):
 
 def test_new_texts_that_do_not_fit_are_refused(tmp_path):
     lists = write(tmp_path / "new.jsonl", '{"text": ["New York", "is"]}')
-    with pytest.raises(DataError, match="new.jsonl holds lists of words. Allowed: texts, because the run predicts for whole texts."):
+    with pytest.raises(
+        DataError, match="new.jsonl holds lists of words. Allowed: texts, because the run predicts for whole texts."
+    ):
         read_unlabelled(lists, text="text", text_pair=None, words=False)
     with pytest.raises(DataError, match="is a folder. Allowed: a file. Choose a file inside it."):
         read_unlabelled(tmp_path, text="text", text_pair=None, words=False)

@@ -169,9 +169,7 @@ def test_line_breaks_in_quoted_cells_are_read_where_lines_are_no_rows(tmp_path, 
 def test_a_row_that_two_stray_quotes_may_have_merged_is_named_where_other_cells_have_line_breaks(tmp_path, capsys):
     file = write(tmp_path / "rows.csv", 'text,label\n"one\ntwo\nthree",a\n"Well, this,a\nfine,b\ngood",a\nlast,b\n')
     assert len(train_of(file)) == 3
-    assert capsys.readouterr().err.endswith(
-        "rows.csv, lines 5 to 7 are read as one row. Check that its quotes enclose a cell\n"
-    )
+    assert capsys.readouterr().err.endswith("rows.csv, lines 5 to 7 are read as one row. Check that its quotes enclose a cell\n")
 
 
 def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):

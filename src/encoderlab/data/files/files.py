@@ -83,7 +83,8 @@ class FilesDataset(ColumnDataset):
             return self._rows(path)
         if self.text_pair is not None:
             raise DataError(
-                f"{path} holds documents, which have no column dataset.text_pair={self.text_pair}", remedy="Set dataset.text_pair=null"
+                f"{path} holds documents, which have no column dataset.text_pair={self.text_pair}",
+                remedy="Set dataset.text_pair=null",
             )
         return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir, self.encoding)
 
@@ -156,7 +157,9 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
     if found is Format.folder:
         raise DataError(f"{path} is a folder", allowed="a file", remedy="Choose a file inside it")
     if text_pair is not None and found in (Format.txt, Format.conll):
-        raise DataError(f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs")
+        raise DataError(
+            f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs"
+        )
     wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
     rows = checked(_read(path, found, wanted, dialect), wanted)
     if words and not is_words(rows.columns["text"]):

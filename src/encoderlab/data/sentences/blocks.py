@@ -19,9 +19,9 @@ Document = list[str]  # a list of paragraphs
 class SentenceBlock:
     """The sentences of some documents.
 
-        `input_ids` holds their ids one sentence after the other, `lengths` [sentences] the number of ids of each; `document`
-        and `paragraph` [sentences] number the document and paragraph of each, from the first of the block. `documents` and
-        `paragraphs` count them.
+    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] the number of ids of each; `document`
+    and `paragraph` [sentences] number the document and paragraph of each, from the first of the block. `documents` and
+    `paragraphs` count them.
     """
 
     input_ids: np.ndarray

@@ -112,7 +112,9 @@ def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
     from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
 
     name = "Punkt trained on this corpus"
-    print(f"NLTK's punkt_tab ({language}) is not installed and cannot be downloaded. Sentences are split with {name}", file=sys.stderr)
+    print(
+        f"NLTK's punkt_tab ({language}) is not installed and cannot be downloaded. Sentences are split with {name}", file=sys.stderr
+    )
     trainer, characters = PunktTrainer(), 0
     for text in texts:
         text = text[: TRAINING_CHARACTERS - characters]

@@ -53,7 +53,9 @@ class ColumnDataset(DatasetConfig):
     )
     group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
     carry: list[str] | None = setting(None, "Further columns to copy to predictions, such as an id; null: all others, []: none.")
-    validation_fraction: float = setting(0.1, "Share of training rows to hold out if there is no validation split.", least=0, below=1)
+    validation_fraction: float = setting(
+        0.1, "Share of training rows to hold out if there is no validation split.", least=0, below=1
+    )
     test_fraction: float = setting(0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1)
     split_seed: int = setting(0, "Seed that selects the rows to hold out.", least=0)
 
@@ -71,7 +73,9 @@ class ColumnDataset(DatasetConfig):
             )
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
-            raise SettingError(f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a different column for each")
+            raise SettingError(
+                f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a different column for each"
+            )
         if self.label_separator == "":
             raise SettingError("dataset.label_separator is empty", allowed="a text such as |, or null")
         if self.label_names is not None:

@@ -46,7 +46,8 @@ class DatasetConfig(ABC):
         most=1,
     )
     fold: str | None = setting(
-        None, "Test on one fold of the training rows and train on the others, such as 2/5 (the second of five); folds=5 runs all five."
+        None,
+        "Test on one fold of the training rows and train on the others, such as 2/5 (the second of five); folds=5 runs all five.",
     )
     pack: Pack = setting(
         Pack.sentences,
