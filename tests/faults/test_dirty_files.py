@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from backports import zstd
 
 from encoderlab.cli import main as cli
 from encoderlab.data.files.files import FilesDataset, read_unlabelled
@@ -262,6 +263,14 @@ OTHERS = {
     "no gzip": Dirty("rows.csv.gz", b"text,label\nx,a\n", "rows.csv.gz is not a complete gzip file"),
     "gzip by another name": Dirty(
         "rows.csv", gzip.compress(b"text,label\nx,a\n", mtime=0), "rows.csv is compressed. Rename it to rows.csv.gz"
+    ),
+    "zst": Dirty("rows.csv.zst", zstd.compress(b"text,label\nx,a\ny,b\n"), AB),
+    "zst cut off": Dirty(
+        "rows.csv.zst", zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2], "rows.csv.zst is no whole Zstandard file"
+    ),
+    "no zst": Dirty("rows.csv.zst", b"text,label\nx,a\n", "rows.csv.zst is no whole Zstandard file"),
+    "zst by another name": Dirty(
+        "rows.csv", zstd.compress(b"text,label\nx,a\n"), "rows.csv is compressed. Rename it to rows.csv.zst"
     ),
     "Latin-1 in gzip": Dirty("rows.csv.gz", gzip.compress(b"text,label\ncaf\xe9,a\nx,b\n"), [("caf\xe9", "a"), ("x", "b")]),
     "a quote that opens a tab-separated cell": Dirty(

@@ -103,7 +103,7 @@ class ModelConfig(ModelChoice):
     d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536)
     max_length: int | None = setting(
         128,
-        "Longest sequence, with special tokens; null or auto: long enough for 99% of the training rows, at most 512 (pretrain: 128).",
+        "Longest sequence, with special tokens; null or auto: enough for 99% of the training rows, at most 512 (pretrain: 128).",
         least=1,
         most=1048576,
     )

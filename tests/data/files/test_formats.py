@@ -30,4 +30,4 @@ def test_files_and_folders_are_not_taken_for_each_other(tmp_path):
 
 def test_a_compressed_parquet_file_is_refused(tmp_path):
     message = error_of(write(tmp_path / "rows.parquet.gz", ""))
-    assert message.startswith("rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll in .gz. Run gunzip ")
+    assert message.startswith("rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll in .gz or .zst. Run gunzip ")

@@ -3,9 +3,11 @@
 import codecs
 import csv
 import gzip
+import sys
 
 import pandas as pd
 import pytest
+from backports import zstd
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -38,15 +40,24 @@ def test_utf_16_of_the_other_byte_order_is_read(tmp_path):
     assert train_of(tmp_path / "rows.csv") == [("schön", "a"), ("übel", "b")]
 
 
-@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.tsv.gz", "rows.jsonl.gz"])
-def test_compressed_files_are_read(tmp_path, name):
+@pytest.mark.parametrize("archive", [".gz", ".zst"])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.jsonl"])
+def test_compressed_files_are_read(tmp_path, name, archive):
     content = {
-        "rows.csv.gz": "text,label\nx,a\ny,b\n",
-        "rows.tsv.gz": "text\tlabel\nx\ta\ny\tb\n",
-        "rows.jsonl.gz": '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n',
+        "rows.csv": "text,label\nx,a\ny,b\n",
+        "rows.tsv": "text\tlabel\nx\ta\ny\tb\n",
+        "rows.jsonl": '{"text": "x", "label": "a"}\n{"text": "y", "label": "b"}\n',
     }
-    (tmp_path / name).write_bytes(gzip.compress(content[name].encode()))
-    assert train_of(tmp_path / name) == [("x", "a"), ("y", "b")]
+    compress = gzip.compress if archive == ".gz" else zstd.compress
+    (tmp_path / f"{name}{archive}").write_bytes(compress(content[name].encode()))
+    assert train_of(tmp_path / f"{name}{archive}") == [("x", "a"), ("y", "b")]
+
+
+def test_without_the_library_for_zst_the_extra_is_named(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv.zst").write_bytes(zstd.compress(b"text,label\nx,a\ny,b\n"))
+    monkeypatch.setitem(sys.modules, "backports", None)
+    with pytest.raises(SettingError, match=r"backports\.zstd is not installed\. Run pip install 'encoderlab\[zstd\]'"):
+        train_of(tmp_path / "rows.csv.zst")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +186,7 @@ def test_a_row_that_two_stray_quotes_may_have_merged_is_named_where_other_cells_
 def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
     file = write(tmp_path / "rows.tsv", 'text\tlabel\n"so" he said\ta\nx\tb\n')
     assert error_of(file) == (
-        "rows.tsv, line 2 has a cell that begins with a quotation mark, which has two meanings in tsv files. "
+        "rows.tsv, line 2 has a cell that begins with a quotation mark, which is ambiguous in tsv files. "
         "Set dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
     )
     assert train_of(file, quoting=Quoting.literal)[0] == ('"so" he said', "a")

@@ -81,7 +81,7 @@ def _no_word(cells: list[str], layout: _Layout) -> bool:
 
 
 def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
-    named_so = ".conllu" in path.suffixes[-2:]  # also in .gz
+    named_so = ".conllu" in path.suffixes[-2:]  # also in .gz or .zst
     names = _CONLLU if named_so else []
     for number, line in plain_lines(path, encoding):
         if line.startswith(_NAMED):

@@ -34,9 +34,9 @@ def split_folders(path: Path) -> dict[str, Path]:
 
 
 def text_files(folder: Path) -> list[Path]:
-    """Return all .txt files (or .txt.gz) under `folder`, at any depth, by name. Raises DataError if there are none, or others."""
+    """Return all .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError if there are none, or others."""
     files = [path for entry in _visible(folder) for path in (text_files(entry) if entry.is_dir() else [entry])]
-    wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz"))), None)
+    wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz", ".txt.zst"))), None)
     if wrong is not None:
         raise DataError(f"{wrong} is not a .txt file", allowed="a folder of .txt files", remedy="Rename it or remove it")
     if not files:

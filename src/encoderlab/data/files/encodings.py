@@ -14,6 +14,7 @@ from encoderlab.errors import DataError, SettingError, one_line
 AUTO = "auto"
 _WESTERN = "cp1252"
 _BLOCK = 2**20
+_ARCHIVES = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}  # by their first two bytes
 _SHOWN = 40  # characters of the first line that is not UTF-8
 
 
@@ -89,8 +90,8 @@ def _western(path: Path, mark: bytes) -> str:
     for number, text in marked_lines(path, "utf-8"):
         line = line or (number if BROKEN in text else 0)
         in_utf_8 = in_utf_8 or not text.replace(BROKEN, "").isascii()
-    if mark == b"\x1f\x8b":
-        raise DataError(f"{path} is compressed", remedy=f"Rename it to {path.name}.gz")
+    if mark in _ARCHIVES:
+        raise DataError(f"{path} is compressed", remedy=f"Rename it to {path.name}{_ARCHIVES[mark]}")
     if in_utf_8:
         raise DataError(
             f"{place(path, line)} cannot be decoded as UTF-8, but other lines can",

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from encoderlab.data.files.text_files import COMPRESSED
 from encoderlab.errors import DataError, SettingError, closest
 
 
@@ -126,13 +127,16 @@ def format_of(path: Path, chosen: Format) -> Format:
         raise DataError(f"{path} is a folder", allowed=f"a {chosen.name} file", remedy="Choose the file inside it")
     if found is Format.folder and not path.is_dir():
         raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Remove dataset.format")
-    if found in BINARY and path.suffix == ".gz":
-        raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll in .gz", remedy=f"Run gunzip {path}")
+    if found in BINARY and path.suffix in COMPRESSED:
+        unpack = "gunzip" if path.suffix == ".gz" else "unzstd"
+        raise DataError(
+            f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll in .gz or .zst", remedy=f"Run {unpack} {path}"
+        )
     return found
 
 
 def _by_name(path: Path) -> Format:
-    name = path.with_suffix("") if path.suffix == ".gz" else path
+    name = path.with_suffix("") if path.suffix in COMPRESSED else path
     if name.suffix.lower() not in _SUFFIXES:
         raise DataError(
             f"The extension of {path} does not tell its format",

@@ -174,7 +174,7 @@ class SeparatedFile:
             return
         if any(cell.startswith('"') for cell in record.cells):
             raise DataError(
-                f"{place(self.path, record.line)} has a cell that begins with a quotation mark, which has two meanings in tsv files",
+                f"{place(self.path, record.line)} has a cell that begins with a quotation mark, which is ambiguous in tsv files",
                 remedy=f"Set {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
             )
 

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
+
+if TYPE_CHECKING:
+    from backports.zstd import ZstdFile
 
 LONGEST_LINE = 2**24  # characters: four times the Bible
 ENCODINGS = "UTF-8, UTF-16 with a byte-order mark, or Windows-1252"
 UTF_8 = "utf-8-sig"  # with or without a byte-order mark
+COMPRESSED = (".gz", ".zst")
 BROKEN = "\ud800"  # a lone surrogate, which no decoder returns: marks what cannot be decoded
 codecs.register_error("encoderlab.broken", lambda error: (BROKEN, cast(UnicodeDecodeError, error).end))
 
@@ -27,7 +31,7 @@ def place(path: Path, line: int) -> str:
 
 
 def numbered_lines(path: Path, newline: str, encoding: str = UTF_8) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text file (or of one in .gz), counted from 1, each with its line end.
+    """Yield the lines of a text file (or of one in .gz or .zst), counted from 1, each with its line end.
 
     `newline` is that of `open`: "" accepts any line end, a line feed only that. `encoding` is Python's name, see
     `encodings.encoding_of`. Raises DataError if the file cannot be read or decoded, contains a NUL byte or a line of LONGEST_LINE
@@ -81,28 +85,58 @@ def most_unpacked(path: Path) -> int:
     return min(2**26 + 50 * size, max(2**32, 4 * size))
 
 
-class _Unpacked(gzip.GzipFile):
-    """The content of a .gz file, as long as it stays within its limit."""
+class _Unpacked(io.BufferedIOBase):
+    """The content of a .gz or .zst file, as long as it stays within its limit."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb")
-        self.path, self.most = path, most_unpacked(path)
+        self.path, self.most, self._taken = path, most_unpacked(path), 0
+        self._file = gzip.GzipFile(path, "rb") if path.suffix == ".gz" else _zstandard_file(path)
+
+    def readable(self) -> bool:
+        """Return True, as `io.TextIOWrapper` requires."""
+        return True
 
     def read1(self, size: int = -1) -> bytes:
         """Read for `io.TextIOWrapper`. Raises DataError beyond `most` bytes."""
-        content = super().read1(size)
-        if self.tell() > self.most:
+        content = self._file.read1(size)
+        self._taken += len(content)
+        if self._taken > self.most:
+            unpack = "gunzip" if self.path.suffix == ".gz" else "unzstd"
             raise DataError(
                 f"{self.path} unpacks to more than {self.most:,} bytes",
                 allowed="50 times the file's own size and 64 MiB",
-                remedy="If that is intended, unpack it with gunzip and use the result",
+                remedy=f"If that is intended, unpack it with {unpack} and use the result",
             )
         return content
 
+    def close(self) -> None:
+        """Close the file; `with` does it."""
+        self._file.close()
+        super().close()
 
-def bytes_of(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    """Open a file, or the unpacked content of a .gz file."""
-    return _Unpacked(path) if path.suffix == ".gz" else path.open("rb")
+
+def _zstandard_file(path: Path) -> ZstdFile:
+    return _zstandard(path).ZstdFile(path, "rb")
+
+
+def _zstandard(path: Path) -> Any:
+    """The library that reads .zst: Python has it from 3.14 on, and this is the same for earlier ones."""
+    try:
+        from backports import zstd
+    except ImportError:
+        remedy = "Run pip install 'encoderlab[zstd]', or unpack it with unzstd"
+        raise SettingError(f"{path} is compressed by Zstandard, and backports.zstd is not installed", remedy=remedy) from None
+    return zstd
+
+
+def bytes_of(path: Path) -> io.BufferedIOBase:
+    """The content of a file, or of one in .gz or .zst unpacked. Raises SettingError where what unpacks it is not installed."""
+    return _Unpacked(path) if path.suffix in COMPRESSED else cast("io.BufferedIOBase", path.open("rb"))
+
+
+def _broken_archive(path: Path) -> tuple[type[Exception], ...]:
+    """What is raised where a compressed file is not whole."""
+    return (EOFError, _zstandard(path).ZstdError) if path.suffix == ".zst" else (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 @contextmanager
@@ -117,8 +151,9 @@ def readable(path: Path, encoding: str) -> Iterator[None]:
             allowed=ENCODINGS,
             remedy="Set dataset.encoding to the encoding it was written in",
         ) from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is not a complete gzip file: {error}", remedy="Compress it again, or unpack it") from error
+    except _broken_archive(path) as error:
+        kind = "gzip" if path.suffix == ".gz" else "Zstandard"
+        raise DataError(f"{path} is no whole {kind} file: {error}", remedy="Write it again, or unpack it") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
