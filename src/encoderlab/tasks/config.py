@@ -103,7 +103,7 @@ class TextTaskConfig(TaskConfig):
 
     windows: Windows = setting(
         Windows.none,
-        "How texts longer than model.max_length are read: none (truncated), or in overlapping windows, their logits averaged (mean) "
+        "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits averaged (mean) "
         "or reduced to their maximum (max).",
     )
     window_overlap: float = setting(0.25, "Least share of a window that overlaps the next.", least=0, below=1)

@@ -41,7 +41,7 @@ class DatasetConfig(ABC):
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
     train_share: float = setting(
         1.0,
-        "Use this share of the training rows, stratified by label; smaller shares are part of larger ones, other splits stay whole.",
+        "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other splits stay whole.",
         above=0,
         most=1,
     )
