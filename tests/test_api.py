@@ -148,9 +148,9 @@ def test_mistakes_are_told_as_on_the_command_line(brackets):
         encoderlab.compose(command="eval")
     with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict("one text")
-    with pytest.raises(DataError, match="was trained on single texts, and a pair is given"):
+    with pytest.raises(DataError, match="was trained on single texts, but a pair was given"):
         brackets.predict([("(", ")")])
     with pytest.raises(SettingError, match="pooling=max is not a valid choice. Allowed: cls, mean"):
         brackets.embed(["()"], "max")
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         encoderlab.load("nowhere")

@@ -60,7 +60,7 @@ MISTAKES = {
     "train model.n_layers": "model.n_layers cannot be read. Allowed: name=value.",
     "train --config-dir nowhere": "Additional config directory",
     "train training.device=abacus": "training.device=abacus is no device. Allowed: auto, cpu",
-    "train run_dir=.": "run_dir=. already holds something",
+    "train run_dir=.": "run_dir=. already holds files",
     "trian": f"Unknown command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
     "dance": "Unknown command dance.",
     "list modle": "Nothing called modle can be listed. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
@@ -87,8 +87,8 @@ def test_a_mistaken_setting_is_refused_in_one_line_that_says_what_to_type(comman
 
 MISSING = {
     "train task=classification dataset=files dataset.path=nowhere.csv": "nowhere.csv does not exist",
-    "predict run=nowhere text=a": "run=nowhere is not there. Set run= with the folder a training printed at its end.",
-    "eval run=.": "run=. holds no finished model. Allowed: a run folder, or a folder with model.safetensors, config.json, tokenizer.json.",
+    "predict run=nowhere text=a": "run=nowhere does not exist. Set run=... to the folder that training printed at its end.",
+    "eval run=.": "run=. has no finished model. Allowed: a run folder, or a folder with model.safetensors, config.json, tokenizer.json.",
 }
 
 
@@ -238,7 +238,7 @@ def test_list_shows_the_configs_of_ones_own_folder_and_which_of_them_are_hidden(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["wide", "A", "model", "of", "my", "own."]
     assert [line.split()[0] for line in lines if "hides your config of the same name" in line] == ["tiny"]
-    with pytest.raises(SettingError, match="There is no folder nowhere"):
+    with pytest.raises(SettingError, match="--config-dir=nowhere does not exist"):
         command("list --config-dir nowhere")
 
 

@@ -232,7 +232,7 @@ def test_of_two_runs_alike_the_newer_is_taken(command, capsys, four):
 
 REFUSED = {
     "on different rows of test": {"fingerprint": "other"},
-    "answer different tasks: other and toy": {"task": "other"},
+    "have different tasks: other and toy": {"task": "other"},
     "on different splits: validation and test": {"split": "validation"},
 }
 
@@ -258,7 +258,7 @@ def test_answers_that_are_not_those_of_the_scored_rows_are_refused(command, four
 
 
 def test_damaged_records_and_folders_without_a_run_are_named(command, four):
-    with pytest.raises(DataError, match="nowhere is not there"):
+    with pytest.raises(DataError, match="nowhere does not exist"):
         command("compare", "nowhere", *four)
     Path("empty").mkdir()
     with pytest.raises(DataError, match="empty holds no run"):
@@ -266,7 +266,7 @@ def test_damaged_records_and_folders_without_a_run_are_named(command, four):
     with pytest.raises(DataError, match="There is nothing to compare: 1 finished run among 1 folders"):
         command("compare", four[0])
     RunFolder(Path(four[0])).report.write_text('{"task": "toy"}')
-    with pytest.raises(DataError, match=r"cannot be compared: its records lack"):
+    with pytest.raises(DataError, match=r"cannot be compared, because its records lack"):
         command("compare", *four)
     RunFolder(Path(four[0])).report.write_text("[")
     with pytest.raises(DataError, match=r"report.json cannot be read"):

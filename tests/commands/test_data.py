@@ -68,7 +68,7 @@ def test_the_share_that_is_cut_is_the_one_a_run_reports(command, films, tmp_path
     command("train", *FILE, *SMALL, "model.max_length=9", "model.n_layers=1", "training=smoke", "training.steps=1", "run_dir=run")
     notes = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["notes"]
     cut = found["splits"]["train"]["tokens"]["truncated"]
-    assert any(note.startswith(f"{cut:.1%} of the rows of train were cut") for note in notes) == (cut > 0)
+    assert any(note.startswith(f"{cut:.1%} of the rows of train were truncated") for note in notes) == (cut > 0)
     assert 0 < cut < 1
 
 

@@ -138,7 +138,7 @@ def test_a_run_of_words_gives_words_as_it_was_trained_and_zeros_for_none(command
 
 
 def test_a_folder_of_transformers_has_no_splits(command, bert):
-    with pytest.raises(DataError, match="names no dataset, so it has no splits"):
+    with pytest.raises(DataError, match="so its dataset and its splits are unknown"):
         command("embed", f"run={bert}", "split=test", "output=out.npy")
 
 
@@ -153,7 +153,7 @@ def test_no_lines_give_no_vectors(command, brackets_run, tmp_path, monkeypatch):
     [
         (["output=out.csv"], SettingError, "output=out.csv does not end in .npy"),
         (["output=out.npy", "input=a.txt", "split=test"], SettingError, "input and split are given together"),
-        (["output=out.npy", "text_column=a"], SettingError, "text_column names a column of input, which is not given"),
+        (["output=out.npy", "text_column=a"], SettingError, "text_column names a column of input, which is not set"),
         (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls reduces a text to one vector"),
         (["output=out.npy", "input=missing.txt"], DataError, "missing.txt does not exist"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),

@@ -99,7 +99,7 @@ REFUSED = {
     ("text=(", "word=0"): "word=0 selects a word, but this model labels whole texts. Remove word.",
     ("text=(", "label=vald"): "label=vald is no class of this model. Allowed: ",
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
-    ("text= ",): "text is empty. Allowed: a text of a word or more.",
+    ("text= ",): "text is empty. Allowed: a text with at least one word.",
     ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
     ("text=(", "method=magic"): "method=magic is not a valid choice. Allowed: both, gradient, occlusion.",
 }

@@ -327,7 +327,7 @@ def test_a_hugging_face_folder_takes_pairs_as_well_as_single_texts(command, expo
 
 def test_a_hugging_face_folder_has_no_splits_of_its_own(command, exported):
     for line in (["predict", "split=test"], ["attention"], ["eval"], ["eval", "split=test"]):
-        with pytest.raises(DataError, match=r"there is a model alone, which names no dataset.*dataset=\.\.\."):
+        with pytest.raises(DataError, match=r"there is a model without a run.*dataset=\.\.\."):
             command(line[0], "run=there", *line[1:])
 
 
@@ -377,9 +377,7 @@ def test_a_vocabulary_is_enough_of_a_tokenizer_and_none_is_not(command, exported
     pieces = json.loads((tmp_path / "there" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "there" / name).unlink()
-    with pytest.raises(
-        DataError, match=r"there comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"
-    ):
+    with pytest.raises(DataError, match=r"there has no tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"):
         command("predict", "run=there", "text=fox")
     (tmp_path / "there" / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.get)) + "\n", encoding="utf-8")
     assert predicted(command, capsys, "run=there", "text=The quick fox") == before
@@ -394,5 +392,5 @@ def test_embeddings_filled_up_to_a_round_number_of_rows_are_fine_and_too_few_are
         model.save_pretrained("there")
         if rows > size:
             assert predicted(command, capsys, "run=there", "text=The quick fox") == before
-    with pytest.raises(DataError, match=rf"has embeddings of {size - 1} pieces, and its tokenizer has {size}\."):
+    with pytest.raises(DataError, match=rf"has embeddings of {size - 1} tokens, but its tokenizer has {size}\."):
         command("predict", "run=there", "text=fox")

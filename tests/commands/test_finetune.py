@@ -117,7 +117,7 @@ def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pai
     own = ("task=classification", "dataset=files", "dataset.path=long.csv", "training=smoke", "baselines=false", "run_dir=run")
     command("finetune", *own, f"init_from={pairs_run}")
     reads = read_model(pairs_run / "model").config.model.max_length
-    note = f"100.0% of the rows of train were cut to model.max_length={reads} tokens"
+    note = f"100.0% of the rows of train were truncated to model.max_length={reads} tokens"
     assert any(note in said for said in report_of(tmp_path / "run")["notes"])
 
 
@@ -140,7 +140,7 @@ def length_of(folder):
 @pytest.mark.slow
 def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_run, tmp_path, capsys):
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
-    assert re.search(r"training\.learning_rate=0\.0005, as suits an encoder \d+ wide", capsys.readouterr().err)
+    assert re.search(r"training\.learning_rate=0\.0005, suited to an encoder of width \d+", capsys.readouterr().err)
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 5e-4
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "training.learning_rate=auto", "run_dir=same")
     assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
@@ -203,7 +203,7 @@ REFUSED = [
     (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Set model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
-        r"^The tokenizer symbols \(typed, or brought along by task=brackets\) is not .*: 7 pieces, not 23\. Use tokenizer=as_pretrained\.$",
+        r"^The tokenizer symbols \(chosen by you or by task=brackets\) is not .*: 7 tokens, not 23\. Use tokenizer=as_pretrained\.$",
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
@@ -236,7 +236,7 @@ def test_more_positions_than_learnt_are_refused_before_the_data_is_read(command,
 def test_a_run_that_has_not_finished_is_refused(command, tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.yaml").write_text("")
-    with pytest.raises(DataError, match=r"^init_from=unfinished holds no model\. Allowed: the folder of a finished run"):
+    with pytest.raises(DataError, match=r"^init_from=unfinished is not a model folder\. Allowed: the folder of a finished run"):
         command("finetune", *QUICK, "init_from=unfinished")
 
 

@@ -118,9 +118,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_text(command, brackets_run, c
 
 
 def test_one_text_and_a_pair_are_not_taken_for_each_other(command, brackets_run, pairs_run):
-    with pytest.raises(DataError, match="trained on pairs of texts, and one text is given. Add text_pair"):
+    with pytest.raises(DataError, match="trained on pairs of texts, but one text was given. Add text_pair"):
         command("predict", f"run={pairs_run}", "text=a")
-    with pytest.raises(DataError, match="trained on single texts, and a pair is given. Remove text_pair"):
+    with pytest.raises(DataError, match="trained on single texts, but a pair was given. Remove text_pair"):
         command("predict", f"run={brackets_run}", "text=a", "text_pair=b")
 
 

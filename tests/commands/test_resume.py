@@ -126,7 +126,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
     )
     stopped(*own, "training=smoke", "training.steps=6", "baselines=false", "run_dir=run", step=3)
     write(61)
-    with pytest.raises(DataError, match="The rows of train.* are not those that the run in run was started with"):
+    with pytest.raises(DataError, match="The rows of train.* have changed since the run in run was started"):
         command("train", "resume=run")
     assert checkpoints(RunFolder(tmp_path / "run").checkpoints)
     write(60)
@@ -260,7 +260,7 @@ def test_steps_can_take_the_place_of_a_budget(command, stopped):
 
 
 def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
-    with pytest.raises(DataError, match="nowhere holds no run: environment.json is not there. Name a run folder"):
+    with pytest.raises(DataError, match="nowhere is not a run folder: it has no environment.json. Use a run folder"):
         command("train", "resume=nowhere")
 
 

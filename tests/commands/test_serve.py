@@ -124,7 +124,7 @@ def test_the_most_probable_classes_are_given_of_texts_and_of_words(texts, words)
         ({"text": "a", "top_k": 3}, 422, "top_k has to be a whole number from 1 to 2, the labels of this model"),
         ({"text": "a", "top_k": True}, 422, "top_k has to be a whole number"),
         ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
-        ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, and a pair is given"),
+        ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, but a pair was given"),
         ({"texts": ["a"] * 4}, 413, "has 4 texts, and at most 3 are answered at a time"),
         ({"text": "(" * 21}, 413, "A text has 21 characters, and at most 20 are read"),
         ({"text": "(" * 3000}, 413, "The request has more than 2,000 bytes"),
@@ -136,7 +136,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line_of_json(texts, request_,
 
 def test_texts_and_their_seconds_have_to_be_as_many(pairs):
     assert "There are 2 texts and 1 text_pairs" in refused(pairs, 422, texts=["a", "b"], text_pairs=["c"])
-    assert "trained on pairs of texts, and one text is given" in refused(pairs, 422, text="a")
+    assert "trained on pairs of texts, but one text was given" in refused(pairs, 422, text="a")
 
 
 @pytest.mark.parametrize(

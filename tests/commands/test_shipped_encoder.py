@@ -76,7 +76,7 @@ def test_a_name_spelled_nearly_so_is_not_looked_up_on_the_hub(command, shipped, 
         DataError, match=r"^init_from=mini_en is neither a shipped encoder nor a folder.*Did you mean init_from=mini-en\?$"
     ):
         command("finetune", "task=brackets", "init_from=mini_en")
-    with pytest.raises(DataError, match=r"^run=mini_en is not there\. Did you mean run=mini-en\?$"):
+    with pytest.raises(DataError, match=r"^run=mini_en does not exist\. Did you mean run=mini-en\?$"):
         command("eval", "run=mini_en")
 
 
@@ -91,7 +91,7 @@ def test_embed_uses_it_without_being_told(command, shipped, texts, no_network, t
 def test_it_answers_nothing_and_has_no_rows_of_its_own(command, shipped):
     with pytest.raises(DataError, match="mini-en is an encoder without a head and predicts nothing"):
         command("predict", "run=mini-en", "text=fox")
-    with pytest.raises(DataError, match="mini-en is a model alone, which names no dataset"):
+    with pytest.raises(DataError, match="mini-en is a model without a run"):
         command("embed", "split=test", "output=vectors.npy")
 
 

@@ -82,9 +82,9 @@ def test_embed_averages_the_windows_and_attention_shows_the_first(command, long_
     short, long = "lamp door sun", " ".join([*WORDS * 3, "sun"])
     (tmp_path / "texts.txt").write_text(f"{long}\n{short}\n", encoding="utf-8")
     command("embed", f"run={long_run}", "input=texts.txt", "output=all.npy")
-    assert "cut to" not in capsys.readouterr().err
+    assert "truncated to" not in capsys.readouterr().err
     command("embed", f"run={long_run}", "input=texts.txt", "output=tokens.npy", "tokens=true")
-    assert "1 text was cut to model.max_length=10 tokens" in capsys.readouterr().err
+    assert "1 text was truncated to model.max_length=10 tokens" in capsys.readouterr().err
     vectors, tokens = np.load(tmp_path / "all.npy"), np.load(tmp_path / "tokens.npy")
     assert vectors.shape == (2, 16) and len(tokens) == 10 + 5
     assert not np.allclose(vectors[0], tokens[:10].mean(0), atol=1e-3)

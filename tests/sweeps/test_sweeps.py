@@ -309,7 +309,7 @@ def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(p
     ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Finished jobs"))]
     assert parallel_jobs.returncode == 4
     assert "Resume with: encoderlab train -m " in ours[0]
-    assert ours[1].startswith("encoderlab: A process of this sweep was killed, as where memory runs out, or has crashed")
+    assert ours[1].startswith("encoderlab: A process of this sweep was killed, perhaps because memory ran out, or crashed")
     assert "Traceback" not in said
 
 

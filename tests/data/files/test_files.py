@@ -198,7 +198,7 @@ def test_too_few_rows_to_take_validation_from_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,a\ny,b\n")
     assert error_of(file, validation_fraction=0.1) == (
         "2 rows with 2 different texts are too few to take validation rows from. "
-        "Add rows, or give validation rows of their own: dataset.train=FILE dataset.validation=FILE."
+        "Add rows, or use a separate file of validation rows: dataset.train=FILE dataset.validation=FILE."
     )
 
 

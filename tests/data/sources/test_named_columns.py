@@ -55,7 +55,7 @@ def test_a_group_that_would_leave_a_split_empty_is_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label,author\n" + "".join(f"t{n},{n % 2},ann\n" for n in range(20)))
     assert error_of(file, validation_fraction=0.1, group="author") == (
         "20 rows with 1 groups (dataset.group) are too few to take validation rows from. "
-        "Add rows, or give validation rows of their own: dataset.train=FILE dataset.validation=FILE."
+        "Add rows, or use a separate file of validation rows: dataset.train=FILE dataset.validation=FILE."
     )
 
 

@@ -106,9 +106,9 @@ def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path)
     holds += f"folder = RunFolder.new({str(tmp_path / 'run')!r}, 'train', 'sst2'); folder.__enter__(); print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        with pytest.raises(SettingError, match="Another process is filling"):
+        with pytest.raises(SettingError, match="Another process is using"):
             made(str(tmp_path / "run"), "train", "sst2")
-        with pytest.raises(SettingError, match="Another process is filling"), RunFolder(tmp_path / "run").continued("train"):
+        with pytest.raises(SettingError, match="Another process is using"), RunFolder(tmp_path / "run").continued("train"):
             pass
         assert (tmp_path / "run").exists()
         other.kill()
@@ -132,7 +132,7 @@ def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
     for name in MODEL_FILES:
         (folder.model / name).write_text("")
     assert model_folder(str(folder.root)) == model_folder(str(folder.model)) == folder.model
-    with pytest.raises(DataError, match="run=nowhere is not there"):
+    with pytest.raises(DataError, match="run=nowhere does not exist"):
         model_folder("nowhere")
 
 

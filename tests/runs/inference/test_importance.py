@@ -204,7 +204,7 @@ def test_a_model_without_classes_is_refused_in_a_line_that_says_what_to_type():
         token_importance(assembly_of(PretrainingConfig(name="wiki"), labels=["follows", "random"]), [TextExample("1")])
     with pytest.raises(DataError, match="bert is an encoder without a head"):
         token_importance(assembly_of(EncodingConfig(name="bert"), labels=[]), [TextExample("1")])
-    with pytest.raises(DataError, match="digits knows one class only"):
+    with pytest.raises(DataError, match="digits has only one class"):
         token_importance(assembly_of(labels=["up"]), [TextExample("1")])
 
 
