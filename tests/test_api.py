@@ -101,7 +101,7 @@ def test_settings_that_are_none_of_the_command_are_refused(tmp_path, monkeypatch
 def test_a_dry_run_makes_no_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None
-    assert "a dry run, nothing is written" in capsys.readouterr().out
+    assert "dry run: only the cache is written" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 

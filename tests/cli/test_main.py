@@ -32,7 +32,7 @@ MISTAKES = {
     "train sed=1": "There is no setting sed. Did you mean seed?",
     "train +xyzzy=1": "There is no setting xyzzy. Allowed: cache_dir, task, dataset,",
     "train modell=tiny": "There is no setting modell. Did you mean model?",
-    "train dataset.path=reviews.csv": "dataset.path is no setting of the chosen dataset. It belongs to dataset=files or hub.",
+    "train dataset.path=reviews.csv": "dataset.path is not a setting of the chosen dataset. It belongs to dataset=files or hub.",
     "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. The default is training.epochs=3.",
     "train training.learning_rate=nan": "training.learning_rate is nan. Allowed: more than 0.",
     "train training.weight_decay=inf": "training.weight_decay is inf. Allowed: at least 0.",

@@ -68,7 +68,7 @@ def test_people_read_the_same_and_programs_a_file(command, reviews, tmp_path, ca
     kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     linear = kept["baselines"]["tfidf_logreg"]
     assert f"{linear['accuracy']:.3f} ({linear['accuracy_ci95'][0]:.3f} to {linear['accuracy_ci95'][1]:.3f})" in printed
-    assert "What speaks for each class most" in printed and f"scored on test ({kept['n']} rows)" in printed
+    assert "The strongest words for each class" in printed and f"scored on test ({kept['n']} rows)" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"reviews.csv", "figures.json"}
 
 

@@ -75,7 +75,7 @@ def test_the_share_that_is_cut_is_the_one_a_run_reports(command, films, tmp_path
 def test_people_read_the_same_on_the_screen(command, films, capsys):
     command("data", *FILE, *SMALL, "model.max_length=8")
     printed = capsys.readouterr().out
-    assert "tokens of a row" in printed and "cut at 8" in printed
+    assert "tokens of a row" in printed and "truncated at 8" in printed
     assert "films.csv, line 5 (as films.csv, line 3): a film number 1 that goes on" in printed
     assert "films.csv, line 9: it was <b>great</b>" in printed
     assert "[CLS]" in printed and "[SEP]" in printed

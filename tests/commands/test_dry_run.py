@@ -77,7 +77,7 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(print
         "training.freeze_layers=1",
     )
     said = printed("finetune", *arguments, f"init_from={reverse_run}", "adapt=10m", "dry_run=true")
-    assert said.startswith("finetune reverse, seed 0: a dry run, nothing is written")
+    assert said.startswith("finetune reverse, seed 0: dry run: only the cache is written")
     assert "Steps: 4 of 8 rows" in said and "token accuracy" in said and "each word's most frequent label" in said
     assert re.search(r"Time: about 10 min .*: adapting 10 min, training ", said)
     assert re.search(r"Frozen: [\d,]+ parameters", said)
@@ -91,7 +91,7 @@ def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
     (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
     arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
     said = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
-    assert said.startswith("pretrain pretraining, seed 0: a dry run")
+    assert said.startswith("pretrain pretraining, seed 0: dry run")
     assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", said)
     assert re.search(r"Time: about 2\.\d min", said)
     assert "mlm perplexity" in said and "words that both texts share" in said
@@ -103,7 +103,7 @@ def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
 
 def test_each_job_of_a_sweep_is_tried_out(printed, reviews, tmp_path):
     said = printed("train", "-m", *reviews, "training.steps=3", "seed=1,2", "dry_run=true")
-    assert [line.partition(":")[0] for line in said.splitlines() if "a dry run" in line] == [
+    assert [line.partition(":")[0] for line in said.splitlines() if "dry run: only" in line] == [
         "train classification, seed 1",
         "train classification, seed 2",
     ]
@@ -138,5 +138,5 @@ def test_several_processes_try_a_run_out_together(reviews, cache, tmp_path):
         2, "-m", "encoderlab", "train", *reviews, "training.steps=6", "dry_run=true", folder=tmp_path, ENCODERLAB_CACHE=str(cache)
     )
     assert code == 0
-    assert out.count("a dry run") == 1 and "2 processes" in out and "Steps: 6 of 8 rows" in out
+    assert out.count("dry run: only") == 1 and "2 processes" in out and "Steps: 6 of 8 rows" in out
     assert list(tmp_path.iterdir()) == []

@@ -92,12 +92,12 @@ def test_what_was_cut_off_is_shown_without_a_score(command, brackets_run, tmp_pa
     assert len(figures["words"]) < 400
     page = Page(tmp_path / "why" / "explain.html")
     assert "The model read the beginning only" in page.text
-    assert "The text was cut" in capsys.readouterr().out
+    assert "The text was truncated" in capsys.readouterr().out
 
 
 REFUSED = {
     ("text=(", "word=0"): "word=0 selects a word, but this model labels whole texts. Remove word.",
-    ("text=(", "label=vald"): "label=vald is no class of this model. Allowed: ",
+    ("text=(", "label=vald"): "label=vald is not a class of this model. Allowed: ",
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
     ("text= ",): "text is empty. Allowed: a text with at least one word.",
     ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
@@ -115,13 +115,13 @@ def test_what_contradicts_itself_is_refused_and_leaves_nothing_behind(command, b
 
 def test_a_class_is_taken_as_it_was_typed(command, brackets_run):
     for label in ("true", "a,b", "[x]", "null"):
-        with pytest.raises(SettingError, match="is no class of this model") as refused:
+        with pytest.raises(SettingError, match="is not a class of this model") as refused:
             command("explain", f"run={brackets_run}", "text=(", f"label={label}")
-        assert str(refused.value).startswith(f"label={label} is no class")
+        assert str(refused.value).startswith(f"label={label} is not a class")
 
 
 def test_a_word_and_a_row_that_are_not_there_are_refused(command, reverse_run, tmp_path):
-    with pytest.raises(DataError, match="word=4 is none of the text's 4 words. Allowed: 0 to 3"):
+    with pytest.raises(DataError, match="word=4 is not one of the text's 4 words. Allowed: 0 to 3"):
         command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=4")
     with pytest.raises(DataError, match="no row 300"):
         command("explain", f"run={reverse_run}", "rows=[300]")

@@ -202,7 +202,7 @@ def test_what_has_no_equivalent_is_refused_with_what_to_choose(command, brackets
 
 def test_words_without_special_tokens_are_refused(command, finished):
     run = finished(TaggingConfig(name="digits", special_tokens=False))
-    with pytest.raises(SettingError, match=r"task\.special_tokens=false.*train with task\.special_tokens=true"):
+    with pytest.raises(SettingError, match=r"task\.special_tokens=false.*Train with task\.special_tokens=true"):
         command("export", f"run={run}", "path=there")
 
 

@@ -86,6 +86,6 @@ def test_what_cannot_be_written_is_refused(command, brackets_run, pairs_run, tmp
     with pytest.raises(DataError, match=r"card=nowhere\.md cannot be read: No such file"):
         command("export", f"run={brackets_run}", "format=compact", "card=nowhere.md", "path=there")
     command("export", f"run={pairs_run}", "format=huggingface", "heads=false", "path=theirs")
-    with pytest.raises(SettingError, match=r"run=theirs is no run of encoderlab.*Use heads=false"):
+    with pytest.raises(SettingError, match=r"run=theirs is not an encoderlab run.*Use heads=false"):
         command("export", "run=theirs", "format=compact", "path=there")
     assert not (tmp_path / "there").exists()

@@ -200,12 +200,12 @@ def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run
 
 
 REFUSED = [
-    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Set model=as_pretrained"),
+    (["model=tiny"], r"^model\.n_layers is 2, but 1 in the pretrained encoder\. Set model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
         r"^The tokenizer symbols \(chosen by you or by task=brackets\) is not .*: 7 tokens, not 23\. Use tokenizer=as_pretrained\.$",
     ),
-    (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
+    (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, but the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),

@@ -151,7 +151,7 @@ def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys
         (["text=a", "top_k=3"], SettingError, "top_k=3 is more than this model has classes. Allowed: at most 2"),
         (["text=a", "top_k=0"], SettingError, "top_k is 0. Allowed: at least 1"),
         (["text=a", "min_probability=1.5"], SettingError, "min_probability is 1.5. Allowed: at least 0, at most 1"),
-        (["text=a", "unsure=ask"], SettingError, "unsure is given without min_probability"),
+        (["text=a", "unsure=ask"], SettingError, "unsure has no effect without min_probability"),
         (["text=a", "unsure=balanced", "min_probability=1"], SettingError, "unsure=balanced is one of the model's labels"),
         (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue writes one label per row, without top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
@@ -192,7 +192,7 @@ def test_a_damaged_model_is_refused_in_one_line(command, brackets_run, reverse_r
         (broken / "tokenizer.json").write_text("{}")
     else:
         shutil.copy(reverse_run / "model" / "model.safetensors", broken / "model.safetensors")
-    with pytest.raises(DataError, match=r"damaged|do not fit") as refused:
+    with pytest.raises(DataError, match=r"damaged|do not match") as refused:
         command("predict", f"run={broken}", "text=a")
     assert "\n" not in str(refused.value)
 

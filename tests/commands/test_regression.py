@@ -56,7 +56,7 @@ def test_the_predictions_hold_the_numbers_as_they_were_written(numbers_run):
 
 def test_the_page_shows_the_numbers_and_the_largest_errors(numbers_run):
     page = (numbers_run / "report.html").read_text(encoding="utf-8")
-    assert "Largest errors" in page and "Predicted numbers against the right ones" in page
+    assert "Largest errors" in page and "Predicted numbers against the true ones" in page
     assert "Calibration" not in page and (numbers_run / "plots" / "numbers.png").is_file()
 
 

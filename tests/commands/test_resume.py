@@ -145,7 +145,7 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
     }
     assert "resume=auto resumes outputs/train/reverse/" in capsys.readouterr().err
     command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
-    assert "resume=auto finds no unfinished run of these settings" in capsys.readouterr().err
+    assert "resume=auto finds no unfinished run with these settings" in capsys.readouterr().err
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
 
 
@@ -164,7 +164,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     (newest / "state.pt").write_bytes(b"")
     command("train", "resume=run")
-    assert f"{newest.relative_to(tmp_path)} is damaged, and is set aside" in capsys.readouterr().err
+    assert f"{newest.relative_to(tmp_path)} is damaged and has been set aside" in capsys.readouterr().err
     assert (newest.parent / "corrupt-step-5").is_dir()
     assert_same_run("run", whole)
 

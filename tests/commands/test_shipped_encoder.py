@@ -119,4 +119,4 @@ def test_verify_looks_it_over(command, shipped, capsys):
     damage(shipped / "model.safetensors")
     with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are damaged or inconsistent: model\. Reinstall encoderlab"):
         command("verify", "run=mini-en")
-    assert "model.safetensors: missing, or not what manifest.json states" in capsys.readouterr().out
+    assert "model.safetensors: missing, or different from manifest.json" in capsys.readouterr().out

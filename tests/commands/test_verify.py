@@ -93,10 +93,10 @@ def test_a_run_that_nothing_is_left_of_is_not_good(command, copy, capsys):
 
 def test_what_is_no_training_run_is_said(command, brackets_run):
     command("eval", f"run={brackets_run}", "run_dir=scored")
-    with pytest.raises(DataError, match="scored holds no training run. Allowed: a run of train, pretrain, finetune"):
+    with pytest.raises(DataError, match="scored is not a training run. Allowed: a run of train, pretrain, finetune"):
         command("verify", "run=scored")
 
 
 def test_where_there_is_no_run_that_is_said(command):
-    with pytest.raises(DataError, match="nowhere holds no run"):
+    with pytest.raises(DataError, match="nowhere is not a run folder"):
         command("verify", "run=nowhere")

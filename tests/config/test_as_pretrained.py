@@ -80,7 +80,7 @@ def test_settings_in_full_that_do_not_agree_are_refused_with_both_values(name, v
     with pytest.raises(SettingError) as refused:
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)
     assert str(refused.value) == (
-        f"model.{name} is {said[0]}, and {said[1]} in the pretrained encoder. "
+        f"model.{name} is {said[0]}, but {said[1]} in the pretrained encoder. "
         "Set model=as_pretrained to use the pretrained encoder's settings."
     )
 

@@ -293,7 +293,7 @@ OTHERS = {
         "rows.parquet", parquet({"text": ["x", "y"], "label": [1.0, float("nan")]}), "row 2 has no label"
     ),
     "parquet whose texts are no UTF-8": Dirty(
-        "rows.parquet", parquet({"text": NOT_UTF8, "label": ["a", "b"]}), "rows.parquet, row 2 holds what is"
+        "rows.parquet", parquet({"text": NOT_UTF8, "label": ["a", "b"]}), "rows.parquet, row 2 has invalid text"
     ),
     "parquet of bytes": Dirty("rows.parquet", parquet({"text": [b"x"], "label": ["a"]}), "Column 'text' holds binary, not text"),
     "parquet of dictionaries": Dirty(
@@ -308,7 +308,7 @@ OTHERS = {
         "rows.parquet", parquet({"text": [[["x"]]], "label": [["a"]]}), "'text' holds list<element: list<"
     ),
     "parquet of lists with a hole": Dirty(
-        "rows.parquet", parquet({"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]}), "row 2 has an empty"
+        "rows.parquet", parquet({"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]}), "row 2 has a missing word"
     ),
     "parquet of lists of another length": Dirty(
         "rows.parquet",

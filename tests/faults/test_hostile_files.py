@@ -322,7 +322,7 @@ CODE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CODE)
 def test_no_config_file_has_hydra_run_code(name, config_folder, tmp_path):
-    with pytest.raises(SettingError, match="names code to be run"):
+    with pytest.raises(SettingError, match="names code to run"):
         config_folder(f"# @package _global_\n{CODE[name]}", group="experiment")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

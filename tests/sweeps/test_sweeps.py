@@ -66,7 +66,7 @@ def test_a_sweep_of_dry_runs_tries_each_job_out_and_writes_nothing(tmp_path, swe
     with pytest.raises(SweepError, match=r"^1 of 3 jobs failed. Fix it and run the same line.$"):
         sweep("seed=1,2,-1 dry_run=true")
     said = capsys.readouterr()
-    assert said.out.count("a dry run, nothing is written") == 2 and "not compared" not in said.err
+    assert said.out.count("dry run: only the cache is written") == 2 and "not compared" not in said.err
     assert not list(tmp_path.iterdir())
     with pytest.raises(SettingError, match="no score to search by"):
         sweep("training.learning_rate=log(1e-4,1e-2) dry_run=true trials=2")

@@ -62,12 +62,12 @@ def test_columns_may_be_named_on_the_first_line(tmp_path):
         (
             "a X\n",
             {"label": "ner"},
-            "train.conll does not name its columns, so none is 'ner'. Allowed: 0, 1, -1 for the last. Set dataset.label=1.",
+            "train.conll does not name its columns, so there is no column 'ner'. Allowed: 0, 1, -1 for the last. Set dataset.label=1.",
         ),
         (
             "a X\n",
             {"text": "7"},
-            "train.conll does not name its columns, so none is '7'. Allowed: 0, 1, -1 for the last. Set dataset.text=0.",
+            "train.conll does not name its columns, so there is no column '7'. Allowed: 0, 1, -1 for the last. Set dataset.text=0.",
         ),
         (
             "# global.columns = FORM UPOS\na\tX\n",

@@ -204,12 +204,12 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
         (
             "text,label\nx,a\ny,b,c\n",
             "rows.csv, line 3 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
-            "A cell that holds a comma stands in double quotes.",
+            "Put a cell that contains a comma in double quotes.",
         ),
         (
             'text,label\n"x\ny",a\nz\n',
             "rows.csv, line 4 has 1 cells, the header has 2. Allowed: one cell for each of text, label. "
-            "A cell that holds a comma stands in double quotes.",
+            "Put a cell that contains a comma in double quotes.",
         ),
         ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
@@ -244,7 +244,7 @@ def test_a_csv_file_that_cannot_be_trusted_is_refused_with_its_line(tmp_path, co
 def test_a_cell_too_many_in_a_tsv_file_is_refused(tmp_path):
     assert error_of(write(tmp_path / "rows.tsv", "text\tlabel\nx\ty\ta\n")) == (
         "rows.tsv, line 2 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
-        "A cell that holds a tab stands in double quotes (with dataset.quoting=double)."
+        "Put a cell that contains a tab in double quotes (with dataset.quoting=double)."
     )
 
 

@@ -109,7 +109,7 @@ def test_parquet_labels_may_be_of_any_simple_type(tmp_path, labels):
         ),
         (
             {"text": ["x"], "label": [b"a"]},
-            "Column 'label' holds binary, no labels (rows.parquet, row 1). Allowed: strings, whole numbers, true and false.",
+            "Column 'label' holds binary, not labels (rows.parquet, row 1). Allowed: strings, whole numbers, true and false.",
         ),
         (
             {"text": ["x", "y"], "label": [1.0, float("nan")]},

@@ -152,7 +152,7 @@ def test_the_origin_tells_the_settings():
         ),
         (
             BracketsDataset(pairs=2, train_rows=2, validation_rows=2, test_rows=40),
-            "dataset.test_rows=40 needs 20 balanced strings. Allowed: at most 2 of them",
+            "dataset.test_rows=40 needs 20 balanced strings. Allowed: at most 2 besides",
         ),
         (
             ReverseDataset(length=3),

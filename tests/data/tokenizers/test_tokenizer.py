@@ -268,7 +268,7 @@ def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path, content):
     for opens in (lambda: Tokenizer.load(path), lambda: PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)):
         with pytest.raises(DataError) as refused:
             opens()
-        assert str(refused.value).startswith(f"{path} is damaged or no tokenizer (")
+        assert str(refused.value).startswith(f"{path} is damaged or not a tokenizer (")
         assert str(refused.value).endswith("). Allowed: a tokenizer.json. Delete it and create it again.")
         assert "\n" not in str(refused.value)
 
@@ -279,7 +279,7 @@ def test_damaged_settings_beside_a_tokenizer_are_refused(wordpiece, tmp_path, co
     (tmp_path / "tokenizer_config.json").write_text(content)
     with pytest.raises(DataError) as refused:
         Tokenizer.load(tmp_path / "tokenizer.json")
-    assert f"{tmp_path}/tokenizer_config.json is damaged or no tokenizer (" in str(refused.value)
+    assert f"{tmp_path}/tokenizer_config.json is damaged or not a tokenizer (" in str(refused.value)
     assert "Allowed: a tokenizer_config.json." in str(refused.value)
 
 

@@ -158,7 +158,7 @@ def test_before_training_the_pairs_are_counted_and_guessed():
     assert "Training text: 12,000 documents" in text
     assert "An epoch: 2,000 pairs" in text
     assert (
-        "Pairs told apart without an encoder: always the most frequent answer 0.500, words that both texts share 0.671, "
+        "Baselines on pairs (no encoder): always the most frequent label 0.500, words that both texts share 0.671, "
         "lengths of both texts 0.530\n"
     ) in text
 

@@ -252,7 +252,7 @@ def test_from_scratch_nothing_can_be_as_pretrained(corpus, change):
 
 def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
-    with pytest.raises(SettingError, match=r"^training\.freeze_layers is 3, and the encoder has 2 layers\."):
+    with pytest.raises(SettingError, match=r"^training\.freeze_layers is 3, but the encoder has 2 layers\."):
         assemble(finetuning(corpus, training=TrainingConfig(freeze_layers=3)), CPU, corpus, old)
 
 

@@ -179,7 +179,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypa
     with pytest.raises(SettingError) as refused:
         check_trackers(["wandb", "tensorboard"])
     assert str(refused.value) == (
-        "trackers=[wandb,tensorboard] asks for what is not installed: wandb. "
+        "trackers=[wandb,tensorboard] needs libraries that are not installed: wandb. "
         "Run pip install 'encoderlab[wandb]', or remove trackers."
     )
 

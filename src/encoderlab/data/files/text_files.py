@@ -153,7 +153,7 @@ def readable(path: Path, encoding: str) -> Iterator[None]:
         ) from error
     except _broken_archive(path) as error:
         kind = "gzip" if path.suffix == ".gz" else "Zstandard"
-        raise DataError(f"{path} is no whole {kind} file: {error}", remedy="Write it again, or unpack it") from error
+        raise DataError(f"{path} is not a complete {kind} file: {error}", remedy="Compress it again, or unpack it") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
