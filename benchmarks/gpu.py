@@ -19,7 +19,8 @@ from benchmarks.sides import journalled
 from benchmarks.synthetic import write_documents
 from encoderlab.errors import TrainingError
 
-QUIET = ("baselines=false", "training.evaluate_every=1000000", "training.keep=last", "training.log_every=10")
+COMPILED = "training.compile=always"  # `auto` would not compile so short a run
+QUIET = (COMPILED, "baselines=false", "training.evaluate_every=1000000", "training.keep=last", "training.log_every=10")
 PIECES = 30_522
 
 
@@ -89,7 +90,7 @@ def _tried(scale: Scale, batch: int, corpus: Corpus, folder: Path, device: str, 
     run.mkdir()
     command = python("-m", "encoderlab", "pretrain", *data, *held_out, *model, *compute, *QUIET, f"run_dir={run}/run")
     try:
-        figures = journalled(finished(command, {"ENCODERLAB_CACHE": f"{folder}/cache"}), run)
+        figures = journalled(finished(command, {"ENCODERLAB_CACHE": f"{folder}/cache"}), run, compiled=True)
     except TrainingError as error:
         print(f"  {scale.model} at {scale.length}, batch {batch}: {error}", file=sys.stderr)
         return {"batch": batch, "failed": str(error)}

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 # The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are int64
 # [batch], float32 [batch, labels] and float32 [batch].
@@ -118,6 +119,19 @@ class Batch:
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in (*names, "row_of_sequence")}
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
+
+    def widened(self, length: int, pad_id: int) -> Batch:
+        """The same rows padded to `length` tokens, and with a mask even if nothing is padding."""
+        n, present = self.input_ids.shape
+        more = (0, length - present)
+        mask = torch.ones(n, present, dtype=torch.bool) if self.attention_mask is None else self.attention_mask
+        return replace(
+            self,
+            input_ids=functional.pad(self.input_ids, more, value=pad_id),
+            token_type_ids=functional.pad(self.token_type_ids, more),
+            attention_mask=functional.pad(mask, more),
+            target_positions=self.target_positions // present * length + self.target_positions % present,
+        )
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return the first and the second half of the rows, padded as before; the second gets an odd row. Waits for the device."""

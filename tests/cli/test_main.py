@@ -1,5 +1,6 @@
 """The command line: help that is complete, one line for each mistake, the right exit code, and nothing left behind."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -105,6 +106,20 @@ def test_a_missing_column_is_named_with_those_that_exist(command, tmp_path):
     with pytest.raises(DataError, match=r"no column 'revew'.*review, stars.*dataset.text=review"):
         command("train task=classification dataset=files dataset.path=reviews.csv dataset.text=revew dataset.label=stars")
     assert [path.name for path in tmp_path.iterdir()] == ["reviews.csv"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PyTorch has segments that grow on Linux alone")
+@pytest.mark.parametrize(("theirs", "expected"), [({}, "expandable_segments:True"), ({"PYTORCH_CUDA_ALLOC_CONF": "x:1"}, None)])
+def test_memory_of_a_gpu_grows_in_place_unless_the_user_says_otherwise(theirs, expected, monkeypatch, capsys):
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["encoderlab", "--version"])
+    cli.main()
+    assert os.environ.get("PYTORCH_ALLOC_CONF") == expected
 
 
 @pytest.mark.parametrize(("error", "code"), [(SettingError, 2), (DataError, 3), (TrainingError, 4), (UserError, 1)])

@@ -266,9 +266,9 @@ OTHERS = {
     ),
     "zst": Dirty("rows.csv.zst", zstd.compress(b"text,label\nx,a\ny,b\n"), AB),
     "zst cut off": Dirty(
-        "rows.csv.zst", zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2], "rows.csv.zst is no whole Zstandard file"
+        "rows.csv.zst", zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2], "rows.csv.zst is not a complete Zstandard file"
     ),
-    "no zst": Dirty("rows.csv.zst", b"text,label\nx,a\n", "rows.csv.zst is no whole Zstandard file"),
+    "no zst": Dirty("rows.csv.zst", b"text,label\nx,a\n", "rows.csv.zst is not a complete Zstandard file"),
     "zst by another name": Dirty(
         "rows.csv", zstd.compress(b"text,label\nx,a\n"), "rows.csv is compressed. Rename it to rows.csv.zst"
     ),

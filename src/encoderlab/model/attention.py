@@ -68,12 +68,19 @@ def attend_packed(
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
     """Return whether `attend_packed` has a kernel for these; see the checks in PyTorch's flash_api.cpp."""
     fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 256
-    return device.type == "cuda" and fits and _gpu_has_flash_attention()
+    return device.type == "cuda" and fits and _gpu_has_flash_attention(d_head)
 
 
-def _gpu_has_flash_attention() -> bool:
-    """Return whether the GPU has compute capability 8 (Ampere) or higher. (The compiler can trace these two calls.)"""
-    return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_properties().major >= 8
+def _gpu_has_flash_attention(d_head: int) -> bool:
+    """GPUs have it from compute capability 8 (Ampere) on. (The compiler can see through these calls.)
+
+    Those with less shared memory, 8.6 to 8.9 and 12.0 to 12.1, have no backward pass for heads 193 to 224 wide (sdp_utils.cpp).
+    """
+    if not torch.backends.cuda.is_flash_attention_available():
+        return False
+    gpu = torch.cuda.get_device_properties()
+    small = (gpu.major == 8 and 6 <= gpu.minor <= 9) or (gpu.major == 12 and gpu.minor <= 1)
+    return gpu.major >= 8 and not (small and 192 < d_head <= 224)
 
 
 def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int = 64) -> str:

@@ -15,6 +15,8 @@ from encoderlab.model.packing import FIRST_TOKENS, Selection, attendable, worth_
 from encoderlab.model.pairs import WIDTH, compared, separate_texts
 from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling, pool_windows
 
+TILE = 64  # outputs: 128 bytes in bf16
+
 
 class MaskedTokenHead(nn.Module):
     """decoder(norm(gelu(dense(x)))) + bias: a logit for each token of the vocabulary (BERT, task 1; its code's `cls.predictions`).
@@ -34,7 +36,24 @@ class MaskedTokenHead(nn.Module):
         self, x: Float[Tensor, "targets d_model"], embeddings: Float[Tensor, "vocabulary d_model"]
     ) -> Float[Tensor, "targets vocabulary"]:
         decoder = embeddings if self.decoder is None else self.decoder.weight
-        return F.linear(self.norm(F.gelu(self.dense(x))), decoder, self.bias)
+        hidden = self.norm(F.gelu(self.dense(x)))
+        if hidden.device.type == "cuda":
+            return linear_in_tiles(hidden, decoder, self.bias)
+        return F.linear(hidden, decoder, self.bias)
+
+
+def linear_in_tiles(
+    x: Float[Tensor, "targets d_model"], weight: Float[Tensor, "classes d_model"], bias: Float[Tensor, " classes"]
+) -> Float[Tensor, "targets classes"]:
+    """The linear map, computed with as many outputs as make whole tiles of a GPU's tensor cores; the rest is cut off again.
+
+    With a number of classes that is no multiple of eight, cuBLAS would use a slow kernel in bf16 (NVIDIA, "Matrix Multiplication
+    Background User's Guide"). The padding is part of no file and gets no gradient.
+    """
+    missing = -len(weight) % TILE
+    if not missing:
+        return F.linear(x, weight, bias)
+    return F.linear(x, F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing)))[:, : len(weight)]
 
 
 def most_targets_in_a_sequence(batch: Batch) -> int:
@@ -113,6 +132,13 @@ class EncoderWithHeads(nn.Module):
         selection = FIRST_TOKENS if self.reads_first else None
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
         return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
+
+    def let_batches_decide_all_shapes(self) -> None:
+        """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the batch's own.
+
+        CUDA graphs are recorded for each shape anew, and the numbers of real tokens and of targets differ at nearly every step.
+        """
+        self.packs, self.reads_first = False, self.reads_first and not self.asks_tokens
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""

@@ -169,7 +169,7 @@ def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Pro
 
 
 def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
-    if wanted != "auto":
+    if wanted != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and who wants speed has bf16
         return PRECISIONS[wanted], "as set"
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):  # a GPU without the units would emulate them, slowly

@@ -115,7 +115,7 @@ class TrainingConfig:
         Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16."
     )
     compile: Compile = setting(
-        Compile.auto, "Compile the encoder: auto (on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
+        Compile.auto, "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )
     deterministic: bool = setting(
         False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."

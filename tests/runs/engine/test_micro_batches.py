@@ -14,6 +14,7 @@ from encoderlab.runs.engine.micro_batches import (
     free_host_memory,
     free_memory,
     micro_batches_for,
+    sharded_bytes,
     step_memory,
 )
 from encoderlab.system.device import Compute
@@ -75,6 +76,11 @@ def test_weights_cost_their_gradients_and_averages_and_rounded_copies_where_ther
     config = ModelConfig()
     fixed = [step_memory(config, 1000, CLASSIFYING, 100, 0.0, 16, compute).fixed for compute in (FP32, BF16)]
     assert fixed == [12_000, 14_000]
+
+
+def test_weights_in_pieces_cost_their_share_what_is_gathered_and_all_rounded_copies():
+    assert sharded_bytes(1000, 300, 4, FP32) == 250 * 16 + 300 * 8
+    assert sharded_bytes(1000, 300, 4, BF16) == 250 * 16 + 300 * 8 + 2000
 
 
 def test_longer_rows_and_larger_vocabularies_take_more_and_a_head_that_is_not_asked_takes_nothing():

@@ -17,7 +17,8 @@ from torch import nn
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.dry_run.time_estimate import run_time
 from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
-from encoderlab.runs.engine.micro_batches import MicroBatches, free_memory
+from encoderlab.runs.engine.distribution import is_sharded
+from encoderlab.runs.engine.micro_batches import WEIGHT_BYTES, MicroBatches, free_memory
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
@@ -168,6 +169,6 @@ def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any],
 def _memory(assembly: Assembly, train: Rows, micro_batches: MicroBatches) -> dict[str, Any]:
     """Return an `estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
     share = -(-assembly.config.training.batch_size // assembly.processes.size)
-    weights = assembly.model.n_parameters * 4
+    weights = 0 if is_sharded(assembly.config.training, assembly.processes) else assembly.model.n_parameters * WEIGHT_BYTES
     step = assembly.step_memory(train).of(-(-share // micro_batches.number))
     return {"estimate": weights + step, "checkpoint": assembly.model.n_parameters * STATE_BYTES}

@@ -22,11 +22,12 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import Epoch, Rows
-from encoderlab.training.config import Batching, TrainingConfig
+from encoderlab.training.config import Batching, Compile, TrainingConfig
 
 EVALUATION_TOKENS = 4096  # per batch: enough for efficient matrix products, few enough to stay in the cache
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
+GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # a third of a batch is padding at most
 AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to need little memory
 Item = TypeVar("Item")
 
@@ -62,6 +63,7 @@ def training_batches(
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there are
     fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally many.
+    For CUDA graphs, which are recorded for each shape anew, batches are padded to one of a few lengths.
     """
     return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
 
@@ -78,10 +80,29 @@ def _training_batches(
 ) -> Iterator[list[Batch]]:
     per_epoch = -(-len(rows) // config.batch_size)
     for epoch in count(after // per_epoch):
-        drawn = rows.epoch(seed, epoch)
+        drawn: Epoch = rows.epoch(seed, epoch)
+        if config.compile is Compile.cuda_graphs and device.type != "cpu":
+            drawn = _InFewLengths(drawn)
         done = max(after - epoch * per_epoch, 0)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
             yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
+
+
+class _InFewLengths:
+    """The rows of an epoch in batches padded to one of the GRAPH_LENGTHS, or to the longest row."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch, self.lengths = epoch, epoch.lengths
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        """See `Epoch.gather`."""
+        batch, longest = self.epoch.gather(rows, pad_id), int(self.lengths.max())
+        present = batch.input_ids.shape[1]
+        return batch.widened(next((length for length in GRAPH_LENGTHS if present <= length < longest), longest), pad_id)
+
+    def prepare(self, batch: Batch) -> Batch:
+        """See `Epoch.prepare`."""
+        return self.epoch.prepare(batch)
 
 
 def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:

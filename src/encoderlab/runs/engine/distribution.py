@@ -11,6 +11,7 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -64,23 +65,26 @@ class Whole:
 class Sharded:
     """A model of which each process holds a shard, and gathers a layer while it computes it; see `Whole`.
 
-    The original model waits on the CPU until training has ended.
+    The model that was handed in stays on the CPU until training has ended; its weights go to `device` one tensor at a time.
     """
 
-    def __init__(self, model: EncoderWithHeads, processes: Processes) -> None:
+    def __init__(self, model: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        self.original, self.processes = model, processes
-        self.device = next(model.parameters()).device
-        self.model = copy.deepcopy(model.cpu())
-        mesh = init_device_mesh(self.device.type, (processes.size,))
+        self.original, self.processes, self.device = model, processes, device
+        self.model = _shapes_of(model)
+        mesh = init_device_mesh(device.type, (processes.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
         # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each forward pass:
         # otherwise the model would hold whole weights after an evaluation, and writes to them would be lost.
         self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
         self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
+        _make_room(self.model, device)
+        with torch.no_grad():
+            for name, weight in self.model.state_dict().items():
+                weight.copy_(_like(model.state_dict()[name], weight))
 
     def weights(self) -> dict[str, Tensor]:
         """See `Whole.weights`."""
@@ -89,10 +93,18 @@ class Sharded:
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """See `Whole.load`."""
-        weights = self.processes.broadcast_from_main(lambda: weights)
+        own = self.model.state_dict()
+        shapes = self.processes.broadcast_from_main(lambda: {name: whole.shape for name, whole in weights.items()})
+        if shapes != {name: weight.shape for name, weight in own.items()}:
+            raise ValueError("its weights are those of another model")
         with torch.no_grad():
-            for name, weight in self.model.state_dict().items():
-                weight.copy_(_like(weights[name], weight))
+            for name, weight in own.items():
+                is_main = self.processes.is_main
+                whole = (
+                    weights[name].to(self.device) if is_main else torch.empty(weight.shape, dtype=weight.dtype, device=self.device)
+                )
+                self.processes.broadcast_tensors([whole])
+                weight.copy_(_like(whole, weight))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """See `Whole.optimizer_state`."""
@@ -120,16 +132,21 @@ class Sharded:
         self.processes.broadcast_tensors(list(self.original.state_dict().values()))
 
 
-def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes) -> Whole | Sharded:
-    """Return the `model`, on its device, as the `processes` train it. A single process holds all of it, whatever the settings."""
-    return Sharded(model, processes) if config.sharding is Sharding.full and processes.size > 1 else Whole(model, processes)
+def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
+    """Whether the processes hold a piece of the model each. One process holds all of it, whatever the settings say."""
+    return config.sharding is Sharding.full and processes.size > 1
+
+
+def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole | Sharded:
+    """The `model` as the `processes` train it on `device`, where it is already unless it is to be sharded."""
+    return Sharded(model, processes, device) if is_sharded(config, processes) else Whole(model, processes)
 
 
 def distribution(config: TrainingConfig, processes: Processes) -> str | None:
     """Return a few words about it; None if there is nothing to say."""
     if processes.size == 1:
         return "not sharded (one process)" if config.sharding is Sharding.full else None
-    return f"{processes.size} processes{' with a shard of the weights each' if config.sharding is Sharding.full else ''}"
+    return f"{processes.size} processes{' with a shard of the weights each' if is_sharded(config, processes) else ''}"
 
 
 def _replicated(model: nn.Module) -> nn.Module:
@@ -146,9 +163,9 @@ class _Tensors(nn.Module):
         super().__init__()
         self.model, self.answer = model, model.forward
 
-    def forward(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+    def forward(self, batch: Batch) -> tuple[Tensor | None, ...]:
         prediction = self.answer(batch)
-        return prediction.sequence_logits, prediction.token_logits
+        return tuple(getattr(prediction, declared.name) for declared in fields(Prediction))
 
 
 class _Answering(nn.Module):
@@ -169,6 +186,23 @@ class _Answering(nn.Module):
             yield
         finally:
             self.pieces.set_requires_gradient_sync(True)
+
+
+def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
+    """The same model with weights that take no memory; its tables are there."""
+    empty = {
+        id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
+        for weight in model.parameters()
+    }
+    return copy.deepcopy(model, empty)
+
+
+def _make_room(model: nn.Module, device: torch.device) -> None:
+    """Give the weights of `model` memory on `device`, with whatever is in it; the tables keep what they hold."""
+    tables = {name: table.clone() for name, table in model.named_buffers()}
+    model.to_empty(device=device)
+    for name, table in model.named_buffers():
+        table.copy_(tables[name])
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 USABLE = 0.8  # share of the free memory: the estimate omits the kernels' workspace and fragmentation
 LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and last)
+WEIGHT_BYTES = 4
 STATE_BYTES = 12  # per weight, besides the weight: its gradient, and AdamW's two averages
 
 
@@ -100,6 +101,16 @@ def step_memory(
     asked = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
     copies = item if compute.precision is not torch.float32 else 0  # autocast keeps rounded copies of the weights
     return StepMemory(n_parameters * (STATE_BYTES + copies), longest * token + (asked if heads.asks_tokens else 0))
+
+
+def sharded_bytes(n_parameters: int, gathered: int, pieces: int, compute: Compute) -> int:
+    """`StepMemory.fixed` of a model in `pieces`, one for each process, with the weights, which are not there yet.
+
+    Weights, gradients and averages are in pieces; `gathered` parameters are whole at a time, with their gradients. The copies that
+    autocast has rounded are whole until the backward pass: they are not among what `fully_shard` takes apart again.
+    """
+    copies = compute.precision.itemsize if compute.precision is not torch.float32 else 0
+    return -(-n_parameters // pieces) * (WEIGHT_BYTES + STATE_BYTES) + n_parameters * copies + gathered * 2 * WEIGHT_BYTES
 
 
 def _embedding_bytes(model: ModelConfig) -> int:

@@ -30,9 +30,9 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import scoring_batches, training_batches
-from encoderlab.runs.engine.compilation import compile_encoder
-from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution
-from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, step_memory
+from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, seconds_uncompiled
+from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution, is_sharded
+from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, sharded_bytes, step_memory
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.row_settings import check_pairs, with_case, with_length, with_pairs
@@ -44,9 +44,9 @@ from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import Compile, Sharding
+from encoderlab.training.config import Compile, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import fixed_by_rows
+from encoderlab.training.horizon import fixed_by_rows, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
@@ -59,8 +59,8 @@ class Assembly:
     """The assembled parts of a run, with the model on its device.
 
     For a reopened run, `origin` says where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled or why not, `micro_batches` in how many parts it computes a batch (see `settled`), and `label_loss` how its
-    labels count.
+    is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled` for both), and `label_loss` how
+    its labels count. A model to be sharded is on the CPU until it is distributed.
     """
 
     config: SettledRun
@@ -109,7 +109,7 @@ class Assembly:
 
     def distribute(self) -> Whole | Sharded:
         """Return the model as the processes of the run train it; see `runs.engine.distribution`."""
-        return distribute(self.model, self.config.training, self.processes)
+        return distribute(self.model, self.config.training, self.processes, self.compute.device)
 
     def saved(self, origin: Origin) -> SavedModel:
         """Return the content of its model folder; `origin` says where its weights come from."""
@@ -129,7 +129,25 @@ class Assembly:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))
             print(f"training.learning_rate={training.learning_rate:g}, suited to an encoder of width {width}", file=sys.stderr)
-        return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches)
+        compiled = self._compiled(training, len(train), tokens)
+        return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled)
+
+    def _compiled(self, training: TrainingConfig, rows: int, tokens: int) -> str:
+        """Compile the encoder if it is worth it for a run that reads so many `tokens` an epoch; says what was done."""
+        if is_sharded(training, self.processes):
+            return NOT_IN_PIECES
+        if training.compile is Compile.cuda_graphs and self.model.window_pooling is not None:
+            return "not compiled (CUDA graphs would be recorded anew for each number of windows)"
+        if training.budget is None:
+            steps, layers = total_steps(training, rows), self.model.parameters_by_part()["layers"]
+            read = tokens * steps // steps_per_epoch(training, rows) // self.processes.size
+            seconds = seconds_uncompiled(steps, read, self.config.model.n_layers, layers)
+        else:
+            seconds = seconds_of(training.budget)
+        compiled = compile_encoder(self.model.encoder, training.compile, self.compute, seconds)
+        if compiled == WITH_GRAPHS:
+            self.model.let_batches_decide_all_shapes()
+        return compiled
 
     def _micro_batches(self, rows: Rows) -> MicroBatches:
         training = self.config.training
@@ -145,8 +163,12 @@ class Assembly:
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
         asked = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
-        pieces = self.processes.size if config.training.sharding is Sharding.full else 1
-        return step_memory(config.model, -(-self.model.n_parameters // pieces), heads, vocabulary, asked, longest, self.compute)
+        step = step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
+        if not is_sharded(config.training, self.processes):
+            return step
+        parts = self.model.parameters_by_part()
+        gathered = parts["embeddings"] + parts["heads"] + 2 * parts["layers"] // config.model.n_layers
+        return replace(step, fixed=sharded_bytes(self.model.n_parameters, gathered, self.processes.size, self.compute))
 
 
 def compute_for(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Compute:
@@ -190,10 +212,9 @@ def assemble(
     label_loss = label_loss_of(config.task, corpus)
     start_from_frequencies(model, task.heads, corpus, label_loss)
     freeze(model, config.training)
-    model.to(compute.device)
-    sharded = processes.size > 1 and config.training.sharding is Sharding.full
-    compiled = NOT_IN_PIECES if sharded else compile_encoder(model.encoder, config.training.compile, compute)
-    return Assembly(config, compute, tokenizer, task, model, compiled=compiled, processes=processes, label_loss=label_loss)
+    if not is_sharded(config.training, processes):  # a model to be sharded may not fit on the device
+        model.to(compute.device)
+    return Assembly(config, compute, tokenizer, task, model, processes=processes, label_loss=label_loss)
 
 
 def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
