@@ -60,7 +60,7 @@ MISTAKES = {
     "train hydra.nonsense=1": "Hydra has no setting hydra.nonsense.",
     "train model.n_layers": "model.n_layers cannot be read. Allowed: name=value.",
     "train --config-dir nowhere": "Additional config directory",
-    "train training.device=abacus": "training.device=abacus is no device. Allowed: auto, cpu",
+    "train training.device=abacus": "training.device=abacus is not a device. Allowed: auto, cpu",
     "train run_dir=.": "run_dir=. already holds files",
     "trian": f"Unknown command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
     "dance": "Unknown command dance.",

@@ -63,7 +63,7 @@ def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp
     files = re.search(r"files: (.*)", said)[1].split(", ")
     there = {path.name + "/" * path.is_dir() for path in (tmp_path / "run").iterdir()} - {".lock"}
     assert set(files) == there
-    assert said.count("beside it: ") == len(report["baselines"])
+    assert said.count("baseline: ") == len(report["baselines"])
 
 
 def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(printed, reverse_run, tmp_path):
@@ -97,7 +97,7 @@ def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
     assert "mlm perplexity" in said and "words that both texts share" in said
     assert "predictions.csv" not in said
     alone = printed("pretrain", *arguments, "task.second_sentence=none", "baselines=false", "dry_run=true")
-    assert "nsp" not in alone and "beside it" not in alone
+    assert "nsp" not in alone and "baseline: " not in alone
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
 

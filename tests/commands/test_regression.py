@@ -71,7 +71,7 @@ def test_predict_answers_with_a_number_in_every_form(command, numbers_run, capsy
     import pyarrow.parquet as pq
 
     assert str(pq.read_table(tmp_path / "answers.parquet").schema.field("predicted").type) == "double"
-    with pytest.raises(SettingError, match="top_k is for labels"):
+    with pytest.raises(SettingError, match="top_k needs a model with labels"):
         command("predict", f"run={numbers_run}", "text=good", "top_k=2")
 
 
@@ -91,7 +91,7 @@ def test_explain_says_what_makes_the_number_larger(command, numbers_run, capsys,
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}
     assert scores["great"] > 0 > scores["awful"]
-    with pytest.raises(SettingError, match="this model gives a number"):
+    with pytest.raises(SettingError, match="this one predicts a number"):
         command("explain", f"run={numbers_run}", "text=great", "label=great")
 
 

@@ -32,7 +32,7 @@ def damage(path):
 @pytest.mark.parametrize("line", OPENING.values(), ids=OPENING)
 def test_a_damaged_encoder_is_refused_wherever_it_is_opened(command, shipped, texts, line):
     damage(shipped / "model.safetensors")
-    with pytest.raises(DataError, match=r"model\.safetensors is not the file that was shipped.*Reinstall encoderlab \(pip"):
+    with pytest.raises(DataError, match=r"model\.safetensors is damaged: its SHA-256 differs.*Reinstall encoderlab \(pip"):
         command(*line)
 
 
@@ -110,7 +110,7 @@ def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
     assert [name for name, _ in others] == ["outputs/...", "FOLDER", "OWNER/NAME"]
     damage(shipped / "model.safetensors")
     command("list", "encoders")
-    assert "is not the file that was shipped" in capsys.readouterr().out
+    assert "is damaged: its SHA-256 differs" in capsys.readouterr().out
 
 
 def test_verify_looks_it_over(command, shipped, capsys):

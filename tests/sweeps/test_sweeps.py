@@ -140,7 +140,7 @@ WITHOUT_M = ["sweep_dir=x", "trials=3", "sweep=seeds"]
 
 @pytest.mark.parametrize("setting", WITHOUT_M)
 def test_what_is_for_several_runs_is_refused_without_m(setting):
-    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} is for several runs. Add -m to start them.$"):
+    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} needs several runs. Add -m to start them.$"):
         sweep_settings(["seed=1", setting], False)
 
 
@@ -356,7 +356,7 @@ def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(swe
 
 NOT_SEARCHED = {
     "seed=1": "trials=... has nothing to search",
-    "sweep=seeds seed=1,2": "sweep=seeds does not go with trials",
+    "sweep=seeds seed=1,2": "sweep=seeds does not work with trials",
     "training.learning_rate=log(0,1)": "cannot be searched",
 }
 

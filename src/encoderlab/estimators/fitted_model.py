@@ -41,7 +41,7 @@ class FittedModel:
             refuse(error)
 
     def save(self, path: Path) -> None:
-        """Write the model folder `path`. Raises SettingError if it is already there."""
+        """Write the model folder `path`. Raises SettingError if it already exists."""
         if path.exists():
             raise SettingError(f"path={path} already exists", allowed="a new folder", remedy="Choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, all else as floats of 16 bits.
+"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, everything else as 16-bit floats.
 
-Whoever reads such weights gets 32-bit floats.
+They are read as 32-bit floats.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Scores of pretraining: the hidden tokens, and whether the second text of a pair stands where it belongs."""
+"""Scores of pretraining: the masked tokens, and whether the second text of a pair follows the first."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class PretrainingMetrics:
         rows = kept.rows[order].numpy()
         assert (np.diff(rows) > 0).all(), "a row was added twice"
         if not len(kept.labels):
-            raise DataError(f"None of the {len(rows):,} rows to be scored holds a token of the vocabulary that could be asked for")
+            raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
         place = np.searchsorted(rows, kept.row.numpy())
         by_row = kept.row.argsort(stable=True)  # places within a row come in rising order already
         return PretrainingScores(

@@ -100,12 +100,12 @@ def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution],
     presets = [argument for argument in fixed if argument.startswith(("sweep=", "hydra/launcher="))]
     if presets:
         raise SettingError(
-            f"{presets[0]} does not go with trials",
-            remedy="Type what to search, as training.learning_rate=log(1e-5,1e-2); several processes started with one "
+            f"{presets[0]} does not work with trials",
+            remedy="Give ranges to search, such as training.learning_rate=log(1e-5,1e-2); several processes with one "
             "sweep_dir= share a search",
         )
     if not space:
-        raise SettingError("trials=... has nothing to search", remedy="Type a range, as training.learning_rate=log(1e-5,1e-2)")
+        raise SettingError("trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)")
     return space, fixed
 
 
@@ -133,7 +133,7 @@ def _study(sweep: Sweep) -> Study:
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        raise SettingError("trials=... needs Optuna", remedy="pip install 'encoderlab[optuna]'") from None
+        raise SettingError("trials=... needs Optuna", remedy="Run pip install 'encoderlab[optuna]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sweep.folder.root.mkdir(parents=True, exist_ok=True)
     storage = JournalStorage(JournalFileBackend(str(sweep.folder.trials)))
@@ -209,7 +209,7 @@ def score_of(folder: RunFolder) -> float | None:
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
         raise SettingError(
-            "A search needs validation rows to choose by", remedy="Hold some out with dataset.validation_fraction=0.1"
+            "A search needs validation rows to score trials", remedy="Hold some out with dataset.validation_fraction=0.1"
         )
     score = report["splits"][SPLIT][report["main_figure"]]
     return -score if score is not None and is_lower_better(report["main_figure"]) else score
@@ -218,7 +218,7 @@ def score_of(folder: RunFolder) -> float | None:
 def _stop_if_hopeless(study: Study) -> None:
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     if len(ended) == FAILURES_AT_FIRST and all(trial.value is None for trial in ended):
-        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="See above why, and mend it")
+        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above")
 
 
 def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:
