@@ -49,7 +49,7 @@ SIZES: Mapping[str, tuple[str, tuple[int, ...], tuple[int, ...], Callable[[int],
     "n_layers": ("model.n_layers", (1, 2, 4, 8), (1, 2), lambda value: Size(n_layers=value)),
 }
 REPEATED, REPEATED_SMALL = (1, 10, 100), (1, 2)
-AXES = (*SIZES, "rows", "documents")
+AXES = (*SIZES, "rows", "documents", "reviews")
 
 
 def grow(axis: str, threads: int, *, small: bool) -> dict[str, Any]:

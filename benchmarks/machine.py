@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.processes import ROOT
 
-PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "accelerate", "numpy")
+PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "accelerate", "sentence-transformers", "numpy")
 WRITTEN = (  # by what asks for this
     *("benchmarks/results", "benchmarks/RESULTS.md", "benchmarks/SUITE.md", "benchmarks/suite.png"),
     *("faults/results", "RELIABILITY.md"),

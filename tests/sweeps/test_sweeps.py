@@ -21,44 +21,11 @@ from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
 from encoderlab.sweeps.search import _written, score_of, search_space
-from encoderlab.sweeps.sweep import Sweep, _is_finished, sweep_settings
+from encoderlab.sweeps.settings import sweep_settings
+from encoderlab.sweeps.sweep import Sweep, is_finished
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
-from tests.experiment_models import REVERSE_MODEL
-
-WITHOUT_HEADS = [setting for setting in REVERSE_MODEL if not setting.startswith("model.n_heads=")]  # sweeps vary them
-TINY = " ".join(("task=reverse", *WITHOUT_HEADS, "training=smoke dataset.limit=60 training.steps=4 baselines=false"))
-
-
-@pytest.fixture
-def sweep(tmp_path, tmp_path_factory, monkeypatch):
-    """Run a sweep in a folder of its own; its records."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr(sys, "argv", ["encoderlab"])
-
-    def run(line, name="sweep"):
-        cli.run(["train", "-m", *line.split(), *TINY.split(), f"sweep_dir={name}"])
-        return SweepFolder(Path(name)).records()
-
-    return run
-
-
-@pytest.fixture
-def commands(monkeypatch):
-    """What the training command was called with; it trains nothing, and raises what it is told to for a seed."""
-    called, raised = [], {}
-
-    def train(config, **_):
-        called.append(config)
-        if config.seed in raised:
-            raise raised[config.seed]
-        return RunFolder(Path(config.run_dir))
-
-    monkeypatch.setattr("encoderlab.commands.train.train", train)
-    monkeypatch.setattr("encoderlab.sweeps.sweep.Sweep._compare", lambda *_: None)
-    monkeypatch.setattr("encoderlab.sweeps.sweep._is_finished", lambda record: record.state == FINISHED)
-    return called, raised
+from tests.sweeps.conftest import TINY
 
 
 @pytest.mark.slow
@@ -136,22 +103,12 @@ def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is
     assert "Token accuracy of 2 runs of reverse" in said
 
 
-def test_a_job_whose_process_was_killed_after_its_report_is_finished(tmp_path):
+def test_a_job_whose_process_was_killed_after_its_reportis_finished(tmp_path):
     folder = RunFolder(tmp_path)
     record = JobRecord("a", 0, [], RUNNING, folder.root)
-    assert not _is_finished(record)
+    assert not is_finished(record)
     folder.report.write_text("{}")
-    assert _is_finished(record)
-
-
-def test_a_job_that_another_process_runs_is_left_to_it(sweep, commands):
-    called, _ = commands
-    sweep("seed=1")
-    (record,) = SweepFolder(Path("sweep")).records()
-    (SweepFolder(Path("sweep")).jobs / f"{record.key}.json").unlink()
-    with SweepFolder(Path("sweep")).held(record.key):
-        sweep("seed=1,2")
-    assert [config.seed for config in called] == [1, 2]
+    assert is_finished(record)
 
 
 def test_jobs_started_in_one_second_have_a_folder_each(sweep, commands):

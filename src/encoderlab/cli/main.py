@@ -163,7 +163,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
     from encoderlab.config.overrides import folders_as_setting, quoted_arguments, with_task_of_own_data
     from encoderlab.config.schemas import COMMAND_CONFIGS, check_shown, register_schemas
-    from encoderlab.sweeps.sweep import sweep_settings
+    from encoderlab.sweeps.settings import sweep_settings
 
     refuse_what_hydra_cannot(command, arguments)
     register_schemas()
@@ -241,7 +241,9 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
     from encoderlab.config.overrides import quote
     from encoderlab.runs.folders.sweep import JobRecord, WorkerKilledError
-    from encoderlab.sweeps.sweep import Sweep, folder_for
+    from encoderlab.sweeps.results import show_results
+    from encoderlab.sweeps.settings import folder_for, typed_again
+    from encoderlab.sweeps.sweep import Sweep
 
     def start(settings: Any, overrides: Sequence[str]) -> Any:
         begun.append(command)
@@ -257,7 +259,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
     dry = "dry_run=true" in [argument.lower() for argument in arguments]  # asked of all jobs, before any has its settings
     with folder_for(options, dry=dry) as folder:
-        sweep = Sweep(command, folder, start, dry)
+        sweep = Sweep(command, folder, start, dry, options.takeover_seconds)
         try:
             if options.trials is None:
                 _combine(sweep, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job)
@@ -265,18 +267,29 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
                 single = [argument for argument in arguments if argument not in MULTIRUN]
                 import_module("encoderlab.sweeps.search").search(sweep, single, options.trials, trial)
         except (Interrupted, WorkerKilledError):
-            trials = [] if options.trials is None else [f"trials={options.trials}"]
-            sweep.say_how_to_go_on([*arguments, *trials])
+            sweep.say_how_to_go_on([*arguments, *typed_again(options)])
             raise
-        sweep.finish(compared=options.trials is None)
+        show_results(sweep, compared=options.trials is None)
 
 
 def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
-    """Have Hydra run a job for each combination, perhaps in workers. Raises WorkerKilledError; Interrupted when they have ended."""
+    """Have Hydra run a job for each combination, and once more while jobs of other processes become free.
+
+    Jobs may run in workers. Raises WorkerKilledError; Interrupted when they have ended.
+    """
+    from encoderlab.sweeps.other_machines import wait_for_others
+
+    _combine_once(sweep, arguments, job)
+    while wait_for_others(sweep):
+        _combine_once(sweep, arguments, job)
+
+
+def _combine_once(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
     from concurrent.futures.process import BrokenProcessPool
 
     from encoderlab.runs.folders.sweep import WorkerKilledError
 
+    sweep.begin_pass()
     try:
         with signals_passed_on("each job saves after its step") as before_workers:
             _with_hydra(sweep.command, arguments, job, lambda config: sweep.prepare(config, before_workers))

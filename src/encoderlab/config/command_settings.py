@@ -207,6 +207,12 @@ class SweepConfig:
         least=1,
         most=100_000,
     )
+    takeover_seconds: int = setting(
+        120,
+        "Take over a job of another machine that shares sweep_dir after so long without a sign of life.",
+        least=1,
+        most=86_400,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, "")

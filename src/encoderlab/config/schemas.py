@@ -137,13 +137,18 @@ def check_shown(config: DictConfig, schema: type[CommandConfig] | None) -> None:
     """
     if schema is None:
         return
+    try:
+        typed(without_hydra(config), schema)
+    except MissingSettingError:
+        return
+
+
+def without_hydra(config: DictConfig) -> DictConfig:
+    """A copy of a composed config as a command gets it: without Hydra's own part."""
     own = copy.deepcopy(config)
     with read_write(own), open_dict(own):
         del own["hydra"]
-    try:
-        typed(own, schema)
-    except MissingSettingError:
-        return
+    return own
 
 
 def unknown_setting(key: str, known: list[str]) -> SettingError:

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,14 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord
+from encoderlab.sweeps.other_machines import wait_for_others
 from encoderlab.sweeps.sweep import Sweep
 from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 SEARCHED = ("train", "pretrain", "finetune", "distill")
 SPLIT = "validation"
@@ -33,30 +35,50 @@ _LOG = re.compile(r"=log\((.*)\)$")
 
 
 def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[list[str], int], JobRecord | None]) -> None:
-    """Run trials until the sweep's folder knows of as many, and show them, the best first.
+    """Run trials until the sweep's folder has as many, wait for those that other processes run, and show all, the best first.
 
     `run` starts the job of a command line with a number. What other processes that search in the same folder have tried counts;
-    a trial that was begun and left is gone on with. Raises SettingError where nothing is to be searched, or other values than
-    before.
+    a trial that was started and left is resumed. Raises SettingError if there is nothing to search, or if the search was started
+    with other values.
     """
     if sweep.command not in SEARCHED:
         raise SettingError(f"encoderlab {sweep.command} has nothing to search", allowed=f"one of {', '.join(SEARCHED)}")
     space, fixed = search_space(arguments)
     study = _study(sweep)
     _refuse_other_values(study, space)
-    asked = [trial.number for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
-    while asked or len(study.get_trials(deepcopy=False)) < trials:
-        number = asked.pop(0) if asked else _ask(study, space)
-        drawn = study.get_trials(deepcopy=False)[number].user_attrs.get("drawn")
-        record = None if drawn is None else run([*fixed, *drawn], number)
-        if record is None and drawn is not None:  # another process runs it
-            continue
-        value = None
-        if record is not None and record.state == FINISHED and record.folder is not None:
-            value = score_of(RunFolder(record.folder))
-        study.tell(number, value, state=None if value is not None else _failed(), skip_if_finished=True)
-        _stop_if_hopeless(study)
+    for number in _unfinished(study):
+        _run_trial(study, number, fixed, run)
+    while len(study.get_trials(deepcopy=False)) < trials:
+        _run_trial(study, _ask(study, space), fixed, run)
+    since = time.monotonic()
+    while left := _unfinished(study):
+        for number in left:
+            _run_trial(study, number, fixed, run, give_up=time.monotonic() - since > sweep.takeover_seconds)
+        if _unfinished(study) and not wait_for_others(sweep):  # others are about to tell the study of theirs
+            time.sleep(sweep.claims.pause)
     _show(sweep, study, fixed)
+
+
+def _unfinished(study: Study) -> list[int]:
+    return [trial.number for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
+
+
+def _run_trial(
+    study: Study, number: int, fixed: Sequence[str], run: Callable[[list[str], int], JobRecord | None], *, give_up: bool = False
+) -> None:
+    """Run a trial, unless another process does, and tell the study its score.
+
+    One without values is left to the process that draws them, which may be dead: with `give_up`, the trial has failed.
+    """
+    drawn = study.get_trials(deepcopy=False)[number].user_attrs.get("drawn")
+    record = None if drawn is None else run([*fixed, *drawn], number)
+    if record is None and (drawn is not None or not give_up):
+        return
+    value = None
+    if record is not None and record.state == FINISHED and record.folder is not None:
+        value = score_of(RunFolder(record.folder))
+    study.tell(number, value, state=None if value is not None else _failed(), skip_if_finished=True)
+    _stop_if_hopeless(study)
 
 
 def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:
@@ -149,13 +171,28 @@ def _written(name: str, values: BaseDistribution) -> str:
 
 
 def _ask(study: Study, space: dict[str, BaseDistribution]) -> int:
-    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the trial's number."""
+    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the trial's number.
+
+    Its number is known first: processes that ask at the same moment draw different values.
+    """
     from optuna.samplers import TPESampler
 
-    study.sampler = TPESampler(seed=len(study.get_trials(deepcopy=False)))
-    trial = study.ask(fixed_distributions=space)
-    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
+    trial = study.ask()
+    study.sampler = TPESampler(seed=trial.number)
+    drawn = {name: _suggested(trial, name, values) for name, values in space.items()}
+    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in drawn.items()])
     return trial.number
+
+
+def _suggested(trial: Trial, name: str, values: BaseDistribution) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(values, CategoricalDistribution):
+        return trial.suggest_categorical(name, values.choices)
+    if isinstance(values, IntDistribution):
+        return trial.suggest_int(name, values.low, values.high, step=values.step, log=values.log)
+    assert isinstance(values, FloatDistribution)
+    return trial.suggest_float(name, values.low, values.high, step=values.step, log=values.log)
 
 
 def _failed() -> Any:

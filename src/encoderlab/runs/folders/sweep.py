@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,16 +19,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.runs.folders.claims import locked
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.atomic_files import atomic_write_text
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 _RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`
-_LOCK = re.compile(r"\.([0-9a-f]{16}|card-\d+)\.lock")
+_BESIDE = re.compile(r"\.([0-9a-f]{16}\.(lock|claim-\d+)|gpu-.+\.lock)")  # see `claims`
 WHERE_FOUND = ("resume", "cache_dir")  # settings that say where a job finds things, and not what it is
 
 
@@ -81,7 +81,7 @@ class SweepFolder:
             raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or a sweep to resume")
         folder = cls(Path(sweep_dir), has_runs=True)
         try:
-            strange = folder.root.exists() and not folder.exists and any(folder.root.iterdir())
+            strange = folder.root.exists() and any(folder.root.iterdir()) and not folder.exists  # may be begun at this moment
         except OSError as error:
             raise SettingError(f"sweep_dir={sweep_dir} cannot be used: {error.strerror}", allowed="a folder") from None
         if strange:
@@ -112,7 +112,7 @@ class SweepFolder:
         if self.trials.is_file() or (self.root / "multirun.yaml").is_file():
             return True
         names = [path.name for path in self.jobs.iterdir()] if self.jobs.is_dir() else []
-        return any(_RECORD.fullmatch(name) or _LOCK.fullmatch(name) for name in names)
+        return any(_RECORD.fullmatch(name) or _BESIDE.fullmatch(name) for name in names)
 
     def records(self) -> list[JobRecord]:
         """The records of all jobs, by number and, where several command lines share one, by overrides.
@@ -136,21 +136,20 @@ class SweepFolder:
         )
 
     @contextmanager
-    def held(self, key: str) -> Iterator[bool]:
-        """Hold a job for this process alone; False where another one runs it. The lock ends with the process, however that ends."""
-        self.jobs.mkdir(parents=True, exist_ok=True)
-        with _lock(self.jobs / f".{key}.lock") as is_free:
-            yield is_free
-
-    @contextmanager
     def gpu(self, gpus: int, number: int) -> Iterator[int]:
-        """Hold one of the machine's `gpus` that no other job of this sweep holds; a shared one where all are taken."""
+        """Hold one of this machine's `gpus` that no other job of this sweep holds; a shared one where all are taken."""
         for gpu in range(gpus):
-            with _lock(self.jobs / f".card-{gpu}.lock") as is_free:
+            with locked(self.jobs / f".gpu-{gpu}-of-{socket.gethostname()}.lock") as is_free:
                 if is_free:
                     yield gpu
                     return
         yield number % gpus
+
+    @staticmethod
+    def break_locks(run: RunFolder) -> None:
+        """Delete the locks of a run whose machine is gone: on network storage, they may outlive it."""
+        for lock in run.root.rglob(run.lock.name):
+            lock.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         return self.jobs / f"{key}.json"
@@ -162,20 +161,6 @@ class SweepFolder:
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{path} cannot be read: {error}", remedy="Delete it: its job is then run again") from None
         return replace(found, folder=folder)
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[bool]:
-    lock = FileLock(path, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
 
 
 class WorkerKilledError(TrainingError):
