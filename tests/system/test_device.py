@@ -165,6 +165,15 @@ def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_sys
     assert int(faults) < 100  # 96 MB would be 23,000 pages
 
 
+@pytest.mark.parametrize("theirs", [None, "7"])
+def test_prepared_products_are_kept_once_unless_the_user_says_otherwise(theirs, monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", theirs or "")
+    if theirs is None:
+        monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    choose_compute("cpu", "bf16", 1)
+    assert os.environ["LRU_CACHE_CAPACITY"] == (theirs or "1")
+
+
 def test_what_was_picked_is_said_in_one_line():
     assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 thread"
 

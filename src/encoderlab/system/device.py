@@ -108,6 +108,9 @@ def _keep_freed_memory() -> None:
     in each step, which can take longer than the matrix products (mallopt(3); Linux's Documentation/admin-guide/mm/transhuge.rst).
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it once, at its first allocation: see also cli.main
+    # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below it, keeps
+    # them once more. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
