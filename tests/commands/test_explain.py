@@ -64,9 +64,9 @@ def test_rows_of_a_split_and_a_class_of_ones_own_choice_are_explained(command, p
     assert {one["explained"] for one in found} == {"down"}
     assert {word["text"] for word in found[0]["words"]} == {0, 1}
     page = Page(tmp_path / "why" / "explain.html")
-    assert page.text.count("A word that speaks for down") == 2
+    assert page.text.count("A word that supports down") == 2
     assert ("not the model's answer" in page.text) == any(one["predicted"] != "down" for one in found)
-    assert "speaks for down" in capsys.readouterr().out
+    assert "supports down" in capsys.readouterr().out
 
 
 def test_the_label_of_a_word_is_explained_by_all_words(command, reverse_run, tmp_path, capsys):
