@@ -58,7 +58,7 @@ def missing(job: Job, settings: Settings) -> str:
 
 
 def compare(job: Job, settings: Settings) -> Result:
-    """Run all rounds. Raises TrainingError where a side fails."""
+    """Run all rounds. Raises TrainingError if a side fails."""
     made = provenance()
     sides = [side for side in job.sides if not settings.missing(side)]
     for side in job.sides:

@@ -59,7 +59,7 @@ def gpu() -> str | None:
 
 
 def measure(names: Sequence[str], device: str, *, small: bool) -> dict[str, Any]:
-    """The best batch size of each scale, with its figures. Raises TrainingError where no batch size of one can be trained."""
+    """The best batch size of each scale, with its figures. Raises TrainingError if no batch size of one can be trained."""
     corpus = Corpus(20_000, 800, 500, 0.2) if small else Corpus()
     scales = SMALL if small else {name: SCALES[name] for name in names}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:

@@ -53,7 +53,7 @@ AXES = (*SIZES, "rows", "documents", "reviews")
 
 
 def grow(axis: str, threads: int, *, small: bool) -> dict[str, Any]:
-    """Measure one axis. Raises TrainingError where a run fails."""
+    """Measure one axis. Raises TrainingError if a run fails."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         measure = _sizes if axis in SIZES else _repeated
         points = measure(axis, Path(folder), threads, small)

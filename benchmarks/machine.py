@@ -49,7 +49,7 @@ def cores() -> int:
 
 
 def _processor() -> str:
-    """The processor's name; Linux tells it in /proc only."""
+    """Return the processor's name; on Linux it is only in /proc."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -9,9 +9,9 @@ the scores. Nothing here draws examples one by one, and nothing is approximated 
 * The tokens of a sequence are not independent of one another, so whole sequences are drawn (a cluster bootstrap): each sequence is
   a kind of its own.
 
-The interval answers for the luck of the split, not for the luck of the training run: that takes several seeds. Where every answer
-is right, every bootstrap split says so too, and the interval has no width; with n examples, an error rate of up to 3 / n is then
-still likely enough (the rule of three).
+The interval covers the choice of the split's rows, not the training run: that takes several seeds. If every prediction
+is right, so is every bootstrap split, and the interval has no width; with n examples, an error rate of up to 3 / n is then
+still plausible (the rule of three).
 
 The comparison with a baseline is paired on the same rows.
 """

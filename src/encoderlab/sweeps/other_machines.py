@@ -32,7 +32,7 @@ def wait_for_others(sweep: Sweep) -> bool:
             return False
         names = ", ".join(running[:NAMED]) + (", ..." if len(running) > NAMED else "")
         if names != told:
-            say(f"waiting for {names}. Jobs that stop, or are silent for {sweep.takeover_seconds} s, are resumed here")
+            say(f"waiting for {names}. Jobs that stop, or do not answer for {sweep.takeover_seconds} s, are resumed here")
         told = names
         time.sleep(min(POLL_SECONDS, sweep.claims.pause))
     return False

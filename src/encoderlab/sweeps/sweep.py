@@ -219,7 +219,7 @@ class Sweep:
             yield
 
     def say_how_to_go_on(self, arguments: Sequence[str]) -> None:
-        """Print the line that goes on with this sweep."""
+        """Print the line that resumes this sweep."""
         if self.dry:
             return
         line = shlex.join(["encoderlab", self.command, *arguments, f"sweep_dir={self.folder.root}"])

@@ -52,9 +52,9 @@ def compiler(monkeypatch):
 @pytest.mark.parametrize(
     ("choice", "device", "words"),
     [
-        (Compile.auto, CPU, "not compiled (pays on CUDA only)"),
+        (Compile.auto, CPU, "not compiled (faster only on CUDA)"),
         (Compile.never, CUDA, "not compiled (as set)"),
-        (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA card)"),
+        (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA GPU)"),
     ],
 )
 def test_the_encoder_stays_as_it_is_where_compiling_does_not_pay_or_is_not_wanted(compiler, choice, device, words):

@@ -1,4 +1,4 @@
-"""Wikipedia's articles from the Hugging Face hub: kept in its cache, or streamed where the disk is too small for them."""
+"""Wikipedia's articles from the Hugging Face hub: cached, or streamed if the disk is too small for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
 _ARTICLES_AT_A_TIME = 100
-_LANGUAGES = {  # Wikipedia's codes of the languages that punkt_tab has; English for all others
+_LANGUAGES = {  # Wikipedia's codes of the languages in punkt_tab; English for all others
     "cs": "czech",
     "da": "danish",
     "nl": "dutch",
@@ -46,7 +46,7 @@ _LANGUAGES = {  # Wikipedia's codes of the languages that punkt_tab has; English
 
 
 class _Articles(HubDataset):
-    """wikimedia/wikipedia as a dataset of the hub, with messages in the settings of `WikipediaDataset`."""
+    """wikimedia/wikipedia as a hub dataset, with messages that name the settings of `WikipediaDataset`."""
 
     found_by: ClassVar[str] = "HF_ENDPOINT and dataset.revision"
 
@@ -57,15 +57,15 @@ class _Articles(HubDataset):
 
 @dataclass
 class WikipediaDataset(DatasetConfig):
-    """Articles of Wikipedia as the Wikimedia Foundation cleans them (wikimedia/wikipedia), without labels."""
+    """Wikipedia articles as cleaned by the Wikimedia Foundation (wikimedia/wikipedia), without labels."""
 
     date: str = setting("20231101", "Day of the dump, as the hub names it.")
-    language: str = setting("en", "Wikipedia's code of the language, such as en, de or simple.")
-    revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; the newest without it.")
-    streaming: bool = setting(False, "Read dataset.limit articles from the hub's stream, anew in each use; nothing is stored.")
-    validation_fraction: float = setting(0.02, "How many of the articles to take for validation.", least=0, below=1)
-    test_fraction: float = setting(0.0, "How many of the articles to take for testing.", least=0, below=1)
-    split_seed: int = setting(0, "Draws which articles are taken; a stream's are its first.", least=0)
+    language: str = setting("en", "Wikipedia's language code, such as en, de or simple.")
+    revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
+    streaming: bool = setting(False, "Stream dataset.limit articles from the hub, again at each use; nothing is stored.")
+    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
+    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
+    split_seed: int = setting(0, "Seed that selects the articles to hold out; a stream holds out its first.", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +79,7 @@ class WikipediaDataset(DatasetConfig):
         if self.streaming and self.limit is None:
             raise SettingError(
                 "dataset.streaming=true needs to know how many articles to read",
-                allowed="dataset.limit, the articles to train on",
+                allowed="dataset.limit=N, the number of articles to train on",
                 remedy="Set dataset.limit=100000",
             )
 
@@ -89,15 +89,15 @@ class WikipediaDataset(DatasetConfig):
         return _LANGUAGES.get(self.language, "english")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """The articles as texts without labels. Raises DataError as `HubDataset.read` does, and where they are streamed."""
+        """Return the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are streamed."""
         if self.streaming:
             raise DataError(
-                "dataset.streaming=true gives documents to pretrain on and no rows", remedy="Set dataset.streaming=false"
+                "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
             )
         return self._of_hub().read(cache_dir)
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """Each article as a document. Of a stream the first articles are held out, the following ones train."""
+        """Return each article as a document. A stream holds out its first articles and trains on the following ones."""
         articles = self._of_hub()
         return self._streamed(articles) if self.streaming else articles.read_documents(cache_dir)
 
@@ -121,8 +121,8 @@ class WikipediaDataset(DatasetConfig):
 
         if not hub_answers(config.HF_ENDPOINT):
             raise DataError(
-                f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
-                remedy="Set HF_ENDPOINT to a hub that can be, or set dataset.streaming=false to use what its cache holds",
+                f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path}",
+                remedy="Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache",
             )
         builder = articles.open_builder()
         by_name, skipped = {}, 0
@@ -135,7 +135,7 @@ class WikipediaDataset(DatasetConfig):
         return Documents({"train": by_name.pop("train"), **by_name}, origin | {"streamed": self._counts()})
 
     def _counts(self) -> dict[str, int]:
-        """How many articles of the stream each split gets, in the stream's order."""
+        """Return how many articles of the stream each split gets, in the stream's order."""
         assert self.limit is not None, "refused when the settings were made"
         fractions = {"validation": self.validation_fraction, "test": self.test_fraction}
         held_out = {name: math.ceil(fraction * self.limit) for name, fraction in fractions.items() if fraction}
@@ -144,7 +144,7 @@ class WikipediaDataset(DatasetConfig):
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """`count` articles of the hub's stream after the first `skipped`: called, it reads them anew.
+    """`count` articles of the hub's stream after the first `skipped`, read again at each call.
 
     `for_training` refuses a stream that ends before its second article.
     """
@@ -156,7 +156,7 @@ class _Stream:
     for_training: bool
 
     def __call__(self) -> Iterator[list[str]]:
-        """Raises DataError where the hub breaks off."""
+        """Raises DataError if the hub breaks off."""
         with self.articles.said_plainly(), few_retries():
             stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
             wanted = stream.select_columns(["text"]).skip(self.skipped).take(self.count)

@@ -1,4 +1,4 @@
-"""The one flow of every command that trains: begin or resume, prepare, fill a run folder, fit, and report."""
+"""The one flow of every command that trains: begin or resume, prepare, open a run folder, fit, and report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Prepared:
 
 
 class Training(ABC):
-    """What a command trains on, and how it reports it; `run_training` calls the methods in the order in which they stand here."""
+    """What a command trains on, and how it reports it; `run_training` calls the methods in this order."""
 
     command: str
 
@@ -44,10 +44,10 @@ class Training(ABC):
 
     @abstractmethod
     def show_dry_run(self, prepared: Prepared) -> None:
-        """Print, on standard output, what the run would be like."""
+        """Print an estimate of the run on standard output."""
 
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprints of the files read beside the dataset, by the setting that names them: a resumed run needs the same."""
+        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""
         return {}
 
     def train_before(self, folder: RunFolder) -> None:  # noqa: B027  most runs need nothing before
@@ -59,9 +59,9 @@ class Training(ABC):
 
 
 def run_training(training: Training, config: Any, processes: Processes) -> RunFolder | None:
-    """Do what `training.command` does; returns the finished run folder, or None for a dry run.
+    """Run `training.command`; return the finished run folder, or None for a dry run.
 
-    Everything that can be refused is refused before the folder is made. Raises SettingError, DataError or TrainingError.
+    Anything invalid is refused before the folder is created. Raises SettingError, DataError or TrainingError.
     """
     command = training.command
     run = processes.broadcast_from_main(lambda: continued_run(config, command))
@@ -94,7 +94,7 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
 
 
 def _announce(prepared: Prepared, folder: RunFolder) -> None:
-    """Print what is about to be trained, on what, for how long, and where: a short line each."""
+    """Print what is about to be trained, on which device, for how long, and where, in a short line each."""
     assembly, rows = prepared.assembly, prepared.rows
     length = length_in_words(assembly.config.training, len(rows["train"]), evaluated="validation" in rows)
     announce((f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}"))
