@@ -220,7 +220,7 @@ def test_a_tagged_sentence_shows_its_words_with_what_was_said_of_them(folder):
     examples = [WordsExample(("cats", "run", "cut"), (0, 1, 1)), WordsExample(("go",), (1,)), WordsExample((), ())]
     found = page_of(folder, scores, examples, importance=importance)
     assert "1 of 3 sentences have a mistake" in found.said
-    assert "cats noun run noun, right is verb" in found.said
+    assert "cats noun run noun, labelled verb" in found.said
     assert "cut" not in found.said.partition("Mistakes")[2].partition("Scores by length")[0]
     assert '<span class="for" style="--share:1.0">cats</span>' in found.text
     assert "Brier" not in found.said
