@@ -64,7 +64,7 @@ def test_rows_of_a_split_and_a_class_of_ones_own_choice_are_explained(command, p
     assert {one["explained"] for one in found} == {"down"}
     assert {word["text"] for word in found[0]["words"]} == {0, 1}
     page = Page(tmp_path / "why" / "explain.html")
-    assert page.text.count("A word that supports down") == 2
+    assert page.text.count("A word that counts for down") == 2
     assert ("which the model did not predict" in page.text) == any(one["predicted"] != "down" for one in found)
     assert "supports down" in capsys.readouterr().out
 
