@@ -55,16 +55,19 @@ def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1)
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
-def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool) -> str:
-    """How long a run on so many rows is, how often it is `evaluated` if at all, and when it stops early."""
+def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
+    """How long a run on so many rows is, how often it is `evaluated` if at all, and when it stops early.
+
+    `epoch` is what a pass over the rows is called.
+    """
     every = config.evaluate_every or steps_per_epoch(config, rows)
     if config.budget is not None:
-        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make an epoch)"
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make one {epoch})"
     else:
         steps = total_steps(config, rows)
         epochs = round(steps / steps_per_epoch(config, rows), 2)
         every = min(every, steps)
-        length = f"{epochs:g} epoch{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+        length = f"{epochs:g} {epoch}{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
     if not evaluated:
         return length
     often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"

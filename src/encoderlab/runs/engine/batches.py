@@ -21,6 +21,7 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, TrainingConfig
 
@@ -76,12 +77,19 @@ def _training_batches(
     after: int,
     processes: Processes,
 ) -> Iterator[list[Batch]]:
-    per_epoch = -(-len(rows) // config.batch_size)
-    for epoch in count(after // per_epoch):
-        drawn = rows.epoch(seed, epoch)
-        done = max(after - epoch * per_epoch, 0)
+    for epoch, drawn, done in _epochs(rows, config, seed, after):
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
             yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
+
+
+def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
+    """Each epoch (of a stream, each window) from that of step `after` + 1 on: number, rows, and its steps that have been taken."""
+    if isinstance(rows, StreamedRows):
+        yield from rows.windows(seed, config.batch_size, after)
+        return
+    per_epoch = -(-len(rows) // config.batch_size)
+    for epoch in count(after // per_epoch):
+        yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 
 
 def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:

@@ -104,10 +104,12 @@ def run_folder(
     command: str,
     fingerprints: dict[str, str],
     beside: Mapping[str, str] | None = None,
+    shards: Mapping[str, str] | None = None,
 ) -> Iterator[RunFolder]:
     """The folder to be filled: that of the continued `run`, or a new one where that is None.
 
-    `fingerprints` are those of the rows, by split, `beside` those of other files, by setting. Raises what `RunFolder.new` and
+    `fingerprints` are those of the rows, by split, `beside` those of other files, by setting, `shards` those of the
+    files of a stream, by name. Raises what `RunFolder.new` and
     `RunFolder.continued` raise, and DataError where the rows or the files are not those of the run.
     """
     if run is None:
@@ -117,8 +119,9 @@ def run_folder(
     _, folder = run
     changed = changed_rows(folder, fingerprints)
     if changed:
+        rows = f"The rows of {' and '.join(changed)} are not those that the run in {folder.root} was started with"
         raise DataError(
-            f"The rows of {' and '.join(changed)} are not those that the run in {folder.root} was started with",
+            f"{rows}{_changed_shards(folder, shards or {})}",
             remedy="Put the data back as it was, or start a new run: leave resume out",
         )
     for name in changed_files(folder, beside or {}):
@@ -135,6 +138,16 @@ def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
     recorded = (read_record(folder).get("dataset") or {}).get("splits", {})
     before = {name: split.get("fingerprint") for name, split in recorded.items()}
     return sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+
+
+def _changed_shards(folder: RunFolder, shards: Mapping[str, str]) -> str:
+    """Which shards are not those that the run in `folder` was started with, in words; "" where none is."""
+    before = (read_record(folder).get("dataset") or {}).get("shards", {})
+    states = {name: "is gone" for name in before if name not in shards} | {name: "is new" for name in shards if name not in before}
+    states |= {name: "has changed" for name in before if shards.get(name, before[name]) != before[name]}
+    listed = [f"{name} {state}" for name, state in sorted(states.items())]
+    more = [f"{len(listed) - 3:,} more"] if len(listed) > 3 else []
+    return f": {', '.join([*listed[:3], *more])}" if listed else ""
 
 
 def changed_files(folder: RunFolder, beside: Mapping[str, str]) -> list[str]:
