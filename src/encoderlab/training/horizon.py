@@ -62,7 +62,7 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
     """
     every = config.evaluate_every or steps_per_epoch(config, rows)
     if config.budget is not None:
-        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make one {epoch})"
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make {'an' if epoch == 'epoch' else 'a'} {epoch})"
     else:
         steps = total_steps(config, rows)
         epochs = round(steps / steps_per_epoch(config, rows), 2)
