@@ -19,7 +19,8 @@ from benchmarks.sides import journalled
 from benchmarks.synthetic import write_documents
 from encoderlab.errors import TrainingError
 
-QUIET = ("baselines=false", "training.evaluate_every=1000000", "training.keep=last", "training.log_every=10")
+COMPILED = "training.compile=always"  # `auto` would not compile so short a run
+QUIET = (COMPILED, "baselines=false", "training.evaluate_every=1000000", "training.keep=last", "training.log_every=10")
 PIECES = 30_522
 
 
@@ -58,7 +59,7 @@ def gpu() -> str | None:
 
 
 def measure(names: Sequence[str], device: str, *, small: bool) -> dict[str, Any]:
-    """The best batch size of each scale, with its figures. Raises TrainingError where no batch size of one can be trained."""
+    """The best batch size of each scale, with its figures. Raises TrainingError if no batch size of one can be trained."""
     corpus = Corpus(20_000, 800, 500, 0.2) if small else Corpus()
     scales = SMALL if small else {name: SCALES[name] for name in names}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
@@ -89,7 +90,7 @@ def _tried(scale: Scale, batch: int, corpus: Corpus, folder: Path, device: str, 
     run.mkdir()
     command = python("-m", "encoderlab", "pretrain", *data, *held_out, *model, *compute, *QUIET, f"run_dir={run}/run")
     try:
-        figures = journalled(finished(command, {"ENCODERLAB_CACHE": f"{folder}/cache"}), run)
+        figures = journalled(finished(command, {"ENCODERLAB_CACHE": f"{folder}/cache"}), run, compiled=True)
     except TrainingError as error:
         print(f"  {scale.model} at {scale.length}, batch {batch}: {error}", file=sys.stderr)
         return {"batch": batch, "failed": str(error)}

@@ -50,11 +50,11 @@ SIZES: Mapping[str, tuple[str, tuple[int, ...], tuple[int, ...], Callable[[int],
     "n_layers": ("model.n_layers", (1, 2, 4, 8), (1, 2), lambda value: Size(n_layers=value)),
 }
 REPEATED, REPEATED_SMALL = (1, 10, 100), (1, 2)
-AXES = (*SIZES, "rows", "documents", "streamed")
+AXES = (*SIZES, "rows", "documents", "reviews", "streamed")
 
 
 def grow(axis: str, threads: int, *, small: bool) -> dict[str, Any]:
-    """Measure one axis. Raises TrainingError where a run fails."""
+    """Measure one axis. Raises TrainingError if a run fails."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         if axis == "streamed":
             points = streamed.measure(Path(folder), threads, small)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.processes import Finished, finished, python
@@ -40,7 +41,7 @@ class Side:
         return tuple(argument.replace("{steps}", steps) for argument in given)
 
     def run(self, places: Mapping[str, str], environment: Mapping[str, str], *, small: bool) -> Figures:
-        """Run it to its end. Raises TrainingError where it fails."""
+        """Run it to its end. Raises TrainingError if it fails."""
         done = finished(python(*filled(self.command(small=small), places)), environment)
         read = self.read(done, Path(places["folder"]))
         return {**read, "peak_memory": done.peak_memory, "process_seconds": round(done.seconds, 2)}
@@ -62,12 +63,16 @@ def processor_time(done: Finished, folder: Path) -> Figures:
     return {"processor_seconds": round(done.processor_seconds, 3)}
 
 
-def journalled(done: Finished, folder: Path) -> Figures:
-    """The figures of a run of ours in `folder`/run, between the first logged step after the warmup and the last one."""
+def journalled(done: Finished, folder: Path, *, compiled: bool = False) -> Figures:
+    """The figures of a run of ours in `folder`/run, between the first logged step after the warmup and the last one.
+
+    Where the model was `compiled`, also after the last time that the compiler had to compile it again.
+    """
     run = folder / "run"
     steps = [line for line in _journal(run) if line["kind"] == "step"]
     last = steps[-1]
-    first = next((line for line in steps[:-1] if line["step"] >= WARMUP), steps[0])
+    counted_from = max(WARMUP, _last_slow_step(steps) if compiled else 0)
+    first = next((line for line in steps[:-1] if line["step"] >= counted_from), steps[0])
     counted = {name: last[name] - first[name] for name in ("examples", "tokens", "padded_tokens", "seconds")}
     seconds = max(counted["seconds"], 1e-9)
     return {
@@ -79,6 +84,14 @@ def journalled(done: Finished, folder: Path) -> Figures:
         "first_step_seconds": steps[0]["since_start"],
         "precision": json.loads((run / "environment.json").read_text(encoding="utf-8"))["hardware"]["precision"],
     }
+
+
+def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
+    """The last logged step before which a step took more than twice the usual time, with an interval left to measure; else 0."""
+    pairs = list(zip(steps[:-1], steps[1:], strict=True))
+    paces = [(after["seconds"] - before["seconds"]) / (after["step"] - before["step"]) for before, after in pairs]
+    slow = [after["step"] for (_, after), pace in zip(pairs[:-1], paces, strict=False) if pace > 2 * median(paces)]
+    return max(slow, default=0)
 
 
 def journalled_until(accuracy: float) -> Reader:

@@ -196,5 +196,5 @@ def _not_one_of(ended: list[Ended]) -> str:
     if codes != [0, 2]:
         return f"exit codes {codes}: {'; '.join(one.last_line for one in ended)}"
     loser = next(one for one in ended if one.code)
-    taken = ("Another process is filling", "already holds", "is finished")
+    taken = ("Another process is using", "already holds", "is finished")
     return "" if any(words in loser.last_line for words in taken) else f"the other said: {loser.last_line}"

@@ -134,7 +134,7 @@ def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, 
     cut_back(tmp_path / "run", 10)
     code, _, errors = processes(3, "train", "resume=run", "training.sharding=full")
     assert code == 0, "\n".join(errors)
-    assert any("3 processes with a piece of the weights each" in line for line in errors)
+    assert any("3 processes with a shard of the weights each" in line for line in errors)
     assert_alike(tmp_path / "run", one)
 
 
@@ -199,8 +199,8 @@ def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(on
 
 MISTAKES = {
     ("train", "model.n_layer=2"): "encoderlab: There is no setting model.n_layer. Did you mean model.n_layers?",
-    ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds something.",
-    ("predict", "run=nowhere"): "encoderlab: encoderlab predict does not run across 2 processes.",
+    ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds files.",
+    ("predict", "run=nowhere"): "encoderlab: encoderlab predict cannot run across 2 processes.",
 }
 
 

@@ -77,3 +77,15 @@ def test_the_halves_of_a_batch_hold_each_row_with_what_is_asked_of_it():
 def test_halves_without_padding_and_answers_have_none():
     first, last = batch(attention_mask=None, labels=None, token_labels=None, n_tokens=6).halves()
     assert (first.attention_mask, first.labels, first.token_labels, first.n_tokens, last.n_tokens) == (None, None, None, 3, 3)
+
+
+def test_a_widened_batch_is_padded_and_masked_and_asks_the_same_tokens():
+    before = batch(attention_mask=None)
+    wide = before.widened(7, pad_id=9)
+    n, length = before.input_ids.shape
+    assert torch.equal(wide.input_ids[:, :length], before.input_ids) and (wide.input_ids[:, length:] == 9).all()
+    assert wide.token_type_ids.shape == wide.attention_mask.shape == (n, 7)
+    assert wide.attention_mask.sum(1).tolist() == [length] * n
+    asked = [each.input_ids.flatten()[each.target_positions] for each in (before, wide)]
+    assert torch.equal(*asked)
+    assert torch.equal(batch().widened(7, 9).attention_mask.sum(1), batch().attention_mask.sum(1))

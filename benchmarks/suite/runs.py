@@ -16,7 +16,7 @@ Record = dict[str, Any]
 
 
 def check_unchanged(runs: Sequence[Run]) -> None:
-    """Raise SettingError where a folder holds a run of another command: its figures would pass for those of this one."""
+    """Raise SettingError if a folder holds a run of another command: its figures would pass for those of this one."""
     for run in runs:
         record = read_record(run)
         if record and (ROOT / run.folder).exists() and record["command"] != list(run.words):

@@ -64,7 +64,7 @@ def test_the_linear_model_is_skipped_with_a_reason_beyond_its_rows(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 3)
     split = texts([("good", 1), ("bad", 0)] * 2)
     found = baselines(split, split)
-    assert found["tfidf_logreg"].skipped == "the linear baseline is fitted on at most 3 rows, and training has 4"
+    assert found["tfidf_logreg"].skipped == "the linear baseline is fitted on at most 3 rows, but training has 4"
     assert found["tfidf_logreg"].figures == {}
     assert found["majority"].figures["accuracy"] == 0.5
 

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.comparison import Settings, missing
 from benchmarks.jobs import JOBS
+from benchmarks.minilm import NOT_INSTALLED
 from benchmarks.processes import Finished
 from benchmarks.sides import Side, filled, journalled, journalled_until, printed, processor_time
 
@@ -35,6 +36,14 @@ def test_our_speed_leaves_out_the_first_ten_steps(tmp_path):
     found = journalled(FINISHED, tmp_path)
     assert (found["steps"], found["seconds"], found["examples_per_second"], found["tokens_per_second"]) == (20, 2, 320, 800)
     assert (found["padding"], found["first_step_seconds"], found["precision"]) == (0.5, 8.0, "bfloat16")
+
+
+def test_the_speed_of_compiled_code_is_measured_after_the_last_time_that_it_was_compiled(tmp_path):
+    seconds = [9.0, 10.0, 11.0, 15.0, 16.0, 17.0]
+    write_run(tmp_path, *(step(10 * n + 1, at, 800 * n) for n, at in enumerate(seconds)))
+    assert journalled(FINISHED, tmp_path)["seconds"] == 7  # from step 11 on
+    found = journalled(FINISHED, tmp_path, compiled=True)
+    assert (found["steps"], found["seconds"], found["tokens_per_second"]) == (20, 2, 800)
 
 
 def test_our_time_to_an_accuracy_is_that_of_the_first_evaluation_that_reaches_it(tmp_path):
@@ -67,7 +76,7 @@ def test_a_side_is_a_process_whose_memory_is_measured(tmp_path):
     assert side.run(places, {}, small=True)["asked"] == ["20", "7", "--limit", "5"]
 
 
-PLACES = {name: name for name in ("work", "round", "folder", "threads", "seed", "shared")}
+PLACES = {name: name for name in ("work", "round", "folder", "threads", "seed", "shared", "minilm")}
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -82,6 +91,12 @@ def test_every_target_names_sides_that_are_there(name):
     sides = {side.name for side in JOBS[name].sides}
     assert {target.side for target in JOBS[name].targets} <= sides
     assert {target.against for target in JOBS[name].targets} - {None} <= sides
+
+
+def test_a_job_that_starts_from_minilm_is_not_run_without_its_package(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", "http://localhost")
+    monkeypatch.setattr("benchmarks.comparison.minilm_folder", lambda: None)
+    assert missing(JOBS["embed_minilm"], Settings(1, 1, Path(tmp_path))) == NOT_INSTALLED
 
 
 def test_a_job_without_its_hub_or_its_peers_is_not_run(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import page
 from benchmarks.peers.map_articles import grouped
 from benchmarks.processes import ROOT, python
-from benchmarks.synthetic import write_digits, write_documents
+from benchmarks.synthetic import reviews, write_digits, write_documents
 from benchmarks.texts import first_lines
 
 
@@ -76,6 +76,14 @@ def test_made_up_documents_hold_all_the_words_and_some_more_often_than_others(tm
     documents = text.strip().split("\n\n")
     assert len(documents) > 5
     assert all(line.endswith(".") for document in documents for line in document.splitlines())
+
+
+def test_made_up_reviews_differ_from_seed_to_seed_and_are_as_long_as_amazons():
+    texts, labels = reviews(rows=400, seed=1)
+    lengths = [len(text.split()) for text in texts]
+    assert len(set(texts)) == len(labels) == 400 and set(labels) == {"negative", "positive"}
+    assert min(lengths) >= 10 and max(lengths) <= 200 and 65 < sum(lengths) / 400 < 85
+    assert reviews(rows=400, seed=1)[0] == texts and not set(reviews(rows=400, seed=2)[0]) & set(texts)
 
 
 def test_the_peer_cuts_strung_together_rows_into_equal_ones():

@@ -79,7 +79,7 @@ def test_predict_answers_with_a_list_of_labels(command, topics_run, capsys, tmp_
     assert answer["predicted"] == ["sport", "weather"] and list(answer["probabilities"]) == ["politics", "sport", "weather"]
     command("predict", f"run={topics_run}", "text=rain goal table", "top_k=2")
     assert "sport|weather" in capsys.readouterr().out
-    with pytest.raises(SettingError, match="min_probability is for one label a row"):
+    with pytest.raises(SettingError, match="min_probability needs a model with one label per row"):
         command("predict", f"run={topics_run}", "text=rain", "min_probability=0.5")
 
 

@@ -130,9 +130,7 @@ DAMAGES = {
 def test_a_damaged_shard_is_named_or_left_out_from_where_the_damage_is(folder, damage):
     files = sorted(map(str, folder.glob("*")))
     DAMAGES[damage](folder / "1.jsonl.zst")
-    with pytest.raises(
-        DataError, match=r"^Shard 2 of 5 \(1\.jsonl\.zst\) is damaged: .*1\.jsonl\.zst.* Put it back as it was, or set"
-    ):
+    with pytest.raises(DataError, match=r"^Shard 2 of 5 \(1\.jsonl\.zst\) is damaged: .*1\.jsonl\.zst.* Restore it, or set"):
         list(documents_of(folder, path=files).by_name["train"].documents())
     shards = shards_of(folder, path=files, on_damaged="skip", window=10**6, shards_at_once=1)
     reader = ShardReader(shards, 0, 0, Place())
@@ -166,7 +164,7 @@ def test_fingerprints_follow_the_list_of_shards_and_what_is_in_them(folder):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"limit": 3}, r"dataset\.limit=3 cuts rows .* Leave dataset\.limit out and set training\.steps"),
+        ({"limit": 3}, r"dataset\.limit=3 does not apply to .* Remove dataset\.limit and set training\.steps"),
         ({"path": "rows.xlsx"}, r"rows\.xlsx is read as a whole, .* Allowed: txt, jsonl, csv, tsv or parquet\."),
     ],
 )
@@ -179,5 +177,5 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, monkeypatch, settings, mes
 
 
 def test_rows_with_labels_are_not_streamed(folder, tmp_path):
-    with pytest.raises(DataError, match=r"^dataset\.streaming=true gives documents to pretrain on and no rows\."):
+    with pytest.raises(DataError, match=r"^dataset\.streaming=true gives documents for pretraining, not rows\."):
         FilesDataset(path=str(folder / "0.jsonl"), streaming=True).load(tmp_path)

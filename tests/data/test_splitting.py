@@ -121,5 +121,5 @@ def test_too_few_different_texts_are_refused():
         hold_out(split_of(["same"] * 9, [0] * 9), {"test": 0.5}, 0)
     assert str(caught.value) == (
         "9 rows with 1 different texts are too few to take test rows from. "
-        "Add rows, or give test rows of their own: dataset.train=FILE dataset.test=FILE."
+        "Add rows, or use a separate file of test rows: dataset.train=FILE dataset.test=FILE."
     )

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.heads import linear_in_tiles
 
 EVERY_OPTION = [
     *({name: choice} for name, choices in {
@@ -126,3 +127,32 @@ def test_parameters_are_counted_by_part(make_model):
     parts = {"embeddings": embeddings, "layers": layer + 2 * 16, "heads": 16 * 3 + 3 + 16 * 5 + 5}
     assert model.parameters_by_part() == parts
     assert model.n_parameters == sum(parts.values()) == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("classes", [1, 63, 64, 130])
+def test_logits_computed_in_whole_tiles_are_the_same_and_so_are_their_gradients(classes):
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(size, requires_grad=True) for size in ((7, 16), (classes, 16), (classes,)))
+    plain, tiled = torch.nn.functional.linear(x, weight, bias), linear_in_tiles(x, weight, bias)
+    assert tiled.shape == (7, classes)
+    assert_close(tiled, plain)
+    for mine, theirs in zip(*(torch.autograd.grad(y.square().sum(), (x, weight, bias)) for y in (tiled, plain)), strict=True):
+        assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("pooling", [Pooling.cls, Pooling.mean])
+@pytest.mark.parametrize("heads", [{"token_classes": None}, {}, {"token_classes": None, "vocabulary": True}], ids=str)
+def test_for_cuda_graphs_the_shapes_inside_the_encoder_are_those_of_the_batch(pooling, heads, make_model, make_batch):
+    model, shapes = make_model(pooling=pooling, **heads).eval(), set()
+    batches = [make_batch(lengths, width=8) for lengths in ([5, 3], [8, 1], [2, 6], [7, 7])]
+    expected = [model(batch) for batch in batches]
+    model.let_batches_decide_all_shapes()
+    for layer in model.encoder.layers:
+        layer.register_forward_hook(lambda layer, inputs, output: shapes.update({tuple(inputs[0].shape), tuple(output.shape)}))
+    for batch, before in zip(batches, expected, strict=True):
+        after = model(batch)
+        for mine, theirs in ((after.sequence_logits, before.sequence_logits), (after.token_logits, before.token_logits)):
+            assert (mine is None) == (theirs is None)
+            if mine is not None:
+                assert_close(mine, theirs)
+    assert shapes <= {(2, 8, 16), (2, 1, 16)}  # the second: of the last layer, where CLS alone is asked for

@@ -1,6 +1,7 @@
 """Packing: that leaving padding out changes no answer, and that a card is given what its kernel expects, without waiting for it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -157,7 +158,7 @@ def test_a_training_step_on_a_device_never_waits_for_it(kernel, positions, pooli
 
 
 def test_the_kernel_is_left_alone_where_it_would_refuse(monkeypatch):
-    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda: True)
+    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda d_head: True)
     card, half = torch.device("cuda"), torch.bfloat16
     assert attention.packed_kernel_takes(card, half, 0.0, 64)
     assert attention.attention_kernel(card, half, 0.0) == "PyTorch's fused kernels, without padding"
@@ -168,8 +169,24 @@ def test_the_kernel_is_left_alone_where_it_would_refuse(monkeypatch):
         (card, half, 0.0, 12),
     ):
         assert not attention.packed_kernel_takes(*refused)
-    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda: False)
+    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda d_head: False)
     assert not attention.packed_kernel_takes(card, half, 0.0, 64)
+
+
+@pytest.mark.parametrize(
+    ("capability", "refused"),
+    [((7, 5), {64, 192, 200, 224, 256}), ((8, 0), set()), ((8, 6), {200, 224}), ((8, 9), {200, 224}), ((9, 0), set())]
+    + [((10, 0), set()), ((12, 0), {200, 224})],
+)
+def test_head_widths_without_a_backward_pass_on_a_gpu_are_not_packed_there(capability, refused, monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
+    gpu = SimpleNamespace(major=capability[0], minor=capability[1])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: gpu)
+    takes = {
+        d_head: attention.packed_kernel_takes(torch.device("cuda"), torch.bfloat16, 0.0, d_head)
+        for d_head in (64, 192, 200, 224, 256)
+    }
+    assert {d_head for d_head, taken in takes.items() if not taken} == refused
 
 
 def test_padding_is_left_out_by_itself_where_there_is_enough_of_it(make_model, make_batch):

@@ -48,7 +48,7 @@ def cannot_fit(train: Split, n_labels: int) -> str:
     """Why the regressions cannot or should not be fitted; "" where they can."""
     if len(train) * n_labels > MOST_CELLS:
         return (
-            f"the linear baseline is fitted on at most {MOST_CELLS:,} rows times labels, and training has {len(train) * n_labels:,}"
+            f"the linear baseline is fitted on at most {MOST_CELLS:,} rows times labels, but training has {len(train) * n_labels:,}"
         )
     return cannot_read(train)
 

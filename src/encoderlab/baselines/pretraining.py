@@ -1,4 +1,4 @@
-"""What needs no encoder to pretrain: guesses from counts and lengths, to say what the encoder's answers are worth."""
+"""Baselines for pretraining: predictions from counts and lengths, to compare the encoder with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What needs no encoder: answers of simple methods fitted on the same rows, to say whether training one was worth it."""
+"""Baselines without an encoder: simple methods fitted on the same rows, to show whether training one was worth it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _linear_model() -> Pipeline:
 def _cannot_fit(train: Split, answers: np.ndarray) -> str:
     """Why the linear model cannot or should not be fitted; "" where it can."""
     if len(np.unique(answers)) < 2:
-        return "the linear baseline needs two labels to tell apart, and training has one"
+        return "the linear baseline needs two labels, but training has one"
     return cannot_read(train)
 
 

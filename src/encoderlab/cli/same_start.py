@@ -1,4 +1,4 @@
-"""Whether all processes of a run were started alike: the same program, the same settings."""
+"""Checks that all processes of a run were started alike: with the same program and the same settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OF_A_MACHINE = PATHS | {
     "resume",
     "run",
     "teacher",
-}  # what is found there is compared, or the main one's is used
+}  # their content is compared, or the main process's is used
 
 
 def check_same_start(settings: Any, processes: Processes) -> None:
-    """Raise SettingError where a process runs another version of the program or of PyTorch, or with other settings."""
+    """Raise SettingError if processes run different versions of the program or of PyTorch, or have different settings."""
     if processes.size == 1:
         return
     programs = {"encoderlab": f"{version('encoderlab')} ({_source_digest()})", "PyTorch": version("torch")}
@@ -33,7 +33,7 @@ def check_same_start(settings: Any, processes: Processes) -> None:
 
 
 def _source_digest() -> str:
-    """The start of a hash of this package's source: a version number does not tell one checkout from another."""
+    """Return the start of a hash of this package's source, because a version number does not tell two checkouts apart."""
     package = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):

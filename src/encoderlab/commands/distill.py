@@ -1,4 +1,4 @@
-"""encoderlab distill: a small student learns to answer as a larger teacher does, and a report of how near it comes."""
+"""encoderlab distill: trains a small student to predict what a larger teacher predicts, and reports how close it comes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
 def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
-    """Train the student, score it, and write the run folder; what can be refused is refused before it is made.
+    """Train the student, score it, and write the run folder. Anything invalid is refused before the folder is created.
 
-    The `processes` share the work. Raises SettingError, DataError or TrainingError with what the user can do.
+    The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
     task = config.task
     if config.teacher is None:
@@ -64,7 +64,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
 
 
 def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
-    """The student learns a task's labels and its teacher's probabilities."""
+    """Train the student on a task's labels and its teacher's probabilities."""
     if config.task.target != "label":
         raise SettingError(
             f"task={config.task.name} has no class probabilities to learn from a teacher",
@@ -73,13 +73,13 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
         )
     if processes.size > 1:
         raise SettingError(
-            f"Distillation on a task works in one process, and there are {processes.size}",
+            f"Distillation on a task needs a single process, and there are {processes.size}",
             remedy="Start one process, or distill on documents (task=teacher_vectors)",
         )
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            recorded = with_recorded_settings(control, (), "distill")  # if it was stopped, it keeps those it was started with
+            recorded = with_recorded_settings(control, (), "distill")  # a stopped run keeps the settings it was started with
             return train_on_labels(recorded, "distill", processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
@@ -88,7 +88,7 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
 
 
 class _VectorDistillation(Training):
-    """Documents, of which the student learns its teacher's vectors."""
+    """Distillation on documents: the student learns its teacher's vectors."""
 
     command = "distill"
 

@@ -34,14 +34,14 @@ class StreamSettings:
     """How documents are read while a run trains on them."""
 
     streaming: bool = setting(
-        False, "For pretraining: read the documents while training and keep none, for corpora larger than disk or memory."
+        False, "For pretraining: read the documents during training and store nothing, for corpora larger than disk or memory."
     )
     window: int = setting(
-        16_000_000, "With streaming: characters that are in memory at once; sentences are shuffled within them.", least=100
+        16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
     )
-    shards_at_once: int = setting(8, "With streaming: shards that a window is read from; processes share them.", least=1)
+    shards_at_once: int = setting(8, "With streaming: shards that are read at the same time, divided among the processes.", least=1)
     on_damaged: OnDamaged = setting(
-        OnDamaged.error, "With streaming: a shard that is damaged or missing is an error, or skip leaves out the rest of it."
+        OnDamaged.error, "With streaming: a damaged or missing shard is an error, or skip the rest of it."
     )
 
 
@@ -105,7 +105,7 @@ class Shards:
                 raise DataError(
                     f"Shard {shard + 1:,} of {len(self.names):,} ({name}) is damaged: {error.wrong}",
                     allowed=error.allowed,
-                    remedy="Put it back as it was, or set dataset.on_damaged=skip to leave out the rest of it",
+                    remedy="Restore it, or set dataset.on_damaged=skip to skip the rest of it",
                 ) from error
             damaged[name] = error.wrong
 
@@ -184,15 +184,15 @@ def _order(shards: int, seed: int, epoch: int) -> list[int]:
 
 
 def refuse_stream(streaming: bool) -> None:
-    """Raise DataError where rows are to be read of what is streamed."""
+    """Raise DataError if rows are wanted from a stream."""
     if streaming:
-        raise DataError("dataset.streaming=true gives documents to pretrain on and no rows", remedy="Set dataset.streaming=false")
+        raise DataError("dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false")
 
 
 def refuse_limit(limit: int | None) -> None:
-    """Raise SettingError where a stream is to be cut."""
+    """Raise SettingError if a stream has a limit."""
     if limit is not None:
         raise SettingError(
-            f"dataset.limit={limit} cuts rows that are read once, and dataset.streaming=true reads on and on",
-            remedy="Leave dataset.limit out and set training.steps, or set dataset.streaming=false",
+            f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end",
+            remedy="Remove dataset.limit and set training.steps, or set dataset.streaming=false",
         )

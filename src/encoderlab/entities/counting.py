@@ -1,6 +1,6 @@
 """Entities found and counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder 2003).
 
-An entity is right if its first word, its last and its type are. Where labels are no valid sequence, I or E without anything before
+An entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E without anything before
 it that it could continue begins an entity. E and S are read as in seqeval, which extends conlleval's rules to S.
 """
 

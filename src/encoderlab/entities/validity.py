@@ -1,4 +1,4 @@
-"""Label sequences that are no valid BIO or BIOES: the first of them, and what conlleval makes of them."""
+"""Invalid BIO or BIOES label sequences: the first of them, and how conlleval reads them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, all else as floats of 16 bits.
+"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, everything else as 16-bit floats.
 
-Whoever reads such weights gets 32-bit floats.
+They are read as 32-bit floats.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 weights that `compacted` stored. Raises KeyError where a scale is missing, ValueError where it does not fit."""
+    """The float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError where it does not fit."""
     scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
     return {name: _float32(name, stored) for name in stored if name not in scales}
 

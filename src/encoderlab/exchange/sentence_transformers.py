@@ -34,8 +34,8 @@ def pooling_of(config: ModelConfig, heads: HeadSizes) -> Pooling:
     """
     if heads.token_classes is not None:
         raise SettingError(
-            "format=sentence_transformers gives a vector or an answer for a text, and this model labels words",
-            remedy="Use format=huggingface, or heads=false for the encoder alone",
+            "format=sentence_transformers is for models of whole texts, but this model labels words",
+            remedy="Use format=huggingface, or heads=false for only the encoder",
         )
     if answers_texts(heads) and config.pooling not in MODES.values():
         raise SettingError(

@@ -1,11 +1,11 @@
 """Settings compared on the same rows: means over seeds, paired differences with their intervals and tests, Holm's correction.
 
-Two kinds of luck are in a score: which rows the split holds, and which seed a run was trained with. A bootstrap over the rows
-answers for the first (see `intervals`), several seeds for the second. A difference says which of the two its interval counts.
+A score varies for two reasons: which rows the split holds, and which seed a run was trained with. A bootstrap over the rows
+covers the first (see `intervals`), several seeds the second. A difference says which of the two its interval covers.
 
-With one seed the rows' luck counts (McNemar, or a paired bootstrap over rows). With several, the variances of rows and seeds are
-added, with Satterthwaite's degrees of freedom; between runs that share no seed it is Welch's test. Holm's correction applies to the
-p-values of many comparisons and not to the intervals. Runs that were scored on different rows are not compared.
+With one seed, the interval covers the rows (McNemar, or a paired bootstrap over rows). With several, the variances of rows and
+seeds are added, with Satterthwaite's degrees of freedom; between runs that share no seed it is Welch's test. Holm's correction
+applies to the p-values of many comparisons and not to the intervals. Runs that were scored on different rows are not compared.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ the scores. Nothing here draws examples one by one, and nothing is approximated 
 * The tokens of a sequence are not independent of one another, so whole sequences are drawn (a cluster bootstrap): each sequence is
   a kind of its own.
 
-The interval answers for the luck of the split, not for the luck of the training run: that takes several seeds. Where every answer
-is right, every bootstrap split says so too, and the interval has no width; with n examples, an error rate of up to 3 / n is then
-still likely enough (the rule of three).
+The interval covers the choice of the split's rows, not the training run: that takes several seeds. If every prediction
+is right, so is every bootstrap split, and the interval has no width; with n examples, an error rate of up to 3 / n is then
+still plausible (the rule of three).
 
 The comparison with a baseline is paired on the same rows.
 """
@@ -83,7 +83,9 @@ def bootstrap(kinds: Kinds, seed: int, positive: int | None = None) -> dict[str,
     """[low, high] of the figures of `class_score`; of `f1` where there is a `positive` class."""
     totals = totals_of_resamples(kinds.counts, kinds.columns, seed)
     figures = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "matthews", *(() if positive is None else ("f1",)))
-    return {figure: middle(class_score(figure, positive)(totals)) for figure in figures}
+    found = {figure: middle(class_score(figure, positive)(totals)) for figure in figures}
+    macro, whole = class_score("f1_macro"), (kinds.counts @ kinds.columns)[None].astype(np.float64)
+    return found | {"f1_macro": middle_around(float(macro(whole)[0]), macro(totals))}
 
 
 def interval_of_mean(values: np.ndarray) -> list[float]:
@@ -191,3 +193,12 @@ def middle(values: np.ndarray) -> list[float]:
     """[low, high] of the middle 95% of the values."""
     low, high = np.percentile(values, [2.5, 97.5])
     return [float(low), float(high)]
+
+
+def middle_around(share: float, values: np.ndarray) -> list[float]:
+    """[low, high] of the middle 95% of the values, corrected for their bias: moved so that their median is `share`, within 0 to 1.
+
+    A mean over classes is biased where classes are rare: a resample without a row of the hardest class scores better without it.
+    """
+    bias = float(np.median(values)) - share
+    return [min(max(bound - bias, 0.0), 1.0) for bound in middle(values)]

@@ -1,4 +1,4 @@
-"""Scores of pretraining: the hidden tokens, and whether the second text of a pair stands where it belongs."""
+"""Scores of pretraining: the masked tokens, and whether the second text of a pair follows the first."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PretrainingMetrics:
 
         Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
         `target_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
-        Raises DataError where no token was asked.
+        Raises DataError if no token was asked.
         """
         assert self._kept, "nothing was added"
         kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
@@ -116,7 +116,7 @@ class PretrainingMetrics:
         rows = kept.rows[order].numpy()
         assert (np.diff(rows) > 0).all(), "a row was added twice"
         if not len(kept.labels):
-            raise DataError(f"None of the {len(rows):,} rows to be scored holds a token of the vocabulary that could be asked for")
+            raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
         place = np.searchsorted(rows, kept.row.numpy())
         by_row = kept.row.argsort(stable=True)  # places within a row come in rising order already
         return PretrainingScores(

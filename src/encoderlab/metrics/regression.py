@@ -135,7 +135,7 @@ class RegressionMetrics:
         """See `Metrics.add`."""
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
         assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may write its next answers over these, hence the copy.
+        # A compiled model may overwrite these with its next output, hence the copy.
         self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach()[:, 0].to(torch.float32, copy=True)))
 
     def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -176,7 +176,7 @@ class Metrics(Protocol):
         ...
 
     def scores(self) -> SplitScores:
-        """Score all that was added, in the order of the split. Raises TrainingError where an answer is not a finite number."""
+        """Score all that was added, in the order of the split. Raises TrainingError if an answer is not a finite number."""
         ...
 
 
@@ -216,6 +216,6 @@ def refuse_non_finite(losses: np.ndarray) -> None:
     broken = int((~np.isfinite(losses)).sum())
     if broken:
         raise TrainingError(
-            f"The model's answers are not finite numbers in {broken:,} of {len(losses):,} places that were scored",
+            f"The model's predictions are not finite numbers in {broken:,} of {len(losses):,} scored positions",
             remedy="Its weights have diverged: train with a lower training.learning_rate or a longer training.warmup",
         )

@@ -1,4 +1,4 @@
-"""Scores of token classification: an answer at each target position, and entities where the labels are BIO or BIOES."""
+"""Scores of token classification: a prediction at each target position, and entities if the labels are BIO or BIOES."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thresholds of labels: the probability from which a label is given, chosen on held-out rows for F1 or for a precision."""
+"""Thresholds of labels: the probability from which a label is predicted, fitted on held-out rows for F1 or for a precision."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_without_the_hub_stored_articles_are_read_and_streamed_ones_refused(foun
     assert errors.startswith("The Hugging Face hub cannot be reached: using the rows of wikimedia/wikipedia in its cache")
     assert results[1] == {
         "error": "The Hugging Face hub at http://127.0.0.1:9 cannot be reached to stream wikimedia/wikipedia from. "
-        "Set HF_ENDPOINT to a hub that can be, or set dataset.streaming=false to use what its cache holds.",
+        "Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache.",
         "exit": 3,
     }
 

@@ -44,7 +44,7 @@ def test_of_several_files_each_row_names_its_own(tmp_path):
 def test_a_fold_that_lost_rows_is_refused(tmp_path):
     folds = cross_validation(tmp_path, None)
     folds.runs[0].predictions.write_text(HEAD, encoding="utf-8")
-    with pytest.raises(DataError, match=r"does not hold the 2 rows of its fold"):
+    with pytest.raises(DataError, match=r"does not contain the 2 rows of its fold"):
         out_of_fold_answers(folds)
 
 

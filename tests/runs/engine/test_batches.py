@@ -20,7 +20,7 @@ from encoderlab.runs.engine.batches import (
 )
 from encoderlab.system.distributed import Processes
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
-from encoderlab.training.config import Batching, TrainingConfig
+from encoderlab.training.config import Batching, Compile, TrainingConfig
 from tests.stand_ins import encoded
 
 PAD = 0
@@ -164,6 +164,19 @@ def test_a_consumer_that_stops_ends_the_thread(stop):
             if number == 2:
                 ahead.throw(stop)
     assert threads() == set()
+
+
+def test_cuda_graphs_are_recorded_for_few_shapes():
+    lengths = np.random.default_rng(0).integers(3, 101, 640)
+    store, meta = held(encoded(lengths.tolist())), torch.device("meta")
+
+    def shapes(**settings):
+        steps = islice(training_batches(store, TrainingConfig(batch_size=7, **settings), 0, PAD, meta), 100)
+        return {(*batch.input_ids.shape, batch.attention_mask is None) for [batch] in steps}
+
+    few = shapes(compile=Compile.cuda_graphs)
+    assert len(few) <= 10 < 60 < len(shapes())
+    assert all(length in (8, 16, 24, 32, 48, 64, 96, 100) and not unmasked for _, length, unmasked in few)
 
 
 def test_the_thread_is_prepared_before_it_makes_anything():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from encoderlab.runs.engine.compilation import compile_encoder
+from encoderlab.runs.engine.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
@@ -52,9 +52,9 @@ def compiler(monkeypatch):
 @pytest.mark.parametrize(
     ("choice", "device", "words"),
     [
-        (Compile.auto, CPU, "not compiled (pays on CUDA only)"),
+        (Compile.auto, CPU, "not compiled (faster only on CUDA)"),
         (Compile.never, CUDA, "not compiled (as set)"),
-        (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA card)"),
+        (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA GPU)"),
     ],
 )
 def test_the_encoder_stays_as_it_is_where_compiling_does_not_pay_or_is_not_wanted(compiler, choice, device, words):
@@ -75,6 +75,34 @@ def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words,
     calls = compiler()
     assert compile_encoder(Doubling(), choice, device) == words
     assert [(call["dynamic"], call["mode"]) for call in calls] == [(True, mode)]
+
+
+def test_a_short_run_is_not_compiled_unless_that_is_asked_for(compiler):
+    calls = compiler()
+    assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=170) == "not compiled (pays in long runs only)"
+    assert calls == []
+    assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=190) == "compiled"
+    assert compile_encoder(Doubling(), Compile.always, CUDA, seconds=1) == "compiled"
+
+
+def test_small_models_take_as_long_as_their_calls_and_large_ones_as_their_products():
+    assert seconds_uncompiled(1000, 10**6, n_layers=4, layer_parameters=10**6) == pytest.approx(6)
+    assert seconds_uncompiled(1000, 10**9, n_layers=12, layer_parameters=85 * 10**6) == pytest.approx(5100)
+
+
+def test_graphs_are_for_the_few_shapes_of_training_alone(monkeypatch):
+    monkeypatch.setattr(torch.random, "fork_rng", lambda cards: nullcontext())
+    zeros, ids, taken = torch.zeros, torch.zeros(1, 5, dtype=torch.int64), []
+    monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: zeros(*shape, dtype=dtype))
+    recorded = wraps(torch.compile)(lambda encode, **options: lambda *given: taken.append(given[0].shape) or encode(*given))
+    monkeypatch.setattr(torch, "compile", recorded)
+    encoder = Doubling()
+    assert compile_encoder(encoder, Compile.cuda_graphs, CUDA) == "compiled with CUDA graphs"
+    taken.clear()
+    in_training = encoder.encode(ids, ids, None)
+    assert len(taken) == 1
+    assert torch.equal(encoder.eval().encode(ids, ids, None), in_training)
+    assert len(taken) == 1
 
 
 def test_without_a_working_compiler_the_encoder_stays_as_it_is_and_the_reason_is_said(compiler):

@@ -1,9 +1,10 @@
 """A model that several processes train: whole or in pieces, scored between steps, and handed over whole in both directions."""
 
 import pytest
+import torch
 
-from encoderlab.batch import HeadSizes
-from encoderlab.model.config import ModelConfig
+from encoderlab.batch import Batch, HeadSizes
+from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
@@ -43,21 +44,22 @@ def batch(rank):
     return Batch(ids, ids * 0, None, torch.tensor([rank]), ids[0, :0], torch.tensor([rank]), None, 6)
 
 original = model(0)
-pieces = Sharded(original, processes)
+pieces = Sharded(original, processes, torch.device("cpu"))
+assert all(weight.device.type == "cpu" for weight in original.parameters())
 scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
 learner = Learner(pieces.stepped, optimizer, settings, compute, processes=processes)
 steps = list(optimize(learner, [[batch(processes.rank)]] * 2, FixedSteps(2)))
 assert steps[-1].totals.examples == 2
-weights, full_tensor, whole, most = pieces.weights(), DTensor.full_tensor, [], 0
+full_tensor, whole, most = DTensor.full_tensor, [], 0
 def watched(self, **named):
     global most
     whole.append(weakref.ref(found := full_tensor(self, **named)))
     most = max(most, sum(tensor() is not None for tensor in whole))
     return found
 DTensor.full_tensor = watched
-gathered = pieces.optimizer_state(optimizer)
+weights, gathered = pieces.weights(), pieces.optimizer_state(optimizer)
 DTensor.full_tensor = full_tensor
 assert processes.is_main or (most <= 2 and not any(gathered["state"].values())), "the others keep none of what they gather"
 state = processes.broadcast_from_main(lambda: gathered)
@@ -65,7 +67,13 @@ assert weights.keys() == (original.state_dict().keys() if processes.is_main else
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
     state["state"].values(), [weight for group in build_optimizer(original, settings).param_groups for weight in group["params"]]))
-again = Sharded(model(1), processes)
+again = Sharded(model(1), processes, torch.device("cpu"))
+try:
+    again.load(dict(list(weights.items())[1:]))
+except ValueError as error:
+    assert str(error) == "its weights are those of another model"
+else:
+    raise AssertionError("weights of another model are refused, on every process")
 other = build_optimizer(again.model, settings)
 again.load(weights)
 again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps are handed on as they are
@@ -85,7 +93,7 @@ batch = Batch(ids, ids * 0, None, torch.tensor([processes.rank]), ids[0, :0], to
 for sharding in Sharding:
     settings = TrainingConfig(steps=3, batch_size=2, sharding=sharding)
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=3))
-    run = distribute(model, settings, processes)
+    run = distribute(model, settings, processes, torch.device("cpu"))
     optimizer, modes = build_optimizer(run.model, settings), []
     learner = Learner(run.stepped, optimizer, settings, compute, processes=processes)
     for step in optimize(learner, [[batch]] * 3, FixedSteps(3)):
@@ -111,10 +119,29 @@ def test_a_model_in_pieces_is_the_whole_one(tmp_path, script):
     assert code == 0, "\n".join(errors)
 
 
+def test_a_model_in_pieces_is_made_without_memory_for_its_weights_and_answers_with_all_it_has():
+    from encoderlab.runs.engine.distribution import _make_room, _shapes_of, _Tensors
+
+    config = ModelConfig(n_layers=1, d_model=16, n_heads=2, positions=Positions.rotary)
+    model = EncoderWithHeads(config, 50, 0, HeadSizes(teacher_width=4))
+    model.encoder.embeddings.token.weight.requires_grad_(False)
+    empty = _shapes_of(model)
+    assert {weight.device.type for weight in empty.parameters()} == {"meta"}
+    assert [weight.requires_grad for weight in empty.parameters()] == [weight.requires_grad for weight in model.parameters()]
+    _make_room(empty, torch.device("cpu"))
+    empty.load_state_dict(model.state_dict())
+    ids = torch.arange(1, 7)[None]
+    batch = Batch(ids, ids * 0, None, torch.arange(1), ids[0, :2], None, None, 6)
+    answers = _Tensors(empty.eval())(batch)
+    expected = model.eval()(batch)
+    assert answers[:2] == (None, None)
+    assert torch.equal(answers[2], expected.sequence_vectors) and torch.equal(answers[3], expected.token_vectors)
+
+
 def test_one_process_holds_all_of_a_model_and_says_so():
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2), 50, 0, HeadSizes(sequence_classes=2))
     training = TrainingConfig(sharding=Sharding.full)
-    whole = distribute(model, training, SINGLE_PROCESS)
+    whole = distribute(model, training, SINGLE_PROCESS, torch.device("cpu"))
     assert isinstance(whole, Whole) and not isinstance(whole, Sharded)
     assert whole.stepped is whole.model is model
     assert distribution(training, SINGLE_PROCESS) == "not sharded (one process)"

@@ -14,6 +14,7 @@ from encoderlab.runs.engine.micro_batches import (
     free_host_memory,
     free_memory,
     micro_batches_for,
+    sharded_bytes,
     step_memory,
 )
 from encoderlab.system.device import Compute
@@ -77,6 +78,11 @@ def test_weights_cost_their_gradients_and_averages_and_rounded_copies_where_ther
     assert fixed == [12_000, 14_000]
 
 
+def test_weights_in_pieces_cost_their_share_what_is_gathered_and_all_rounded_copies():
+    assert sharded_bytes(1000, 300, 4, FP32) == 250 * 16 + 300 * 8
+    assert sharded_bytes(1000, 300, 4, BF16) == 250 * 16 + 300 * 8 + 2000
+
+
 def test_longer_rows_and_larger_vocabularies_take_more_and_a_head_that_is_not_asked_takes_nothing():
     def row(heads=PRETRAINING, vocabulary=8000, length=64):
         return step_memory(ModelConfig(), 0, heads, vocabulary, 0.15, length, FP32).row
@@ -104,7 +110,7 @@ def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
     micro_batches = choose_micro_batches(100, StepMemory(0, 2**28), CPU)
     assert (
         str(micro_batches)
-        == "batches in 4 micro-batches (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
+        == "batches in 4 micro-batches (a step takes about 6.2 GiB of 10.0 GiB free, in one piece it would take 25.0 GiB)"
     )
 
 

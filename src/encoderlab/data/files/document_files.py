@@ -1,7 +1,7 @@
-"""Documents of files.
+"""Documents in files.
 
-Of .txt files, one or a folder of them: a paragraph per line, blank lines between documents. Of shards of any format, one document
-after the other, no more than a few in memory.
+In .txt files, a single file or a folder of them: a paragraph per line, blank lines between documents. In shards of any format, read
+one document at a time.
 """
 
 from __future__ import annotations
@@ -29,39 +29,38 @@ from encoderlab.errors import DataError, SettingError
 
 _SPLITS = ("train", "validation", "test")
 _CHARACTERS_PER_BATCH = 4_000_000
-_SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits: a document may be any length
+_SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits, so that documents may have any length
 
 
 def split_folders(path: Path) -> dict[str, Path]:
-    """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
+    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the training split.
 
-    Raises DataError where anything else stands beside a folder named train.
+    Raises DataError if there is anything else next to a folder named train.
     """
     if not (path / "train").is_dir():
         return {"train": path}
     stranger = next((entry for entry in _visible(path) if entry.name not in _SPLITS), None)
     if stranger is not None:
-        raise DataError(f"{stranger} stands beside the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere")
+        raise DataError(f"{stranger} is next to the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere")
     return {name: path / name for name in _SPLITS if (path / name).exists()}
 
 
 def text_files(folder: Path) -> list[Path]:
-    """All .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError where there are none, or others."""
+    """Return all .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError if there are none, or others."""
     files = [path for entry in _visible(folder) for path in (text_files(entry) if entry.is_dir() else [entry])]
     wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz", ".txt.zst"))), None)
     if wrong is not None:
-        raise DataError(f"{wrong} is no .txt file", allowed="a folder of .txt files", remedy="Rename it, or take it out")
+        raise DataError(f"{wrong} is not a .txt file", allowed="a folder of .txt files", remedy="Rename it or remove it")
     if not files:
-        raise DataError(f"{folder} has no .txt files", remedy="Name a folder that has some, or take it out")
+        raise DataError(f"{folder} has no .txt files", remedy="Choose a folder with some, or remove it")
     return files
 
 
 def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding: str = AUTO) -> Rows:
-    """The documents of `files`, a row for each, its paragraphs on lines of their own; `path` is what the user calls them.
-    `encoding` is auto or that of all.
+    """Return the documents of `files`, one per row, with each paragraph on its own line; `path` is what the user calls them.
 
-    The texts lie in a nameless file in `cache_dir`, mapped into memory and gone with the last of their readers. Raises DataError
-    where there are none, or a file cannot be read.
+    `encoding` is auto or that of all files. The texts are kept in an unnamed file in `cache_dir`, memory-mapped and removed
+    with its last reader. Raises DataError if there are none, or a file cannot be read.
     """
     lines, first_rows = array("q"), []
 
@@ -79,7 +78,7 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding
 
 
 def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """Each document of a file, with the line it begins on."""
+    """Yield each document of a file, with the line it begins on."""
     begin, paragraphs = 0, []
     for number, line in plain_lines(file, encoding):
         if stripped := line.strip():
@@ -140,7 +139,7 @@ def _paragraphs(row: Mapping[str, Any], name: str, where: str, wanted: Wanted) -
 
 
 def _on_disk(texts: Iterator[str], folder: Path) -> pa.ChunkedArray:
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # a mapping outlives the name
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # the mapping outlives the name
         with pa.ipc.new_file(file, _SCHEMA) as writer:
             for batch in _batches(texts):
                 writer.write_batch(pa.record_batch([pa.array(batch, pa.large_string())], schema=_SCHEMA))

@@ -1,4 +1,4 @@
-"""Wikipedia's articles from the Hugging Face hub: kept in its cache, or streamed where the disk is too small for them."""
+"""Wikipedia's articles from the Hugging Face hub: cached, or streamed if the disk is too small for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
 _ARTICLES_AT_A_TIME = 100
-_LANGUAGES = {  # Wikipedia's codes of the languages that punkt_tab has; English for all others
+_LANGUAGES = {  # Wikipedia's codes of the languages in punkt_tab; English for all others
     "cs": "czech",
     "da": "danish",
     "nl": "dutch",
@@ -54,7 +54,7 @@ _LANGUAGES = {  # Wikipedia's codes of the languages that punkt_tab has; English
 
 
 class _Articles(HubDataset):
-    """wikimedia/wikipedia as a dataset of the hub, with messages in the settings of `WikipediaDataset`."""
+    """wikimedia/wikipedia as a hub dataset, with messages that name the settings of `WikipediaDataset`."""
 
     found_by: ClassVar[str] = "HF_ENDPOINT and dataset.revision"
 
@@ -65,20 +65,20 @@ class _Articles(HubDataset):
 
 @dataclass
 class WikipediaDataset(DatasetConfig, StreamSettings):
-    """Articles of Wikipedia as the Wikimedia Foundation cleans them (wikimedia/wikipedia), without labels."""
+    """Wikipedia articles as cleaned by the Wikimedia Foundation (wikimedia/wikipedia), without labels."""
 
     date: str = setting("20231101", "Day of the dump, as the hub names it.")
-    language: str = setting("en", "Wikipedia's code of the language, such as en, de or simple.")
-    revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; the newest without it.")
+    language: str = setting("en", "Wikipedia's language code, such as en, de or simple.")
+    revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
     streaming: bool = setting(
         False,
-        "For pretraining: read the articles from the hub while training and keep none; with dataset.limit, read so many once and "
-        "keep their tokens.",
+        "For pretraining: read the articles from the hub during training and store nothing; with dataset.limit, read that many "
+        "once and keep their tokens.",
     )
-    validation_fraction: float = setting(0.02, "How many of the articles to take for validation.", least=0, below=1)
-    test_fraction: float = setting(0.0, "How many of the articles to take for testing.", least=0, below=1)
+    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
+    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
     split_seed: int = setting(
-        0, "Draws which articles are taken; of a stream that dataset.limit cuts, they are its first.", least=0
+        0, "Seed that selects the articles to hold out; a stream with dataset.limit holds out its first.", least=0
     )
 
     def __post_init__(self) -> None:
@@ -102,14 +102,14 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         return _LANGUAGES.get(self.language, "english")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """The articles as texts without labels. Raises DataError as `HubDataset.read` does, and where they are streamed."""
+        """Return the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are streamed."""
         refuse_stream(self.streaming)
         return self._of_hub().read(cache_dir)
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """Each article as a document.
+        """Return each article as a document.
 
-        Of a stream that `limit` cuts the first articles are held out, the following ones train.
+        A stream with a `limit` holds out its first articles and trains on the following ones.
         """
         articles = self._of_hub()
         if self.is_stream:
@@ -163,7 +163,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         return Documents({"train": by_name.pop("train"), **by_name}, origin | {"streamed": self._counts()})
 
     def _counts(self) -> dict[str, int]:
-        """How many articles of the stream each split gets, in the stream's order."""
+        """Return how many articles of the stream each split gets, in the stream's order."""
         assert self.limit is not None, "refused when the settings were made"
         fractions = {"validation": self.validation_fraction, "test": self.test_fraction}
         held_out = {name: math.ceil(fraction * self.limit) for name, fraction in fractions.items() if fraction}
@@ -184,7 +184,7 @@ def _open_stream(articles: _Articles) -> datasets.DatasetBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """`count` articles of the hub's stream (None: all) or of one `shard` of it, after the first `skipped`: called, it reads them.
+    """`count` articles of the hub's stream (None: all) or of one `shard`, after the first `skipped`, read again at each call.
 
     `for_training` refuses a stream that ends before its second article.
     """
@@ -197,7 +197,7 @@ class _Stream:
     shard: int | None = None
 
     def __call__(self) -> Iterator[list[str]]:
-        """Raises DataError where the hub breaks off."""
+        """Raises DataError if the hub breaks off."""
         with self.articles.said_plainly(), few_retries():
             stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
             if self.shard is not None:

@@ -1,4 +1,4 @@
-"""What a pretraining run says on the screen: what its rows are made of before training, and what was learnt after it."""
+"""What a pretraining run prints: its rows before training, and its scores after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 def show_pretraining_report(
     report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
-    """Print a report as `build_pretraining_report` makes it; `paths` and `file` are as for `training.screen.show_report`."""
+    """Print a report from `build_pretraining_report`; `paths` and `file` are as for `training.screen.show_report`."""
     console, scores = console_on(file), report["splits"][report["scored_split"]]
     _headline(console, report, scores)
     console.print("", _comparison(report, scores), sep="\n")
@@ -32,7 +32,7 @@ def show_pretraining_report(
 
 
 def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
-    """Print what training reads and how far guessing gets, on standard error unless `file` is given.
+    """Print what training reads and the baselines' scores, on standard error unless `file` is given.
 
     `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an
     epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, where there
@@ -43,7 +43,7 @@ def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, fl
     _facts(console, facts)
     found = [f"{BASELINE_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in baselines.items()]
     if found:
-        line(console, "Pairs told apart without an encoder", ", ".join(found))
+        line(console, "Baselines on pairs (no encoder)", ", ".join(found))
 
 
 def _facts(console: Console, facts: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
-    """The model beside the baselines."""
+    """Return the model's scores next to the baselines'."""
     columns = {"mlm_accuracy": "MLM accuracy", "mlm_perplexity": "MLM perplexity"}
     if "nsp_accuracy" in scores:
         columns["nsp_accuracy"] = f"{PAIR_QUESTIONS.get(report['second_sentence'], '')} accuracy"
@@ -96,8 +96,8 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
 
 
 def _filled(filled_masks: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Two lines for each mask: the text, and the right token with the guesses."""
+    """Yield two lines for each mask: the text, and the true token with the predictions."""
     for filled in filled_masks:
         guesses = ", ".join(f"{guess['token']} {_percent(guess['probability'])}" for guess in filled["guesses"])
         yield filled["text"]
-        yield f"    right: {filled['answer']}; guessed: {guesses}"
+        yield f"    true: {filled['answer']}; predicted: {guesses}"

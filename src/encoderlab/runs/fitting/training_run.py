@@ -1,4 +1,4 @@
-"""The one flow of every command that trains: begin or resume, prepare, fill a run folder, fit, and report."""
+"""The one flow of every command that trains: begin or resume, prepare, open a run folder, fit, and report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prepared:
 
 
 class Training(ABC):
-    """What a command trains on, and how it reports it; `run_training` calls the methods in the order in which they stand here."""
+    """What a command trains on, and how it reports it; `run_training` calls the methods in this order."""
 
     command: str
 
@@ -47,10 +47,10 @@ class Training(ABC):
 
     @abstractmethod
     def show_dry_run(self, prepared: Prepared) -> None:
-        """Print, on standard output, what the run would be like."""
+        """Print an estimate of the run on standard output."""
 
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprints of the files read beside the dataset, by the setting that names them: a resumed run needs the same."""
+        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""
         return {}
 
     def train_before(self, folder: RunFolder) -> None:  # noqa: B027  most runs need nothing before
@@ -62,9 +62,9 @@ class Training(ABC):
 
 
 def run_training(training: Training, config: Any, processes: Processes) -> RunFolder | None:
-    """Do what `training.command` does; returns the finished run folder, or None for a dry run.
+    """Run `training.command`; return the finished run folder, or None for a dry run.
 
-    Everything that can be refused is refused before the folder is made. Raises SettingError, DataError or TrainingError.
+    Anything invalid is refused before the folder is created. Raises SettingError, DataError or TrainingError.
     """
     command = training.command
     run = processes.broadcast_from_main(lambda: continued_run(config, command))
@@ -98,17 +98,16 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
 
 
 def refuse_endless(config: RunConfig) -> None:
-    """Raise SettingError where documents without end are read for a number of epochs."""
+    """Raise SettingError if a stream, which has no end, is to be read for a number of epochs."""
     if config.dataset.is_stream and config.training.steps is None and config.training.budget is None:
         raise SettingError(
-            "dataset.streaming=true reads on and on, and nothing says when to stop",
-            allowed="training.steps or training.budget",
+            "dataset.streaming=true has no end, and neither training.steps nor training.budget is set",
             remedy="Set training.steps=100000, or training.budget=12h",
         )
 
 
 def _announce(prepared: Prepared, folder: RunFolder) -> None:
-    """Print what is about to be trained, on what, for how long, and where: a short line each."""
+    """Print what is about to be trained, on which device, for how long, and where, in a short line each."""
     assembly, rows = prepared.assembly, prepared.rows
     epoch = "window" if isinstance(rows["train"], StreamedRows) else "epoch"
     length = length_in_words(assembly.config.training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
