@@ -141,22 +141,22 @@ def _resumed(bed: Bed) -> str:
 STREAMS = (
     Promise(
         "streams_resumed",
-        "A run that reads its shards while it trains, killed behind any step, resumes from its window on, without reading the "
-        "stream before it, and ends bit for bit as if it had never stopped.",
+        "A run that reads its shards during training, killed after any step, resumes from its window without reading the stream "
+        "before it, and ends bit for bit as if it had never stopped.",
         resumed,
         quick=2,
     ),
     Promise(
         "streams_damaged",
-        "A shard that is damaged or missing is named in one line (exit code 3), or, with dataset.on_damaged=skip, left out from "
-        "there on, and the report counts it.",
+        "A damaged or missing shard is named in one line (exit code 3); with dataset.on_damaged=skip, the rest of it is skipped and "
+        "the report counts it.",
         damaged,
         quick=2,
     ),
     Promise(
         "streams_changed",
-        "A list of shards that has changed since the checkpoint is refused in one line (exit code 3) that names the shard; once it "
-        "is as it was, the run resumes exactly.",
+        "If the list of shards has changed since the checkpoint, one line names the shard (exit code 3); once it is restored, the "
+        "run resumes exactly.",
         changed,
         quick=1,
     ),
