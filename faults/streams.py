@@ -148,8 +148,8 @@ STREAMS = (
     ),
     Promise(
         "streams_damaged",
-        "A damaged or missing shard is named in one line (exit code 3); with dataset.on_damaged=skip, the rest of it is skipped and "
-        "the report counts it.",
+        "A damaged or missing shard is named in one line (exit code 3); with dataset.on_damaged=skip, the rest of it is skipped "
+        "and the report counts it.",
         damaged,
         quick=2,
     ),
