@@ -7,6 +7,7 @@ from faults.counted import by_tests
 from faults.machines.promises import MACHINES
 from faults.promise import Promise
 from faults.slurm.promises import SLURM
+from faults.streams import STREAMS
 
 ACROSS = "tests/test_across_processes.py::test_"
 
@@ -152,6 +153,7 @@ ALL = (
         full=12,
         tests=(f"{ACROSS}two_processes_train_as_one_does_and_the_run_goes_on_in_one",),
     ),
+    *STREAMS,
     *MACHINES,
     *SLURM,
     _of_tests(
@@ -182,4 +184,4 @@ ALL = (
     ),
 )
 PROMISES = {promise.name: promise for promise in ALL}
-GROUPS = {"machines": MACHINES}
+GROUPS = {"machines": MACHINES, "streams": STREAMS}

@@ -21,6 +21,7 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, Compile, TrainingConfig
 
@@ -78,14 +79,21 @@ def _training_batches(
     after: int,
     processes: Processes,
 ) -> Iterator[list[Batch]]:
-    per_epoch = -(-len(rows) // config.batch_size)
-    for epoch in count(after // per_epoch):
-        drawn: Epoch = rows.epoch(seed, epoch)
+    for epoch, drawn, done in _epochs(rows, config, seed, after):
         if config.compile is Compile.cuda_graphs and device.type != "cpu":
             drawn = _InFewLengths(drawn)
-        done = max(after - epoch * per_epoch, 0)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
             yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
+
+
+def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
+    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps are done."""
+    if isinstance(rows, StreamedRows):
+        yield from rows.windows(seed, config.batch_size, after)
+        return
+    per_epoch = -(-len(rows) // config.batch_size)
+    for epoch in count(after // per_epoch):
+        yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 
 
 class _InFewLengths:

@@ -167,7 +167,7 @@ class _Fitting:
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.state.distributed.finish()
-        notes += [*filter(None, (self.state.learner.guard.note(), self.state.steps.note())), *self.progress.watch.notes]
+        notes += [*self.state.notes(), *self.progress.watch.notes]
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:
