@@ -58,7 +58,7 @@ def as_documents(splits: Splits) -> Documents:
 
 
 def streamed_documents(shards: Shards, origin: dict[str, Any]) -> Documents:
-    """The documents of shards, for a run that reads them while it trains."""
+    """Return the documents of shards, for a run that reads them while it trains."""
     made_from = repr((list(shards.fingerprints.items()), shards.fractions))
     by_name = {
         name: DocumentSplit(partial(shards.split, name), None, fingerprint(f"{made_from} {name}".encode()))

@@ -98,7 +98,7 @@ def test_steps_are_made_again_from_a_step_before_the_newest_window(task):
 
 def test_a_position_of_another_number_of_readers_is_refused(task):
     position = streamed(task).position(0)
-    with pytest.raises(ValueError, match="it was read from 3 shards at once"):
+    with pytest.raises(ValueError, match="the checkpoint was reading 3 shards at once"):
         streamed(task, shards_of(at_once=2)).resume(position)
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_shard_is_left_out_told_and_counted(task, capsys):
     rows = streamed(task, shards)
     first_windows(rows, 3)
     assert rows.note() == "1 of 3 shards is damaged and not read to the end: torn (it is torn)"
-    assert capsys.readouterr().err == "encoderlab: the rest of shard torn is left out: it is torn\n"
+    assert capsys.readouterr().err == "encoderlab: skipping the rest of shard torn: it is torn\n"
     resumed = streamed(task, shards)
     capsys.readouterr()
     resumed.resume(rows.position(3))

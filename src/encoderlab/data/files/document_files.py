@@ -92,9 +92,9 @@ def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def shard_documents(path: Path, wanted: Wanted, chosen: Format, dialect: Dialect) -> Iterator[list[str]]:
-    """The documents of a file from its first on, each the list of its paragraphs: of a table, each row is one.
+    """Yield all documents of a file, each as a list of paragraphs; in a table, each row is a document.
 
-    Raises DataError where the file is missing or cannot be read on, SettingError where a format cannot be read one row at a time.
+    Raises DataError if the file is missing or damaged, SettingError if its format cannot be read one row at a time.
     """
     found = format_of(path, chosen)
     if found not in BINARY:
@@ -107,7 +107,7 @@ def shard_documents(path: Path, wanted: Wanted, chosen: Format, dialect: Dialect
 
 
 def _table_rows(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each row of a table, with how messages name it."""
+    """Yield each row of a table, with how messages name it."""
     if found is Format.jsonl:
         yield from ((place(path, line), record) for line, record in json_objects(path, dialect.encoding))
     elif found is Format.parquet:

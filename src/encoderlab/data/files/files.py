@@ -157,14 +157,14 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
 
 def _shard_files(paths: list[Path]) -> list[Path]:
-    """The files among `paths`, and the .txt files of the folders among them."""
+    """Return the files among `paths`, and the .txt files of the folders among them."""
     from encoderlab.data.files.document_files import text_files
 
     return [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
-    """A fingerprint of each file, of its size and both its ends, by its path in the folder that holds all of them."""
+    """Return a fingerprint of each file, of its size and both its ends, by its path in the folder that holds all of them."""
     folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
     return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
 
