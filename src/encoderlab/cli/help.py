@@ -66,6 +66,7 @@ EXAMPLES = {
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
         ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked with it"),
+        ("encoderlab export run=... format=int8 path=exported", "the same with 8-bit weights, compared on the run's own split"),
         ("encoderlab export run=... format=compact path=small", "our own folder at about a third of the size"),
     ],
     "compare": [

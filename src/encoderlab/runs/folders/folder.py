@@ -23,8 +23,11 @@ from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
 
 ASIDE = ".tmp-????????-*"  # what a kill leaves of a file that was not yet whole; see `system.atomic_files`
+LARGEST_CONFIG = 10_000_000  # bytes; it holds every label twice
 MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
+GRAPH = "model.onnx"
+GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")  # of an ONNX folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +281,7 @@ def model_folder(run: str) -> Path:
         return shipped
     given = Path(run)
     for folder in (RunFolder(given).model, given):
-        if all((folder / name).is_file() for name in MODEL_FILES):
+        if all((folder / name).is_file() for name in MODEL_FILES) or is_graph(folder):
             return folder
     if is_huggingface(given):
         return given
@@ -288,6 +291,16 @@ def model_folder(run: str) -> Path:
     first = RunFolder(given).fold(1)
     wants, remedy = ", ".join(MODEL_FILES), f"Its folds have models: run={first}" if first.is_dir() else ""
     raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy)
+
+
+def is_graph(folder: Path) -> bool:
+    """Whether the folder holds an ONNX graph of ours that answers, with the settings of the run it was exported from."""
+    if not all((folder / name).is_file() for name in GRAPH_FILES):
+        return False
+    try:
+        return read_config(folder, LARGEST_CONFIG).get("model_type") == MODEL_TYPE
+    except DataError:
+        return False
 
 
 def is_huggingface(folder: Path) -> bool:

@@ -25,7 +25,8 @@ from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
+from encoderlab.runs.folders.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, is_huggingface
+from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import atomic_write
@@ -58,7 +59,6 @@ else:
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 ENCODER = "encoder"  # in config.json, what is said of an encoder without a head
-LARGEST_CONFIG = 10_000_000  # bytes; it holds every label twice
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -77,13 +77,17 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a model folder holds. `config.dataset` is None where no run is known: of an encoder without a head, of Hugging Face."""
+    """What a model folder holds. `config.dataset` is None where no run is known: of an encoder without a head, of Hugging Face.
+
+    In the place of `weights`, an exported folder has a `graph`.
+    """
 
     config: SettledRun
     labels: list[str]
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
     origin: Origin
+    graph: Path | None = None
 
     def task(self) -> Task:
         """What the model answers. Raises SettingError where its sequences hold no example."""
@@ -92,6 +96,8 @@ class SavedModel:
     def model(self) -> EncoderWithHeads:
         """The model with its weights, in evaluation mode; no others are drawn first. `check_shapes` says whether they fit."""
         model = self.without_weights()
+        if self.graph is not None:
+            return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it answers alike, and refuses what is not answering
         model.load_state_dict({name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True)
         return model.eval()
 
@@ -117,11 +123,11 @@ def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> No
     weights = safetensors.torch.save(saved.weights, metadata=metadata)
     (folder / "model.safetensors").write_bytes(weights)  # its own writer has no errno for a full disk
     saved.tokenizer.save(folder / "tokenizer.json")
-    (folder / "config.json").write_text(json.dumps(_config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_manifest(folder, HASHED)
 
 
-def _config_json(saved: SavedModel) -> dict[str, Any]:
+def config_json(saved: SavedModel) -> dict[str, Any]:
     """The content of config.json. An encoder without a head has no run's settings: its name, size and shape alone."""
     labels = dict(enumerate(saved.labels))
     is_encoder = isinstance(saved.config.task, EncodingConfig)
@@ -166,8 +172,15 @@ def in_user_units(saved: SavedModel) -> SavedModel:
     return replace(saved, config=config, weights=saved.weights | weights)
 
 
-def read_model(folder: Path) -> SavedModel:
-    """Read a model folder, ours or one of transformers. Raises DataError where it is damaged, or holds what ours cannot."""
+def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
+    """Read a model folder, ours or one of transformers; or an exported graph, which can answer, and can do nothing else.
+
+    Raises DataError where it is damaged, or holds what ours cannot.
+    """
+    graph = folder / GRAPH if is_graph(folder) else None
+    if graph is not None and not or_graph:
+        no_weights = f"{folder} holds an ONNX graph, which predict, eval and serve open, and no weights"
+        raise DataError(no_weights, remedy="Use the run that it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
     try:
@@ -178,8 +191,9 @@ def read_model(folder: Path) -> SavedModel:
             raise ValueError("config.json does not say the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         raise _not_ours(folder, error) from None
-    tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
-    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    weights = read_weights(folder / "model.safetensors") if graph is None else {}
+    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin, graph)
 
 
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
@@ -215,6 +229,8 @@ def _origin(said: dict[str, Any]) -> Origin:
 
 def check_shapes(saved: SavedModel, named: str) -> None:
     """Refuse weights that are not those of the config, before a model of its size is made. Raises DataError naming the model."""
+    if saved.graph is not None:
+        return
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
         raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
