@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.jobs import Job
 from benchmarks.machine import provenance
+from benchmarks.minilm import NOT_INSTALLED, minilm_folder
 from benchmarks.processes import finished, python
 from benchmarks.roof import probe
 from benchmarks.sides import Figures, Side, filled
@@ -22,7 +23,9 @@ Result = dict[str, Any]
 REMEDIES = {
     "hub": "no hub is named: type HF_ENDPOINT=URL in front, such as that of the stand-in ../shared/hub/serve.py",
     "shared": "--shared names no folder that holds peers/common.py",
-    "accelerate": 'accelerate is not installed: type pip install -e ".[bench]"',
+    "accelerate": 'accelerate is not installed: pip install -e ".[bench]"',
+    "minilm": NOT_INSTALLED,
+    "sentence_transformers": "sentence-transformers is not installed: pip install sentence-transformers",
 }
 
 
@@ -36,24 +39,26 @@ class Settings:
     small: bool = False
 
     def missing(self, side: Side) -> str:
-        """Why a side cannot be run; nothing where it can."""
+        """Why a side cannot be run; nothing if it can."""
         found = {
             "hub": bool(os.environ.get("HF_ENDPOINT")),
             "shared": (self.shared / "peers" / "common.py").is_file(),
             "accelerate": find_spec("accelerate") is not None,
+            "minilm": minilm_folder() is not None,
+            "sentence_transformers": find_spec("sentence_transformers") is not None,
         }
         return "; ".join(REMEDIES[need] for need in side.needs if not found[need])
 
 
 def missing(job: Job, settings: Settings) -> str:
-    """Why the job cannot be run; nothing where ours and one peer can."""
+    """Why the job cannot be run; nothing if ours and one peer can."""
     ours, *peers = job.sides
     without = [settings.missing(peer) for peer in peers]
     return settings.missing(ours) or (without[0] if all(without) else "")
 
 
 def compare(job: Job, settings: Settings) -> Result:
-    """Run all rounds. Raises TrainingError where a side fails."""
+    """Run all rounds. Raises TrainingError if a side fails."""
     made = provenance()
     sides = [side for side in job.sides if not settings.missing(side)]
     for side in job.sides:
@@ -61,10 +66,10 @@ def compare(job: Job, settings: Settings) -> Result:
             print(f"  {side.name} is left out: {settings.missing(side)}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as work:
         threads = str(settings.threads)
-        environment = {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads}
+        environment = {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads, **job.environment}
         if not settings.small:  # figures are kept: the first round is to find nothing prepared
             environment["ENCODERLAB_CACHE"] = f"{work}/cache"
-        places = {"work": work, "threads": threads, "shared": str(settings.shared)}
+        places = {"work": work, "threads": threads, "shared": str(settings.shared), "minilm": str(minilm_folder())}
         for arguments in job.setup:
             finished(python(*filled(arguments, places)), environment)
         roofs = probe(job.shape, job.tokens, threads=settings.threads, small=settings.small) if job.shape else {}

@@ -39,11 +39,11 @@ def python(*arguments: str) -> list[str]:
 def finished(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
     """Run `command` from the top of the repository and wait, without taking any processor time meanwhile.
 
-    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Raises TrainingError with
-    the last thing it said where it fails.
+    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python's bytecode is kept,
+    as it is where a package is installed. Raises TrainingError with the last thing it said where it fails.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        started, now = time.perf_counter(), {"BENCHMARK_STARTED": repr(time.time())}
+        started, now = time.perf_counter(), {"BENCHMARK_STARTED": repr(time.time()), "PYTHONDONTWRITEBYTECODE": ""}
         child = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, stdout=output, stderr=errors, text=True
         )

@@ -1,4 +1,4 @@
-"""Writes the built-in corpus to files as many times over as is asked: rows with labels, or documents to pretrain on."""
+"""Writes files of as much data as is asked: the built-in corpus, repeated as rows or documents, or reviews that are made up."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import json
 import os
 from pathlib import Path
 
+from benchmarks.synthetic import reviews
 from encoderlab.data.sources.docstrings import DocsDataset
 
 VALIDATION = 300  # rows or documents, the same however often the others are repeated
 DOCUMENTS = 1_000
-NAMES = {"rows": "parquet", "documents": "txt"}
+REVIEWS = 36_000  # a hundredth of Amazon's
+NAMES = {"rows": "parquet", "documents": "txt", "reviews": "parquet"}
 
 
 def main() -> None:
     """Write the files, and print how encoderlab is to be told of them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=NAMES, required=True, help="rows with labels, or documents")
+    parser.add_argument("--kind", choices=NAMES, required=True, help="rows with labels, documents, or reviews")
     parser.add_argument("--times", type=int, default=1, help="how many times over")
-    parser.add_argument("--limit", type=int, help="this many rows, or documents, before they are repeated")
+    parser.add_argument("--limit", type=int, help="this many rows or documents, before they are repeated, or reviews each time")
     parser.add_argument("--output", type=Path, required=True, help="new folder")
     options = parser.parse_args()
     options.output.mkdir()
     cache = Path(os.environ.get("ENCODERLAB_CACHE", "~/.cache/encoderlab")).expanduser()
-    write = _write_rows if options.kind == "rows" else _write_documents
+    write = {"rows": _write_rows, "documents": _write_documents, "reviews": _write_reviews}[options.kind]
     count = write(options.output, cache, options.times, options.limit)
     files = {name: options.output / f"{name}.{NAMES[options.kind]}" for name in ("train", "validation")}
-    task = "classification" if options.kind == "rows" else "pretraining"
+    task = "pretraining" if options.kind == "documents" else "classification"
     overrides = [f"task={task}", "dataset=files", *(f"dataset.{name}={path}" for name, path in files.items())]
-    command = "train" if options.kind == "rows" else "pretrain"
+    command = "pretrain" if options.kind == "documents" else "train"
     print(json.dumps({"command": command, "overrides": overrides, "rows": count}))
 
 
@@ -45,6 +47,19 @@ def _write_rows(folder: Path, cache: Path, times: int, limit: int | None) -> int
             for _ in range(repeats):
                 file.write_table(rows)
     return times * len(splits.by_name["train"])
+
+
+def _write_reviews(folder: Path, cache: Path, times: int, limit: int | None) -> int:
+    """Reviews are all different: the seed of each batch of them is its number."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size = limit or REVIEWS
+    for name, seeds, rows in (("train", range(1, times + 1), size), ("validation", [0], VALIDATION)):
+        with pq.ParquetWriter(folder / f"{name}.parquet", pa.schema({"text": pa.string(), "label": pa.string()})) as file:
+            for texts, labels in (reviews(rows, seed) for seed in seeds):
+                file.write_table(pa.table({"text": texts, "label": labels}))
+    return times * size
 
 
 def _write_documents(folder: Path, cache: Path, times: int, limit: int | None) -> int:

@@ -25,7 +25,7 @@ class Shape:
     """An encoder's size and what is asked of it.
 
     `width` is that of all heads side by side. `mlm_rate` is the share of the tokens a logit for each of the `vocabulary` is
-    computed for: 0 where no token is asked.
+    computed for: 0 if no token is asked.
     """
 
     n_layers: int
@@ -70,5 +70,6 @@ SHAPES = {  # the notebooks' models, then Google's small BERTs (Turc et al. 2019
     "notebook_bert": Shape(1, 256, 192, 1024),
     "tiny": Shape(2, 128, 128, 512),
     "mini": Shape(4, 256, 256, 1024),
+    "minilm": Shape(6, 384, 384, 1536),
     "base": Shape(12, 768, 768, 3072),
 }

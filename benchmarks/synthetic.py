@@ -1,8 +1,9 @@
-"""Data that is made up: rows of exactly so many tokens, and documents of made-up words, as many as are asked for."""
+"""Data that is made up: rows of exactly so many tokens, and documents and reviews of made-up words, as many as are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,43 @@ def write_documents(path: Path, words: int, distinct: int) -> None:
     `distinct` words are as frequent as those of a language (Zipf-Mandelbrot), so that a vocabulary can be trained on them.
     """
     draw = np.random.default_rng(0)
-    spelt = _words(distinct, draw)
-    frequency = 1 / (np.arange(distinct) + 2.7)
-    text = [spelt[place] for place in draw.choice(distinct, words, p=frequency / frequency.sum())]
+    text = _text(words, distinct, draw)
     with path.open("w", encoding="utf-8") as file:
         for number, paragraph in enumerate(_paragraphs(text, draw)):
             file.write(paragraph + ("\n\n" if number % 6 == 5 else "\n"))
+
+
+def documents(count: int) -> list[str]:
+    """So many documents of one paragraph, about 500 characters each."""
+    draw = np.random.default_rng(0)
+    found = list(_paragraphs(_text(80 * count, 20_000, draw), draw))
+    assert len(found) >= count, "a paragraph has 74 words on average"
+    return found[:count]
+
+
+def _text(words: int, distinct: int, draw: np.random.Generator) -> list[str]:
+    spelt = _words(distinct, draw)
+    return [spelt[place] for place in draw.choice(distinct, words, p=_frequencies(distinct))]
+
+
+def reviews(rows: int, seed: int) -> tuple[list[str], list[str]]:
+    """Texts as long as Amazon's reviews (10 to 200 words, 75 on average), and a label for each; another seed gives others."""
+    spelt, draw = _vocabulary_of_reviews(), np.random.default_rng(seed)
+    ends = np.cumsum(draw.lognormal(np.log(65), 0.6, rows).clip(10, 200).astype(int))
+    words = [spelt[place] for place in draw.choice(len(spelt), ends[-1], p=_frequencies(len(spelt)))]
+    texts = [" ".join(words[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    return texts, [("negative", "positive")[label] for label in draw.integers(0, 2, rows)]
+
+
+@cache
+def _vocabulary_of_reviews() -> list[str]:
+    return _words(30_000, np.random.default_rng(0))
+
+
+def _frequencies(distinct: int) -> np.ndarray:
+    """The probability of each word, the commonest first (Zipf-Mandelbrot)."""
+    frequency = 1 / (np.arange(distinct) + 2.7)
+    return frequency / frequency.sum()
 
 
 def _words(distinct: int, draw: np.random.Generator) -> list[str]:

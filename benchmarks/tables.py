@@ -28,7 +28,7 @@ def job_table(name: str, result: Mapping[str, Any]) -> str:
     """All that was found in a job."""
     job, rounds = JOBS[name], result["rounds"]
     lines = [f"{job.what[0].upper()}{job.what[1:]}.", ""]
-    lines += [f"* {_compared(job, rounds, side)}" for side in rounds[0] if _is_peer(job, side)]
+    lines += [f"* {line}" for side in rounds[0] if _is_peer(job, side) for line in _compared(job, rounds, side)]
     lines += [f"* {_aimed(rounds, target)}" for target in job.targets if target.against is None]
     lines += ["", *_figures(rounds), ""]
     roofs = ", ".join(f"{roof / 1e12:.2f} TFLOP/s {precision}" for precision, roof in result["roofs"].items())
@@ -42,12 +42,10 @@ def _is_peer(job: Job, side: str) -> bool:
     return side not in {OURS, *(target.side for target in job.targets)}
 
 
-def _compared(job: Job, rounds: Sequence[dict[str, Any]], peer: str) -> str:
-    """The ratio to a peer, with its target where it has one."""
-    target = next((target for target in job.targets if target.against == peer), None)
-    if target is not None:
-        return _aimed(rounds, target)
-    return f"{OURS} / {peer}: {_times(ratio(rounds, job.figure, peer))} ({_words(job.figure)})"
+def _compared(job: Job, rounds: Sequence[dict[str, Any]], peer: str) -> list[str]:
+    """The ratios to a peer beside their targets; without a target, that of the job's figure."""
+    aimed = [_aimed(rounds, target) for target in job.targets if target.against == peer]
+    return aimed or [f"{OURS} / {peer}: {_times(ratio(rounds, job.figure, peer))} ({_words(job.figure)})"]
 
 
 def _aimed(rounds: Sequence[dict[str, Any]], target: Target) -> str:

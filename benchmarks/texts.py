@@ -1,4 +1,4 @@
-"""Texts to predict for, a line each: SST-2's validation split, or Amazon's reviews as often as it takes."""
+"""Texts to predict for, a line each: SST-2's phrases, or Amazon's reviews, as often as it takes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 SOURCES = {  # arguments of load_dataset, the split and the column
     "sst2": (("nyu-mll/glue", "sst2"), "validation", "sentence"),
+    "sst2_train": (("nyu-mll/glue", "sst2"), "train", "sentence"),
     "amazon": (("fancyzhx/amazon_polarity",), "train", "content"),
 }
 

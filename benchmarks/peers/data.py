@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -25,8 +27,8 @@ class TrainingData:
     tokenizer: PreTrainedTokenizerBase
 
 
-def arguments(description: str) -> argparse.Namespace:
-    """The options that the peers share; seed and threads have been set."""
+def arguments(description: str, more: Mapping[str, dict[str, Any]] | None = None) -> argparse.Namespace:
+    """The options that the peers share, and `more`; seed and threads have been set."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", choices=SOURCES, default="docs", help="docs (encoderlab's built-in task) or sst2 (from the hub)")
     parser.add_argument("--size", choices=SIZES, default="tiny", help="the model's size")
@@ -35,6 +37,8 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="this many rows only")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
+    for name, settings in (more or {}).items():
+        parser.add_argument(name, **settings)
     options = parser.parse_args()
     torch.manual_seed(options.seed)
     if options.threads:

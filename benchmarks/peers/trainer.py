@@ -1,22 +1,32 @@
-"""A classifier trained by transformers' Trainer from scratch: BertForSequenceClassification, fp32, random batches."""
+"""A classifier trained by transformers' Trainer, from scratch or from a pretrained encoder: random batches, padded each."""
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from typing import Any
 
 from datasets import Dataset
 from transformers import (
+    AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
     DataCollatorWithPadding,
+    PreTrainedModel,
     Trainer,
     TrainerCallback,
     TrainingArguments,
 )
 
-from benchmarks.peers.data import LENGTH, SIZES, arguments, training_data
+from benchmarks.peers.data import LENGTH, SIZES, TrainingData, arguments, training_data
 from benchmarks.peers.watched import Meter
+
+MORE = {
+    "--model": {"help": "folder of a pretrained encoder to finetune; without it a model of --size is trained from scratch"},
+    "--bf16": {"action": "store_true", "help": "matrix products in bf16"},
+}
+FROM_SCRATCH = {"learning_rate": 1e-3}
+FINETUNING = {"learning_rate": 2.2e-4, "warmup_steps": 0.1, "weight_decay": 0.01}  # our training=finetuning, at a width of 384
 
 
 class Count(TrainerCallback):
@@ -31,12 +41,40 @@ class Count(TrainerCallback):
 
 def main() -> None:
     """Train, and print the speed."""
-    options = arguments(__doc__)
+    options = arguments(__doc__, MORE)
     data = training_data(options)
     rows = Dataset.from_dict({"text": data.texts, "labels": data.labels})
     rows = rows.map(
         lambda some: data.tokenizer(some["text"], truncation=True, max_length=LENGTH), batched=True, remove_columns=["text"]
     )
+    count = Count(options.batch, sum(map(len, rows["input_ids"])) / len(rows))
+    with tempfile.TemporaryDirectory() as folder:
+        settings = TrainingArguments(
+            folder,
+            max_steps=options.steps,
+            per_device_train_batch_size=options.batch,
+            seed=options.seed,
+            use_cpu=True,
+            bf16=options.bf16,
+            logging_steps=500,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            **(FINETUNING if options.model else FROM_SCRATCH),
+        )
+        Trainer(
+            model=_model(options, data),
+            args=settings,
+            train_dataset=rows,
+            data_collator=DataCollatorWithPadding(data.tokenizer),
+            callbacks=[count],
+        ).train()
+    count.meter.result(peer="trainer")
+
+
+def _model(options: argparse.Namespace, data: TrainingData) -> PreTrainedModel:
+    if options.model:
+        return AutoModelForSequenceClassification.from_pretrained(options.model, num_labels=data.n_labels)
     n_layers, d_model, n_heads, d_ff = SIZES[options.size]
     config = BertConfig(
         vocab_size=len(data.tokenizer),
@@ -46,28 +84,7 @@ def main() -> None:
         intermediate_size=d_ff,
         num_labels=data.n_labels,
     )
-    count = Count(options.batch, sum(map(len, rows["input_ids"])) / len(rows))
-    with tempfile.TemporaryDirectory() as folder:
-        settings = TrainingArguments(
-            folder,
-            max_steps=options.steps,
-            per_device_train_batch_size=options.batch,
-            learning_rate=1e-3,
-            seed=options.seed,
-            use_cpu=True,
-            logging_steps=500,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
-        Trainer(
-            model=BertForSequenceClassification(config),
-            args=settings,
-            train_dataset=rows,
-            data_collator=DataCollatorWithPadding(data.tokenizer),
-            callbacks=[count],
-        ).train()
-    count.meter.result(peer="trainer")
+    return BertForSequenceClassification(config)
 
 
 if __name__ == "__main__":

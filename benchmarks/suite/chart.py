@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.suite.kinds import KINDS
 from benchmarks.suite.sets import GROUPS, SETS
+from benchmarks.suite.tables import words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ def draw(results: Mapping[str, Result], path: Path) -> None:
             if number % 2 == 0:
                 axes.axhspan(y - ROW / 2, y + ROW / 2, color=BAND, zorder=0, linewidth=0)
         _draw_set(scores, leads, results[name], y)
-    _finish_scores(scores, places, headings, height)
+    _finish_scores(scores, {_named(results[name]): y for name, y in places.items()}, headings, height)
     _finish_leads(leads)
     handles, labels = _legend_entries(scores, results)
     canvas.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=10, handletextpad=0.3)
@@ -94,7 +95,12 @@ def _finish_scores(axes: Axes, places: Mapping[str, float], headings: Mapping[st
     for title, y in headings.items():
         at = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         axes.annotate(title, (0, y), (6, 0), **at, va="center", fontsize=10.5, weight="bold", color=INK)
-    _plain(axes, "Accuracy")
+    _plain(axes, "Score (accuracy where no other is named)")
+
+
+def _named(result: Result) -> str:
+    """The data set, with its score where that is not accuracy."""
+    return result["name"] if result["figure"] == "accuracy" else f"{result['name']}, {words_of(result['figure'])}"
 
 
 def _finish_leads(axes: Axes) -> None:

@@ -20,7 +20,7 @@ TABLE = "table"
 def suite(words: Sequence[str]) -> None:
     """Run what the words choose, then write the page; with the word `table`, only write the page.
 
-    Raises SettingError, DataError where nothing can be run, and TrainingError at the end where a run failed.
+    Raises SettingError, DataError if nothing can be run, and TrainingError at the end where a run failed.
     """
     settings = parsed([word for word in words if word != TABLE])
     if TABLE not in words:
@@ -32,7 +32,7 @@ def suite(words: Sequence[str]) -> None:
 def _run_all(settings: Settings) -> None:
     names = _possible("data set", settings.sets, {name: missing_data(SETS[name].needs, settings.suite) for name in settings.sets})
     kinds = _possible("kind", settings.kinds, {kind: missing(kind) for kind in settings.kinds})
-    planned = {name: _planned(name, kinds, settings) for name in names}
+    planned = {name: planned_runs(name, kinds, settings) for name in names}
     check_unchanged([run for runs in planned.values() for run in runs])
     n_failed = sum(_run_set(name, runs, settings) for name, runs in planned.items())
     _write_page(settings)
@@ -42,7 +42,7 @@ def _run_all(settings: Settings) -> None:
 
 
 def _possible(what: str, names: Sequence[str], reasons: dict[str, str]) -> list[str]:
-    """The names without a reason against them; each reason is one line. Raises DataError where no name is left."""
+    """The names without a reason against them; each reason is one line. Raises DataError if no name is left."""
     found = [name for name in names if not reasons[name]]
     for reason in dict.fromkeys(filter(None, reasons.values())):
         skipped = ", ".join(name for name in names if reasons[name] == reason)
@@ -52,9 +52,9 @@ def _possible(what: str, names: Sequence[str], reasons: dict[str, str]) -> list[
     return found
 
 
-def _planned(name: str, kinds: Sequence[str], settings: Settings) -> list[Run]:
+def planned_runs(name: str, kinds: Sequence[str], settings: Settings) -> list[Run]:
     """The runs on a set, teachers before their students."""
-    ordered = [kind for kind in KINDS if kind in kinds]
+    ordered = [kind for kind in KINDS if kind in kinds and (SETS[name].has_classes or not KINDS[kind].only_classes)]
     return [Run(name, kind, seed, settings) for kind in ordered for seed in settings.seeds_of(name, kind)]
 
 
@@ -77,12 +77,13 @@ def _run_set(name: str, runs: Sequence[Run], settings: Settings) -> int:
 
 
 def _fit_baselines(name: str, folder: Path, settings: Settings) -> None:
-    """Fit the linear models of a set, once. Raises TrainingError where they cannot be."""
+    """Fit the linear models of a set, once. Raises TrainingError if they cannot be."""
     if (folder / "report.json").is_file():
         return
     of_data = [word for word in settings.overrides if word.startswith("dataset.")]
     words = filled((*SETS[name].words, *of_data), settings.places)
-    call("benchmarks.suite.linear", "--output", str(folder), *words)
+    figure = ("--figure", SETS[name].figure) if SETS[name].figure else ()
+    call("benchmarks.suite.linear", "--output", str(folder), *figure, *words)
 
 
 def _write_page(settings: Settings) -> None:

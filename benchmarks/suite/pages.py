@@ -11,6 +11,7 @@ from benchmarks.page import with_tables
 from benchmarks.suite.chart import draw
 from benchmarks.suite.sets import GROUPS, SETS
 from benchmarks.suite.tables import commands, origins, set_table, summary
+from benchmarks.suite.targets import targets_table
 from encoderlab.errors import DataError
 
 NAME, CHART = "SUITE.md", "suite.png"
@@ -26,7 +27,7 @@ def results_folder(folder: Path) -> Path:
 def write(folder: Path) -> int:
     """Write SUITE.md and its chart into `folder` from the results there, and return the number of data sets.
 
-    A folder without SUITE.md gets the shipped page. Raises DataError where there are no results.
+    A folder without SUITE.md gets the shipped page. Raises DataError if there are no results.
     """
     results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in results_folder(folder).glob("*.json")}
     if not results:
@@ -43,6 +44,7 @@ def tables(results: Mapping[str, Result]) -> dict[str, str]:
     chart = f"![Scores on each data set, and how far each kind of run is ahead of the linear model]({CHART})"
     return {
         "summary": f"{summary(results)}\n\n{chart}",
+        "targets": targets_table(results),
         "sets": "\n\n".join(_sections(results)),
         "origins": origins(results),
         "commands": commands(results),

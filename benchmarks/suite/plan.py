@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.minilm import minilm_folder
 from benchmarks.processes import ROOT
-from benchmarks.suite.kinds import KINDS, minilm_folder
+from benchmarks.suite.kinds import KINDS
 from benchmarks.suite.sets import SETS
 from encoderlab.errors import SettingError, closest
 

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.comparison import Settings, missing
 from benchmarks.jobs import JOBS
+from benchmarks.minilm import NOT_INSTALLED
 from benchmarks.processes import Finished
 from benchmarks.sides import Side, filled, journalled, journalled_until, printed, processor_time
 
@@ -75,7 +76,7 @@ def test_a_side_is_a_process_whose_memory_is_measured(tmp_path):
     assert side.run(places, {}, small=True)["asked"] == ["20", "7", "--limit", "5"]
 
 
-PLACES = {name: name for name in ("work", "round", "folder", "threads", "seed", "shared")}
+PLACES = {name: name for name in ("work", "round", "folder", "threads", "seed", "shared", "minilm")}
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -90,6 +91,12 @@ def test_every_target_names_sides_that_are_there(name):
     sides = {side.name for side in JOBS[name].sides}
     assert {target.side for target in JOBS[name].targets} <= sides
     assert {target.against for target in JOBS[name].targets} - {None} <= sides
+
+
+def test_a_job_that_starts_from_minilm_is_not_run_without_its_package(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", "http://localhost")
+    monkeypatch.setattr("benchmarks.comparison.minilm_folder", lambda: None)
+    assert missing(JOBS["embed_minilm"], Settings(1, 1, Path(tmp_path))) == NOT_INSTALLED
 
 
 def test_a_job_without_its_hub_or_its_peers_is_not_run(monkeypatch, tmp_path):

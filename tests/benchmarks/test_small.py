@@ -9,7 +9,7 @@ import pytest
 from benchmarks import page
 from benchmarks.peers.map_articles import grouped
 from benchmarks.processes import ROOT, python
-from benchmarks.synthetic import write_digits, write_documents
+from benchmarks.synthetic import reviews, write_digits, write_documents
 from benchmarks.texts import first_lines
 
 
@@ -53,6 +53,12 @@ def test_growth_is_measured(untouched):
     assert "| model.n_layers | ms a step | factor | of the FLOPs |" in found
 
 
+@pytest.mark.slow
+def test_growth_of_a_stream_is_measured(untouched):
+    found = typed("growth", "streamed", "--small", "--threads", "2")
+    assert "| documents | text | windows | seconds | documents/s |" in found and "in 16 shards" in found
+
+
 def test_rows_of_digits_have_exactly_the_length_that_is_asked_for(tmp_path):
     write_digits(tmp_path / "rows.csv", rows=20, length=16)
     head, *rows = (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()
@@ -70,6 +76,14 @@ def test_made_up_documents_hold_all_the_words_and_some_more_often_than_others(tm
     documents = text.strip().split("\n\n")
     assert len(documents) > 5
     assert all(line.endswith(".") for document in documents for line in document.splitlines())
+
+
+def test_made_up_reviews_differ_from_seed_to_seed_and_are_as_long_as_amazons():
+    texts, labels = reviews(rows=400, seed=1)
+    lengths = [len(text.split()) for text in texts]
+    assert len(set(texts)) == len(labels) == 400 and set(labels) == {"negative", "positive"}
+    assert min(lengths) >= 10 and max(lengths) <= 200 and 65 < sum(lengths) / 400 < 85
+    assert reviews(rows=400, seed=1)[0] == texts and not set(reviews(rows=400, seed=2)[0]) & set(texts)
 
 
 def test_the_peer_cuts_strung_together_rows_into_equal_ones():

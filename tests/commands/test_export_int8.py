@@ -26,8 +26,8 @@ def test_both_names_write_the_same_graph_and_the_card_says_what_it_changes(comma
     assert sorted(path.name for path in short.iterdir()) == FILES
     assert (short / "model.onnx").read_bytes() == (long / "model.onnx").read_bytes()
     assert re.fullmatch(
-        r"8 bits: [\d.]+ MB in [\d.]+ MB; on \d+ rows of test [\d.]+% of the predictions agree, and a probability changes by at most "
-        r"0\.\d+; accuracy 0\.\d+, then 0\.\d+; [\d,]+ texts a second, then [\d,]+",
+        r"8 bits: [\d.]+ MB become [\d.]+ MB; on \d+ rows of test [\d.]+% of the predictions agree, and a probability changes by at most "
+        r"0\.\d+; accuracy 0\.\d+ before, 0\.\d+ after; [\d,]+ texts per second before, [\d,]+ after",
         said,
     )
     card = (short / "README.md").read_text(encoding="utf-8")
@@ -83,13 +83,13 @@ def test_a_graph_that_loses_too_much_is_not_written(command, brackets_run, tmp_p
     [("format=huggingface", "precision=int8"), ("format=compact", "precision=fp32"), ("format=int8", "precision=fp32")],
 )
 def test_a_precision_that_a_format_does_not_have_is_refused(command, brackets_run, tmp_path, arguments):
-    with pytest.raises(SettingError, match=r"does not come in precision=.*format=onnx with fp32 or int8"):
+    with pytest.raises(SettingError, match=r"does not support precision=.*format=onnx with fp32 or int8"):
         command("export", f"run={brackets_run}", *arguments, "path=there")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_encoder_is_refused(command, tmp_path):
-    with pytest.raises(SettingError, match="is an encoder, and 8 bits are checked by the answers"):
+    with pytest.raises(SettingError, match="is an encoder without predictions"):
         command("export", "run=mini-en", "format=int8", "path=there")
     assert list(tmp_path.iterdir()) == []
 

@@ -47,7 +47,7 @@ def test_texts_are_answered_as_by_the_run_cut_and_padded(command, exported, brac
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "library_name: onnx" in card
     printed = capsys.readouterr()
-    assert re.search(r"^there\nopset 20, compared in onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
+    assert re.search(r"^there\nopset 20, checked with onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
     said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert set(said["id2label"].values()) == {"balanced", "unbalanced"}
     assert (said["outputs"], said["opset"]) == (["logits"], 20)
@@ -110,16 +110,16 @@ def test_encoderlab_opens_the_folder(command, exported, tmp_path, capsys, reques
 def test_what_needs_weights_is_refused_in_one_line(command, exported, brackets_run, tmp_path, arguments):
     folder = exported(brackets_run)
     (tmp_path / "texts.txt").write_text("()\n", encoding="utf-8")
-    with pytest.raises(DataError, match="holds an ONNX graph.*Use the run that it was exported from"):
+    with pytest.raises(DataError, match="contains an ONNX graph.*Use the run it was exported from"):
         command(arguments[0], f"run={folder}", *arguments[1:])
     assert not (tmp_path / "again").exists()
 
 
 def test_a_device_and_a_precision_that_a_graph_does_not_have_are_refused(command, exported, brackets_run):
     folder = exported(brackets_run)
-    with pytest.raises(SettingError, match="device=mps cannot compute"):
+    with pytest.raises(SettingError, match="device=mps does not work with"):
         command("predict", f"run={folder}", "text=()", "device=mps")
-    with pytest.raises(SettingError, match="precision=bf16 is none of"):
+    with pytest.raises(SettingError, match="precision=bf16 does not work with"):
         command("predict", f"run={folder}", "text=()", "precision=bf16")
 
 

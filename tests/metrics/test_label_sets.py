@@ -26,7 +26,8 @@ def drawn():
 
 
 def scores_of(labels, logits, thresholds=None, shared=False, main="f1_micro"):
-    metrics = LabelSetMetrics(NAMES, dict.fromkeys(NAMES, 0.5) if thresholds is None else thresholds, main, shared=shared)
+    names = NAMES if labels.shape[1] == len(NAMES) else [f"label {place}" for place in range(labels.shape[1])]
+    metrics = LabelSetMetrics(names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main, shared=shared)
     order = np.random.default_rng(1).permutation(len(labels))
     for some in np.array_split(order, 4):
         batch = batch_of(some.tolist(), labels[some])
@@ -53,6 +54,15 @@ def test_every_figure_lies_in_its_interval_and_a_label_with_few_rows_has_a_wide_
         assert low <= scores.figures[name] <= high and high - low > 0.01, name
     widths = {name: one["f1_ci95"][1] - one["f1_ci95"][0] for name, one in scores.per_class.items()}
     assert widths["c"] > widths["a"]
+
+
+def test_a_macro_average_lies_in_its_interval_where_the_labels_of_single_rows_are_never_found():
+    labels = np.eye(40, dtype=bool)[np.repeat([*range(30), 30], [1] * 30 + [70])]
+    logits = np.where(labels & (np.arange(40) == 30), 2.0, -2.0)
+    scores = scores_of(labels, logits).with_intervals(seed=0)
+    for name in ("f1_macro", "average_precision_macro"):
+        low, high = scores.intervals[name]
+        assert 0 <= low <= scores.figures[name] <= high <= 1, name
 
 
 def test_fitted_thresholds_are_better_on_their_rows_than_a_half(drawn):

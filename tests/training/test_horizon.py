@@ -72,7 +72,7 @@ def test_a_budget_is_read_as_it_is_written(budget, seconds):
 
 @pytest.mark.parametrize("budget", ["30", "0m", "m", "-3m", "3 min", "", "1e9h", "nanh"])
 def test_what_is_no_time_is_refused_with_an_example(budget):
-    with pytest.raises(SettingError, match=r"training\.budget=.* is no time.*Set training\.budget=30m"):
+    with pytest.raises(SettingError, match=r"training\.budget=.* is not a time.*Set training\.budget=30m"):
         TrainingConfig(budget=budget)
 
 
@@ -149,7 +149,7 @@ def test_a_budget_leaves_open_how_often_rows_are_read_and_is_evaluated_once_an_e
             "0.01 epochs, 1 step of 32 rows; evaluated every step, and stopped after 1 evaluation without",
         ),
         ({"epochs": 1.0, "evaluations": None, "patience": None}, "1 epoch, 94 steps of 32 rows; evaluated every 94 steps"),
-        ({"budget": "5m", "patience": None}, "5m of steps of 32 rows (94 make an epoch); evaluated every 94 steps"),
+        ({"budget": "5m", "patience": None}, "5m of steps of 32 rows (94 per epoch); evaluated every 94 steps"),
     ],
 )
 def test_the_length_of_a_run_is_said_in_words(given, words):

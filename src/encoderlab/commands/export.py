@@ -1,9 +1,9 @@
-"""encoderlab export: a run's model as a folder that transformers, or onnxruntime, opens with no code of ours; or our own, smaller.
+"""encoderlab export: writes a run's model for transformers or onnxruntime, to be opened without our code, or in a compact form.
 
-Its tokenizer gives the ids that ours gives, also of cut texts, with two exceptions. In transformers it takes [MASK] and the like
-in a text for the special token, as users of transformers expect, where we never let a text hold one. And of a pair that leaves an
-odd number of places, both texts being cut and the second no shorter, it gives the odd place to the second text, and we, as BERT's
-own code does, to the first.
+Its tokenizer gives the same ids as ours, truncated texts included, with two exceptions. transformers reads [MASK] and the like in
+a text as the special token, as its users expect; we never let a text contain one. And when both texts of a pair are truncated,
+an odd number of positions is left and the second text is at least as long, transformers gives the odd position to the second
+text; we give it to the first, as BERT's own code does.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from encoderlab.training.config import Precision
 
 
 def export(config: ExportConfig) -> Path:
-    """Write the folder `path`. Raises SettingError where `path` is taken or the model has no equivalent, DataError."""
+    """Write the folder `path`. Raises SettingError if `path` exists or the format cannot represent the model, DataError."""
     path = Path(config.path)
     if not config.path or path.exists():
-        wrong = f"path={config.path} is already there" if config.path else "path is empty"
+        wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
     _check_precision(config)
     return EXPORTERS[config.format](config, path)
 
 
 def _check_precision(config: ExportConfig) -> None:
-    """Refuse a precision that the format does not have. Raises SettingError."""
+    """Raise SettingError for a precision that the format does not support."""
     formats = {ExportFormat.onnx: list(ExportPrecision), ExportFormat.int8: [ExportPrecision.int8]}
     if config.precision is not None and config.precision not in formats.get(config.format, []):
-        wrong = f"format={config.format.name} does not come in precision={config.precision.name}"
+        wrong = f"format={config.format.name} does not support precision={config.precision.name}"
         raise SettingError(wrong, allowed="format=onnx with fp32 or int8, format=int8 with int8", remedy="Remove precision")
 
 
@@ -104,7 +104,7 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
 
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
-    """Write a graph, in 8 bits where that is asked for; see `graph_folder`."""
+    """Export an ONNX graph, with 8-bit weights on request; see `graph_folder`."""
     int8 = config.format is ExportFormat.int8 or config.precision is ExportPrecision.int8
     assembly = _opened_for_onnx(config, int8=int8)
     with _new_folder(path) as temporary:
@@ -115,18 +115,19 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, opened=opened)}{section}"
         card += window_card(assembly.task.windows, assembly.task.max_length, reader="predict.py")
         write_graph_folder(temporary, assembly, fields, for_library(card, "onnx"))
-    off = f"{fields['largest_difference']:.1e} of the largest output at most ({fields['tolerance']:g} is allowed)"
-    print(f"{path}\nopset {fields['opset']}, compared in onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
+    off = f"{fields['largest_difference']:.1e} of the largest output (at most {fields['tolerance']:g} is allowed)"
+    print(f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
     if checked:
         print(checked)
     return path
 
 
 def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
-    """The model to export. Raises SettingError, before it is read or while nothing is written, where there can be no such graph."""
+    """Return the model to export. Raises SettingError or DataError, before anything is written, if it cannot be exported so."""
     if not config.heads:
         raise SettingError(
-            f"format={config.format.name} writes the heads too", allowed="heads=false with format=compact or huggingface"
+            f"heads=false does not work with format={config.format.name}, which writes the heads too",
+            allowed="heads=false with format=compact or huggingface",
         )
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
@@ -135,7 +136,7 @@ def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
     _refuse_graph(config)
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
     if int8 and not gives_answers(assembly):
-        wrong = f"{assembly.config.task.name} is an encoder, and 8 bits are checked by the answers of a model"
+        wrong = f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is verified by predictions"
         raise SettingError(wrong, remedy="Use format=compact, or format=onnx in fp32")
     saved = in_user_units(assembly.saved(assembly.opened))
     assembly.model.load_state_dict(saved.weights)
@@ -143,35 +144,35 @@ def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
 
 
 def _refuse_graph(config: ExportConfig) -> None:
-    """Raise DataError where the run is a graph already."""
+    """Raise DataError if the run is already a graph."""
     folder = model_folder(config.run)
     if is_graph(folder):
-        raise DataError(f"run={config.run} holds an ONNX graph and no weights", remedy="Use the run that it was exported from")
+        raise DataError(f"run={config.run} contains an ONNX graph without weights", remedy="Use the run it was exported from")
 
 
 def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[str, str]:
-    """Put the 8-bit graph in the place of the other one; returns a line and a section of the card with what that changes."""
+    """Replace the graph by an 8-bit one. Return a line for the screen and a section of the card on what changes."""
     in_32_bits = graph.with_name("fp32.onnx")
     data = graph.with_name(f"{graph.name}.data")
     if data.exists():
-        raise SettingError("Graphs of 2 GB and more are not made 8-bit", remedy="Use format=onnx in fp32")
+        raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx in fp32")
     graph.rename(in_32_bits)
     write_int8(in_32_bits, graph)
     check = check_int8(assembly, graph, cache_folder(config.cache_dir))
     n_bytes = (in_32_bits.stat().st_size, graph.stat().st_size)
     in_32_bits.unlink()
     before, after = check.texts_per_second
-    sizes = f"{megabytes(n_bytes[0])} in {megabytes(n_bytes[1])}"
-    scores = "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f}, then {check.after:.4f}"
-    line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts a second, then {after:,.0f}"
+    sizes = f"{megabytes(n_bytes[0])} become {megabytes(n_bytes[1])}"
+    scores = "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
+    line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts per second before, {after:,.0f} after"
     return line, int8_card(check, n_bytes)
 
 
 def _export_compact(config: ExportConfig, path: Path) -> Path:
     saved = _read(config, path)
     if saved.config.dataset is None and config.heads:
-        wrong = f"run={config.run} is no run of encoderlab, and format=compact keeps a run's settings beside its heads"
-        raise SettingError(wrong, remedy="Use heads=false to write its encoder alone")
+        wrong = f"run={config.run} is not an encoderlab run, and format=compact stores a run's settings with its heads"
+        raise SettingError(wrong, remedy="Use heads=false to write only its encoder")
     stored, change = in_compact_storage(saved)
     before = sum(weight.nbytes for weight in saved.weights.values())
     card = _card(config, saved.config.task.name)
@@ -185,29 +186,29 @@ def _export_compact(config: ExportConfig, path: Path) -> Path:
 
 
 def _read(config: ExportConfig, path: Path) -> SavedModel:
-    """The model to export; without heads it is called as its new folder."""
+    """Return the model to export; without heads it is named after its new folder."""
     saved = read_model(model_folder(config.run))
     check_shapes(saved, f"run={config.run}")
     return saved if config.heads else encoder_alone(saved, path.resolve().name)
 
 
 def _card(config: ExportConfig, name: str) -> str:
-    """The card that was named, or else the model's own, or a title where it has none. Raises DataError."""
+    """Return the text of the card: the file in `config.card`, else the model's own, else a title. Raises DataError."""
     card = model_folder(config.run) / "README.md" if config.card is None else Path(config.card)
     if config.card is None and not card.is_file():
         return f"# {name}\n"
     try:
         return card.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise DataError(f"card={card} cannot be read: {reason}", allowed="a Markdown file") from None
 
 
 def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     if not getattr(saved.config.task, "special_tokens", True):
         raise SettingError(
-            "The model was trained with task.special_tokens=false, and tokenizers of transformers put [CLS] and [SEP] around words",
-            remedy="To export, train with task.special_tokens=true",
+            "The model was trained with task.special_tokens=false, but tokenizers of transformers add [CLS] and [SEP] to words",
+            remedy="Train with task.special_tokens=true to export",
         )
     task = saved.task()
     return to_huggingface(
@@ -223,7 +224,7 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
 def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
     _write_json(folder / "config.json", fields)
     content = safetensors.torch.save(weights, metadata={"format": "pt"})
-    (folder / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
+    (folder / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read the file
     tokenizer.save(folder / "tokenizer.json")
     _complete(folder / "tokenizer_config.json", fields)
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -231,7 +232,7 @@ def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokeni
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to that appears whole or not at all. Raises DataError where it cannot be written."""
+    """Yield a temporary folder to write to, which becomes `path` whole or not at all. Raises DataError if it cannot be written."""
     try:
         with atomic_write(path) as temporary:
             temporary.mkdir(parents=True)
@@ -241,7 +242,7 @@ def _new_folder(path: Path) -> Iterator[Path]:
 
 
 def _complete(path: Path, fields: dict[str, Any]) -> None:
-    """Tell transformers' tokenizer how long a sequence may be, and, for DistilBERT, that there are no segments."""
+    """Set the tokenizer's longest sequence for transformers and, for DistilBERT, that there are no segments."""
     content = json.loads(path.read_text(encoding="utf-8"))
     content["model_max_length"] = fields["max_position_embeddings"]
     if fields["model_type"] == "distilbert":

@@ -1,6 +1,6 @@
-"""Answers of the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one on each line.
+"""Predict with the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one on each line.
 
-Needs numpy, onnxruntime and tokenizers. The two texts of a pair have a tab between them. Each answer is a line of JSON.
+Needs numpy, onnxruntime and tokenizers. The two texts of a pair have a tab between them. Each prediction is a line of JSON.
 """
 
 import json
@@ -13,10 +13,10 @@ import tokenizers
 
 
 def predict(texts: list[str], folder: Path) -> list[dict]:
-    """An answer for each text, or for each pair with a tab in it, in their order."""
+    """Return a prediction for each text, or for each pair with a tab in it, in order."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     words = config["answers_for"] == "words"
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also cuts, and pads to the longest
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also truncates, and pads to the longest
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
     slower = ["SkipLayerNormFusion"]
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower)
@@ -31,7 +31,7 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
 
 
 def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
-    """What the logits say of one text: [classes], or those of each token, [length, classes]."""
+    """Return the prediction of one text from its logits: [classes], or those of each token, [length, classes]."""
     labels = list(config["id2label"].values())
     if config["answers_for"] == "nothing":
         return {"vector": logits[np.array(read.attention_mask) > 0].mean(0).tolist()}

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.intervals import f1_macro, middle, resamples, totals_of_resamples
+from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamples, totals_of_resamples
 from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
-RANKED_RESAMPLES = 200  # of average precision, which has to rank every row anew
+RANKED_RESAMPLES = 200  # for average precision, which has to rank all rows again
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ class LabelSetScores(AnswerScores):
         Those of average precision draw 200 splits instead of 2,000, and take equal probabilities in the order of the rows.
         """
         totals = totals_of_resamples(np.ones(self.n, np.int64), columns_of(self.labels, self.predicted), seed)
-        found = {name: middle(score(totals)) for name, score in SCORES.items()}
+        found = {name: middle_around(self.figures[name], score(totals)) for name, score in SCORES.items()}
         if "average_precision_macro" in self.figures:
-            found["average_precision_macro"] = middle(self._resampled_average_precision(seed))
+            drawn = self._resampled_average_precision(seed)
+            found["average_precision_macro"] = middle_around(self.figures["average_precision_macro"], drawn)
         hits, occurrences = _by_label(totals)
         bounds = [middle(2 * hits[:, label] / np.maximum(occurrences[:, label], 1)) for label in range(len(self.label_names))]
         per_class = {
@@ -128,7 +129,7 @@ def label_set_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, fl
 
 
 def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """The average precision of each label, NaN where no row has it: [n, labels] each -> [labels]."""
+    """The average precision of each label, NaN if no row has it: [n, labels] each -> [labels]."""
     from sklearn.metrics import average_precision_score
 
     return np.array(
@@ -173,7 +174,7 @@ class LabelSetMetrics:
         """See `Metrics.add`."""
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
         assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may write its next answers over these, hence the copy.
+        # A compiled model may overwrite these with its next output, hence the copy.
         self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)))
 
     def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,14 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord
+from encoderlab.sweeps.other_machines import wait_for_others
 from encoderlab.sweeps.sweep import Sweep
 from encoderlab.system.atomic_files import atomic_write_text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 SEARCHED = ("train", "pretrain", "finetune", "distill")
 SPLIT = "validation"
@@ -33,37 +35,57 @@ _LOG = re.compile(r"=log\((.*)\)$")
 
 
 def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[list[str], int], JobRecord | None]) -> None:
-    """Run trials until the sweep's folder knows of as many, and show them, the best first.
+    """Run trials until the sweep's folder has as many, wait for those that other processes run, and show all, the best first.
 
     `run` starts the job of a command line with a number. What other processes that search in the same folder have tried counts;
-    a trial that was begun and left is gone on with. Raises SettingError where nothing is to be searched, or other values than
-    before.
+    a trial that was started and left is resumed. Raises SettingError if there is nothing to search, or if the search was started
+    with other values.
     """
     if sweep.command not in SEARCHED:
         raise SettingError(f"encoderlab {sweep.command} has nothing to search", allowed=f"one of {', '.join(SEARCHED)}")
     space, fixed = search_space(arguments)
     study = _study(sweep)
     _refuse_other_values(study, space)
-    asked = [trial.number for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
-    while asked or len(study.get_trials(deepcopy=False)) < trials:
-        number = asked.pop(0) if asked else _ask(study, space)
-        drawn = study.get_trials(deepcopy=False)[number].user_attrs.get("drawn")
-        record = None if drawn is None else run([*fixed, *drawn], number)
-        if record is None and drawn is not None:  # another process runs it
-            continue
-        value = None
-        if record is not None and record.state == FINISHED and record.folder is not None:
-            value = score_of(RunFolder(record.folder))
-        study.tell(number, value, state=None if value is not None else _failed(), skip_if_finished=True)
-        _stop_if_hopeless(study)
+    for number in _unfinished(study):
+        _run_trial(study, number, fixed, run)
+    while len(study.get_trials(deepcopy=False)) < trials:
+        _run_trial(study, _ask(study, space), fixed, run)
+    since = time.monotonic()
+    while left := _unfinished(study):
+        for number in left:
+            _run_trial(study, number, fixed, run, give_up=time.monotonic() - since > sweep.takeover_seconds)
+        if _unfinished(study) and not wait_for_others(sweep):  # others are about to tell the study of theirs
+            time.sleep(sweep.claims.pause)
     _show(sweep, study, fixed)
+
+
+def _unfinished(study: Study) -> list[int]:
+    return [trial.number for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
+
+
+def _run_trial(
+    study: Study, number: int, fixed: Sequence[str], run: Callable[[list[str], int], JobRecord | None], *, give_up: bool = False
+) -> None:
+    """Run a trial, unless another process does, and tell the study its score.
+
+    One without values is left to the process that draws them, which may be dead: with `give_up`, the trial has failed.
+    """
+    drawn = study.get_trials(deepcopy=False)[number].user_attrs.get("drawn")
+    record = None if drawn is None else run([*fixed, *drawn], number)
+    if record is None and (drawn is not None or not give_up):
+        return
+    value = None
+    if record is not None and record.state == FINISHED and record.folder is not None:
+        value = score_of(RunFolder(record.folder))
+    study.tell(number, value, state=None if value is not None else _failed(), skip_if_finished=True)
+    _stop_if_hopeless(study)
 
 
 def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:
     """What is to be drawn for each setting that is given several values, and the other arguments.
 
     The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of which each
-    tenfold gets the same share. Raises SettingError where there is nothing to draw.
+    tenfold gets the same share. Raises SettingError if there is nothing to draw.
     """
     parser, space, fixed = OverridesParser.create(), {}, []
     for argument in arguments:
@@ -78,12 +100,12 @@ def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution],
     presets = [argument for argument in fixed if argument.startswith(("sweep=", "hydra/launcher="))]
     if presets:
         raise SettingError(
-            f"{presets[0]} does not go with trials",
-            remedy="Type what to search, as training.learning_rate=log(1e-5,1e-2); several processes started with one "
+            f"{presets[0]} does not work with trials",
+            remedy="Give ranges to search, such as training.learning_rate=log(1e-5,1e-2); several processes with one "
             "sweep_dir= share a search",
         )
     if not space:
-        raise SettingError("trials=... has nothing to search", remedy="Type a range, as training.learning_rate=log(1e-5,1e-2)")
+        raise SettingError("trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)")
     return space, fixed
 
 
@@ -105,13 +127,13 @@ def _distribution(override: Override, argument: str) -> BaseDistribution:
 
 
 def _study(sweep: Sweep) -> Study:
-    """The study whose journal lies in the sweep's folder. Raises SettingError where Optuna is not installed."""
+    """Return the study with its journal in the sweep's folder. Raises SettingError if Optuna is not installed."""
     try:
         import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        raise SettingError("trials=... needs Optuna", remedy="pip install 'encoderlab[optuna]'") from None
+        raise SettingError("trials=... needs Optuna", remedy="Run pip install 'encoderlab[optuna]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sweep.folder.root.mkdir(parents=True, exist_ok=True)
     storage = JournalStorage(JournalFileBackend(str(sweep.folder.trials)))
@@ -119,7 +141,7 @@ def _study(sweep: Sweep) -> Study:
 
 
 def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> None:
-    """Raise SettingError where `space` has what the study cannot go on with: of another kind, or another list of values."""
+    """Raise SettingError if `space` has what the study cannot go on with: of another kind, or another list of values."""
     from optuna.distributions import check_distribution_compatibility
 
     begun = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
@@ -149,13 +171,28 @@ def _written(name: str, values: BaseDistribution) -> str:
 
 
 def _ask(study: Study, space: dict[str, BaseDistribution]) -> int:
-    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the trial's number."""
+    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the trial's number.
+
+    Its number is known first: processes that ask at the same moment draw different values.
+    """
     from optuna.samplers import TPESampler
 
-    study.sampler = TPESampler(seed=len(study.get_trials(deepcopy=False)))
-    trial = study.ask(fixed_distributions=space)
-    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
+    trial = study.ask()
+    study.sampler = TPESampler(seed=trial.number)
+    drawn = {name: _suggested(trial, name, values) for name, values in space.items()}
+    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in drawn.items()])
     return trial.number
+
+
+def _suggested(trial: Trial, name: str, values: BaseDistribution) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(values, CategoricalDistribution):
+        return trial.suggest_categorical(name, values.choices)
+    if isinstance(values, IntDistribution):
+        return trial.suggest_int(name, values.low, values.high, step=values.step, log=values.log)
+    assert isinstance(values, FloatDistribution)
+    return trial.suggest_float(name, values.low, values.high, step=values.step, log=values.log)
 
 
 def _failed() -> Any:
@@ -165,14 +202,14 @@ def _failed() -> Any:
 
 
 def score_of(folder: RunFolder) -> float | None:
-    """The main figure of a finished run on validation, an error (as MAE) with a minus; None where it is no finite number.
+    """The main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite number.
 
-    Raises SettingError where validation was not scored.
+    Raises SettingError if validation was not scored.
     """
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
         raise SettingError(
-            "A search needs validation rows to choose by", remedy="Hold some out with dataset.validation_fraction=0.1"
+            "A search needs validation rows to score trials", remedy="Hold some out with dataset.validation_fraction=0.1"
         )
     score = report["splits"][SPLIT][report["main_figure"]]
     return -score if score is not None and is_lower_better(report["main_figure"]) else score
@@ -181,7 +218,7 @@ def score_of(folder: RunFolder) -> float | None:
 def _stop_if_hopeless(study: Study) -> None:
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     if len(ended) == FAILURES_AT_FIRST and all(trial.value is None for trial in ended):
-        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="See above why, and mend it")
+        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above")
 
 
 def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps: what each job does around its command, and what is said and written when all have run.
+"""Sweeps: what each job does around its command.
 
 A signal to jobs that run side by side is passed on to their processes, which ignore it from their birth until they can handle it.
 """
@@ -6,24 +6,23 @@ A signal to jobs that run side by side is passed on to their processes, which ig
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-import tempfile
 import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.config.command_settings import SweepConfig
 from encoderlab.config.hydra_errors import explained
-from encoderlab.config.schemas import COMMAND_CONFIGS, typed
-from encoderlab.errors import DataError, SettingError, UserError, one_line
+from encoderlab.config.schemas import COMMAND_CONFIGS, typed, without_hydra
+from encoderlab.errors import UserError, one_line
+from encoderlab.runs.folders.claims import Claim, Claims
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import (
     FAILED,
@@ -31,7 +30,6 @@ from encoderlab.runs.folders.sweep import (
     RUNNING,
     STOPPED,
     JobRecord,
-    SweepError,
     SweepFolder,
     job_key,
     refused_key,
@@ -41,50 +39,7 @@ from encoderlab.system.signals import Interrupted, signals_for_worker, signals_h
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-COMPARED = ("train", "pretrain", "finetune", "distill", "eval")
 PARALLEL = "hydra_joblib_launcher"
-_HYDRAS_NAME = "hydra.sweep.dir="
-_RANGE = re.compile(r"(?!text)[\w.]+=(log|interval)\([^()]*\)")
-
-
-def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfig, list[str]]:
-    """What was typed for all runs together, and the other arguments.
-
-    Raises SettingError for such a setting without -m, and for a value it cannot have.
-    """
-    names = [declared.name for declared in fields(SweepConfig)]
-    said = {name: value for name, equals, value in (one.partition("=") for one in arguments) if equals and name in names}
-    rest = [argument for argument in arguments if argument.partition("=")[0] not in said]
-    alone = [*said, *(["sweep"] if any(one.startswith("sweep=") and one != "sweep=null" for one in rest) else [])]
-    if alone and not multirun:
-        raise SettingError(f"{alone[0]} is for several runs", remedy="Add -m to start them")
-    said = {name: None if value == "null" else value for name, value in said.items()}
-    trials: Any = said.get("trials")
-    if trials is not None and not trials.isascii():
-        trials = ""
-    if trials is not None and not trials.lstrip("-").isdigit():
-        raise SettingError(
-            f"trials={said['trials']} has the wrong type", allowed="a whole number, at least 1", remedy="Set trials=20"
-        )
-    ranges = [one for one in rest if _RANGE.fullmatch(one)]
-    if ranges and trials is None:
-        remedy = f"Add {'' if multirun else '-m '}trials=20 to search it"
-        raise SettingError(f"{ranges[0]} is a range, not a value", remedy=remedy)
-    folder = next((one.removeprefix(_HYDRAS_NAME) for one in rest if one.startswith(_HYDRAS_NAME)), None)
-    rest = [argument for argument in rest if not argument.startswith(_HYDRAS_NAME)]
-    return SweepConfig(said.get("sweep_dir", folder), None if trials is None else int(trials)), rest
-
-
-@contextmanager
-def folder_for(options: SweepConfig, *, dry: bool) -> Iterator[SweepFolder]:
-    """The folder of a sweep; one that is gone afterwards where its jobs are `dry` runs. Raises SettingError."""
-    if not dry:
-        yield SweepFolder.named(options.sweep_dir)
-        return
-    if options.trials is not None:
-        raise SettingError("dry_run=true gives no score to search by", remedy="Leave trials out, or dry_run")
-    with tempfile.TemporaryDirectory(prefix="encoderlab-dry-sweep-") as folder:
-        yield SweepFolder(Path(folder))
 
 
 @dataclass
@@ -92,26 +47,48 @@ class Sweep:
     """A sweep of one command, as the process that was started knows it, and each process of a job is told.
 
     `start` runs the command for one job's settings and returns its run folder, where it fills one. `composed` collects the
-    command lines of the jobs, so that it is known how many there are. `dry`: its jobs write nothing, and its folder will be gone.
+    command lines of the jobs, so that it is known how many there are, and `jobs` has the key of each. `dry`: its jobs write
+    nothing, and its folder will be gone. `failed_before` has the failures to try again, each with the command line that it came
+    from. What fails meanwhile on another machine that shares the folder is not tried again.
     """
 
     command: str
     folder: SweepFolder
     start: Callable[[Any, Sequence[str]], Any]
     dry: bool = False
+    takeover_seconds: float = SweepConfig.takeover_seconds
     at_once: int = 1
     process: int = field(default_factory=os.getpid)
     composed: set[tuple[str, ...]] = field(default_factory=set)
+    jobs: dict[tuple[str, ...], str] = field(default_factory=dict)
+    passes: int = 0
     started: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    claims: Claims = field(init=False)
+    failed_before: dict[str, str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.claims = Claims(self.folder.jobs, self.takeover_seconds)
+        records = self.folder.records() if self.folder.exists else []
+        self.failed_before = {record.key: record.start for record in records if record.state == FAILED}
+        self._is_next_composed_own = False
+
+    def begin_pass(self) -> None:
+        """Expect Hydra to compose all jobs, after the sweep's own config."""
+        self.passes += 1
+        self._is_next_composed_own = True
 
     def prepare(self, config: DictConfig, before_workers: Callable[[], None] = lambda: None) -> None:
-        """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core.
+        """Record a composed config and, for parallel jobs, how many: one per GPU, otherwise one per core.
 
         `before_workers` is called before there are any.
         """
         from omegaconf import open_dict, read_write
 
-        self.composed.add(tuple(config.hydra.overrides.task))
+        overrides = tuple(config.hydra.overrides.task)
+        self.composed.add(overrides)
+        if not self._is_next_composed_own and overrides not in self.jobs:
+            self.jobs[overrides] = self._key(without_hydra(config), list(overrides))[0]
+        self._is_next_composed_own = False
         launcher = config.hydra.launcher
         if launcher is None or PARALLEL not in str(launcher.get("_target_")):
             return
@@ -123,9 +100,9 @@ class Sweep:
             before_workers()
 
     def job(self, config: DictConfig, number: int, overrides: Sequence[str]) -> JobRecord | None:
-        """Run one job, or skip it where it is finished; a failure is recorded and does not end the sweep.
+        """Run one job, or skip it if it is finished; a failure is recorded and does not end the sweep.
 
-        Returns its record, None where another process runs it. Raises Interrupted.
+        Returns its record, None if another process runs it. Raises Interrupted.
         """
         if os.getpid() == self.process:
             return self._job(config, number, list(overrides))
@@ -136,40 +113,66 @@ class Sweep:
         except Interrupted:  # the process that started this one has had the signal, too
             return None
 
-    def _job(self, config: DictConfig, number: int, overrides: list[str]) -> JobRecord | None:
+    def _key(self, config: DictConfig, overrides: list[str]) -> tuple[str, Any]:
+        """What tells the job from others, and its settings, or why they are refused."""
         try:
             with explained(self.command):
                 settings = typed(config, COMMAND_CONFIGS[self.command])
         except UserError as error:
-            return self._failed(
-                JobRecord(refused_key(self.command, overrides), number, overrides, FAILED, start=self.started), error
-            )
-        key = job_key(self.command, settings)
-        with self.folder.held(key) as is_free:
-            if not is_free:
-                _say(f"job {number} runs in another process: {' '.join(overrides)}")
+            return refused_key(self.command, overrides), error
+        return job_key(self.command, settings), settings
+
+    def _job(self, config: DictConfig, number: int, overrides: list[str]) -> JobRecord | None:
+        key, settings = self._key(config, overrides)
+        record = JobRecord(key, number, overrides, RUNNING, start=self.started)
+        if isinstance(settings, UserError):
+            return self._failed(record, settings)
+        if (before := self._done(record)) is not None:
+            return before
+        with self.claims.held(key) as (is_held, other):
+            if not is_held:
+                say(f"job {number} runs on {other.holder if other else 'another machine'}: {' '.join(overrides)}")
                 return None
-            before = self.folder.read(key)
-            if before is not None and _is_finished(before):
-                _say(f"job {number} was finished before: {before.folder or ' '.join(overrides)}")
-                record = replace(
-                    before, number=number, overrides=overrides, state=FINISHED, error=None, exit_code=0, start=self.started
-                )
-                self.folder.write(record)
-                return record
-            settings = settings if self.dry else _continued(settings, partial(self.folder.unused_run, self.command), before)
-            record = JobRecord(key, number, overrides, RUNNING, _own_folder(settings), start=self.started)
-            self.folder.write(record)
-            started = time.perf_counter()
-            try:
-                with self._share_of_the_machine(settings, number) as settings, self._own_output(key):
-                    return self._run(settings, record, started)
-            except Interrupted:
-                self._ended(record, STOPPED, started)
-                raise
+            if (before := self._done(record)) is not None:  # meanwhile
+                return before
+            return self._started(record, settings, self.folder.read(key), taken_over_from=other)
+
+    def is_done(self, record: JobRecord) -> bool:
+        """Return whether nothing is left to do: it has finished, or has failed since this command line was started."""
+        is_new_failure = record.state == FAILED and record.start != self.failed_before.get(record.key)
+        return is_new_failure or is_finished(record)
+
+    def _done(self, job: JobRecord) -> JobRecord | None:
+        """The record of the job where it is done, with its number and overrides here; else None."""
+        before = self.folder.read(job.key)
+        if before is None or not self.is_done(before):
+            return None
+        if not is_finished(before):
+            return before
+        if self.passes < 2:
+            say(f"job {job.number} was finished before: {before.folder or ' '.join(job.overrides)}")
+        record = replace(job, folder=before.folder, state=FINISHED, seconds=before.seconds)
+        self.folder.write(record)
+        return record
+
+    def _started(self, job: JobRecord, settings: Any, before: JobRecord | None, taken_over_from: Claim | None) -> JobRecord:
+        if taken_over_from is not None:
+            say(f"job {job.number} is taken over from {taken_over_from.holder}")
+        if taken_over_from is not None and before is not None and before.folder is not None:
+            self.folder.break_locks(RunFolder(before.folder))
+        settings = settings if self.dry else _continued(settings, partial(self.folder.unused_run, self.command), before)
+        record = replace(job, folder=_own_folder(settings))
+        self.folder.write(record)
+        started = time.perf_counter()
+        try:
+            with self._share_of_the_machine(settings, job.number) as settings, self._own_output(job.key):
+                return self._run(settings, record, started)
+        except Interrupted:
+            self._ended(record, STOPPED, started)
+            raise
 
     def _run(self, settings: Any, record: JobRecord, started: float) -> JobRecord:
-        _say(f"job {record.number}: {' '.join(record.overrides)}")
+        say(f"job {record.number}: {' '.join(record.overrides)}")
         try:
             found = self.start(settings, record.overrides)
         except Exception as error:
@@ -207,7 +210,7 @@ class Sweep:
 
     @contextmanager
     def _own_output(self, key: str) -> Iterator[None]:
-        """Of jobs that run at the same time, what each prints goes to a file beside its record."""
+        """Redirect the output of a job that runs in parallel with others to a file next to its record."""
         if self.at_once < 2 or self.dry:
             yield
             return
@@ -215,50 +218,16 @@ class Sweep:
         with path.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
             yield
 
-    def finish(self, *, compared: bool = True) -> None:
-        """Show and write the comparison of all finished runs, list what failed, and raise SweepError where something did.
-
-        A job that failed when an earlier line was typed, and is not of this one, is none of this sweep's business any more.
-        """
-        records = self.folder.records() if self.folder.exists else []
-        runs = [str(record.folder) for record in records if record.folder is not None and _is_finished(record)]
-        if compared and self.command in COMPARED and runs:
-            self._compare(runs)
-        records = [record for record in records if record.start == self.started]
-        failed = [record for record in records if record.state == FAILED]
-        for record in failed:
-            print(f"encoderlab: job {record.number} failed: {' '.join(record.overrides)}: {record.error}", file=sys.stderr)
-        if failed:
-            raise SweepError(failed, len(records), None if self.dry else self.folder.root)
-
-    def _compare(self, folders: list[str]) -> None:
-        from encoderlab.reports.comparison.comparison import build_comparison
-        from encoderlab.reports.comparison.files import write_comparison
-        from encoderlab.reports.comparison.glue_table import are_of_glue, build_glue_table, show_glue_table, write_glue_table
-        from encoderlab.reports.comparison.screen import show_comparison
-        from encoderlab.runs.folders.finished import finished_runs
-
-        try:
-            runs, _ = finished_runs(folders)
-            if are_of_glue(runs):
-                table = build_glue_table(runs)
-                show_glue_table(table, write_glue_table(self.folder.root, table))
-                return
-            comparison = build_comparison(runs)
-            show_comparison(comparison, write_comparison(self.folder.root, comparison, runs))
-        except (DataError, SettingError) as error:
-            print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
-
     def say_how_to_go_on(self, arguments: Sequence[str]) -> None:
-        """Print the line that goes on with this sweep."""
+        """Print the line that resumes this sweep."""
         if self.dry:
             return
         line = shlex.join(["encoderlab", self.command, *arguments, f"sweep_dir={self.folder.root}"])
         print(f"Finished jobs are not repeated. Resume with: {line}", file=sys.stderr)
 
 
-def _is_finished(record: JobRecord) -> bool:
-    """Whether the job is done: a run's report is the last thing it writes, and may be there though the record says otherwise."""
+def is_finished(record: JobRecord) -> bool:
+    """Return whether the job is done: a run writes its report last, so it may exist though the record says otherwise."""
     if record.folder is None:
         return record.state == FINISHED
     return RunFolder(record.folder).finished
@@ -292,5 +261,6 @@ def _cores() -> int:
     return available_cores()
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Print a line about the sweep."""
     print(f"encoderlab: {one_line(line)}", file=sys.stderr)

@@ -59,6 +59,43 @@ def test_seeds_are_averaged_and_compared_with_the_linear_model_row_by_row(folder
     assert 0 < low < 0.16 < high
 
 
+def write_of_task(folder, figures, answers, main, per_class):
+    """A baseline that answers as `answers` does last, and a run that answers as it does first; `figures` are those of both."""
+    scores = {**figures, f"{main}_ci95": [0.1, 0.9], "n": len(answers[0][0]), **per_class}
+    linear = {"seconds": 1.0, **scores}
+    facts = {"main_figure": main, "scored_split": "test", "n": scores["n"], "training_rows": 300, "labels": list("ab")}
+    (folder / "baselines").mkdir()
+    report = facts | {"fingerprint": "rows", "best": "best", "baselines": {"best": linear}}
+    (folder / "baselines" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    write_run(folder / "box", 0, 0)
+    own = json.loads((folder / "box" / "0" / "report.json").read_text(encoding="utf-8"))
+    own |= {"main_figure": main, "splits": {"test": scores}}
+    (folder / "box" / "0" / "report.json").write_text(json.dumps(own), encoding="utf-8")
+    for where, rows in ((folder / "box" / "0", answers[0]), (folder / "baselines", answers[1])):
+        lines = [f"t,{label},{predicted}" for label, predicted in zip(*rows, strict=True)]
+        (where / "predictions.csv").write_text("\n".join(["text,label,predicted", *lines]) + "\n", encoding="utf-8")
+
+
+def test_numbers_are_compared_by_their_correlation(tmp_path):
+    numbers = [float(n) for n in range(50)]
+    swapped = [number + (-1) ** n * 20 for n, number in enumerate(numbers)]
+    figures = {"pearson": 0.9, "spearman": 0.8, "mae": 1.0, "rmse": 1.0}
+    write_of_task(tmp_path, figures, [(numbers, numbers), (numbers, swapped)], "pearson", {})
+    found = figures_of("sick_relatedness", tmp_path)
+    assert found["baselines"]["best"]["spearman"] == found["kinds"]["box"]["spearman"] == 0.8
+    assert 0 < found["kinds"]["box"]["ahead"]["interval"][0] < found["kinds"]["box"]["ahead"]["value"] < 1
+
+
+def test_sets_of_labels_are_compared_by_macro_f1_where_that_comes_first(tmp_path):
+    labels = ["a", "b", "a|b", ""] * 25
+    never_b = [label.replace("|b", "").replace("b", "") for label in labels]
+    figures = {"f1_macro": 1.0, "f1_micro": 1.0, "subset_accuracy": 1.0}
+    write_of_task(tmp_path, figures, [(labels, labels), (labels, never_b)], "f1_macro", {"per_class": {"a": {}, "b": {}}})
+    found = figures_of("goemotions", tmp_path)["kinds"]["box"]
+    assert found["ahead"]["value"] == pytest.approx(0.5)
+    assert found["f1_micro_ahead"]["value"] == pytest.approx(1 - 2 * 50 / (50 + 100))
+
+
 def test_one_seed_has_the_interval_of_its_rows(folder):
     write_run(folder / "box", 0, 85)
     ahead = figures_of("sms_spam", folder)["kinds"]["box"]["ahead"]

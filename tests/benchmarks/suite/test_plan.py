@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from benchmarks.processes import ROOT, python
+from benchmarks.suite.command import planned_runs
 from benchmarks.suite.kinds import KINDS, missing_data
 from benchmarks.suite.plan import Run, filled, parsed
 from benchmarks.suite.sets import SETS
@@ -67,17 +68,32 @@ def test_sets_of_the_hub_need_a_hub(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_set_is_chosen_by_words_that_train_understands(name):
-    run = Run(name, "scratch", 1, parsed(["training.steps=5"]))
-    command, *words = filled(run.words, {"suite": "data", "output": "runs"})
-    config = compose(*words, command=command)
-    assert config.seed == 1 and config.run_dir == f"runs/{name}/scratch/1"
-    assert not any("{" in word for word in words)
+def test_every_set_is_chosen_by_words_that_every_kind_s_command_understands(name):
+    for kind in KINDS:
+        run = Run(name, kind, 1, parsed(["training.steps=5"]))
+        command, *words = filled(run.words, {"suite": "data", "output": "runs", "minilm": "minilm"})
+        config = compose(*words, command=command)
+        assert config.seed == 1 and config.run_dir == f"runs/{name}/{kind}/1"
+        assert not any("{" in word for word in words)
 
 
 def test_pairs_name_their_second_column_and_tagging_its_task():
-    assert {"dataset.text=text_a", "dataset.text_pair=text_b"} < set(SETS["mnli_sample"].words)
-    assert SETS["wnut17"].is_tagging and "dataset.train={suite}/wnut17/train.conll" in SETS["wnut17"].words
+    for name in ("mnli_sample", "sick_relatedness"):
+        assert {"dataset.text=text_a", "dataset.text_pair=text_b"} < set(SETS[name].words)
+    assert {"task=tagging", "dataset.train={suite}/wnut17/train.conll"} < set(SETS["wnut17"].words)
+    assert {"task=multilabel", "dataset.label=labels"} < set(SETS["reuters21578"].words)
+
+
+def test_a_set_read_in_windows_has_the_rows_of_the_set_that_is_cut():
+    cut, whole = SETS["bbc_news"], SETS["bbc_news_windows"]
+    assert set(whole.words) - set(cut.words) == {"task.windows=mean"} and whole.training_rows == cut.training_rows
+
+
+def test_students_are_planned_where_a_text_or_a_word_has_one_label():
+    planned = {name: {run.kind for run in planned_runs(name, KINDS, parsed([]))} for name in SETS}
+    without = {name for name, kinds in planned.items() if "student" not in kinds}
+    assert without == {"goemotions", "reuters21578", "sick_relatedness"}
+    assert all({"scratch", "box", "minilm"} <= kinds for kinds in planned.values())
 
 
 def test_all_students_of_a_set_learn_from_one_teacher():

@@ -6,6 +6,7 @@ from benchmarks.suite import pages
 from benchmarks.suite.chart import draw
 from benchmarks.suite.sets import ENGLISH, SETS
 from benchmarks.suite.tables import commands, origins, set_table, standing, summary
+from benchmarks.suite.targets import targets_table
 
 MADE = {
     "date": "2026-01-02",
@@ -24,10 +25,10 @@ def kind_of_runs(ahead, *, date="2026-01-02", error=None):
     return {"command": ["train", "dataset.train={suite}/x.csv"], "failed": failed, "runs": [run]} | of_scores | costs
 
 
-def result_of(name, **kinds):
+def result_of(name, figure="accuracy", **kinds):
     tfidf = {"score": 0.8, "interval": [0.78, 0.82], "f1_macro": 0.7, "seconds": 3.0}
     facts = {
-        "figure": "accuracy",
+        "figure": figure,
         "split": "test",
         "rows": {"train": 1234, "scored": 500},
         "n_labels": 2,
@@ -54,7 +55,7 @@ def test_the_summary_counts_the_english_sets_of_the_suite_alone():
     assert "On all 8 English classification sets" in found
     assert row_of(found, "from the box")[1:5] == ["5 of 8", "3", "0", "+1.2"]
     assert "0.500 ▼" in found and "**0.820** ▲" in found
-    assert row_of(found, "[gnad_sample]")[4] == "–"  # never run from scratch
+    assert row_of(found, "[gnad_sample]")[5] == "–"  # never run from scratch
 
 
 def test_a_set_without_its_linear_model_is_still_shown():
@@ -62,7 +63,7 @@ def test_a_set_without_its_linear_model_is_still_shown():
     result["baselines"]["tfidf_logreg"] = {"skipped": "too many rows"}
     del result["kinds"]["box"]["ahead"]
     assert "skipped: too many rows" in set_table(result)
-    assert row_of(summary({"docs": result}), "[docs]")[3] == "–"
+    assert row_of(summary({"docs": result}), "[docs]")[4] == "–"
 
 
 def test_a_set_shows_scores_costs_and_failures():
@@ -71,6 +72,39 @@ def test_a_set_shows_scores_costs_and_failures():
     assert row[1] == "0.820 (0.700 to 0.900)" and row[4] == "**+0.020 (+0.010 to +0.030)** ▲"
     assert row[5:] == ["1.5", "", "20.0", "9.8 M", "1,024 MiB"]
     assert "| from scratch, seed 1 | failed: out of memory \\| twice |" in found
+
+
+def numbers():
+    """The result of a set whose answers are numbers."""
+    scores = {"score": 0.4, "interval": [0.3, 0.5], "spearman": 0.3, "seconds": 3.0}
+    result = result_of("sick_relatedness", "pearson", box=kind_of_runs(0.02) | {"spearman": 0.75})
+    return result | {
+        "n_labels": 0,
+        "baselines": {"mean": scores | {"score": 0.0}, "tfidf_ridge": scores},
+        "best_baseline": "tfidf_ridge",
+    }
+
+
+def test_a_set_of_numbers_shows_its_correlation_and_is_compared_with_the_mean_of_training():
+    assert row_of(summary({"sick_relatedness": numbers()}), "[sick_relatedness]")[2:5] == ["Pearson", "0.000", "0.400"]
+    found = set_table(numbers())
+    assert "1,234 training rows, scored on 500 rows of test." in found
+    assert row_of(found, " |")[1:4] == ["Pearson (95% interval)", "seeds (lowest to highest)", "Spearman"]
+    assert row_of(found, "TF-IDF + ridge regression")[1] == "0.400 (0.300 to 0.500)"
+    assert row_of(found, "from the box")[3] == "0.750"
+
+
+def test_targets_are_met_missed_or_not_measured():
+    found = targets_table({"sick_relatedness": numbers(), "wnut17": result_of("wnut17", "entity_f1", box=kind_of_runs(0.05))})
+    assert row_of(found, "sick_relatedness")[1:] == ["Pearson", "at least 0.80", "0.820", "met"]
+    assert row_of(found, "wnut17")[1:] == ["entity F1", "+0.10 beside the linear model", "+0.050", "missed"]
+    assert row_of(found, "goemotions")[1:] == ["", "at least 0.40", "", "not measured"]
+
+
+def test_reading_in_windows_is_held_against_the_set_that_is_cut():
+    cut, whole = result_of("bbc_news", box=kind_of_runs(0.17)), result_of("bbc_news_windows", box=kind_of_runs(0.16))
+    found = targets_table({"bbc_news": cut, "bbc_news_windows": whole})
+    assert row_of(found, "bbc_news_windows")[2:] == ["at least bbc_news (0.970)", "0.960", "missed"]
 
 
 def test_machines_are_named_once_with_their_dates():

@@ -1,4 +1,4 @@
-"""A sweep's folder: records come back as written, jobs and cards are held by one process, and nothing else is taken for a sweep."""
+"""A sweep's folder: records come back as written, GPUs are held by one job each, and nothing else is taken for a sweep."""
 
 import json
 from dataclasses import replace
@@ -37,13 +37,6 @@ def test_a_sweep_and_its_runs_may_be_moved_together(sweep, tmp_path, monkeypatch
     assert SweepFolder(Path("there/sweep")).read(A).folder == Path("there/outputs/run")
 
 
-def test_a_job_is_held_by_one_at_a_time(sweep):
-    with sweep.held(A) as first, sweep.held(A) as second, sweep.held(B) as other:
-        assert (first, second, other) == (True, False, True)
-    with sweep.held(A) as again:
-        assert again
-
-
 def test_each_job_has_a_card_of_its_own_while_there_are_any(sweep):
     sweep.jobs.mkdir(parents=True)
     with sweep.gpu(2, 7) as first, sweep.gpu(2, 8) as second, sweep.gpu(2, 9) as third:
@@ -67,7 +60,7 @@ def test_a_folder_that_holds_something_else_is_no_sweep(sweep):
     sweep.root.mkdir()
     assert SweepFolder.named("sweep").root == sweep.root
     (sweep.root / "precious").write_text("")
-    with pytest.raises(SettingError, match="sweep_dir=sweep holds something that is no sweep"):
+    with pytest.raises(SettingError, match="sweep_dir=sweep is not empty, and not a sweep"):
         SweepFolder.named("sweep")
     sweep.jobs.mkdir()
     (sweep.jobs / "a.json").write_text("[]")  # of somebody else's
@@ -77,7 +70,7 @@ def test_a_folder_that_holds_something_else_is_no_sweep(sweep):
     assert [record.key for record in sweep.records()] == [A]
 
 
-@pytest.mark.parametrize("written", ["multirun.yaml", "search.journal", f"jobs/.{A}.lock", "jobs/.card-0.lock"])
+@pytest.mark.parametrize("written", ["multirun.yaml", "search.journal", f"jobs/.{A}.claim-1", "jobs/.gpu-0-of-anna.lock"])
 def test_a_sweep_that_was_stopped_before_its_first_record_is_gone_on_with(sweep, written):
     path = sweep.root / written
     path.parent.mkdir(parents=True)

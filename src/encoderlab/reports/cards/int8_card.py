@@ -1,4 +1,4 @@
-"""The part of a model card that tells of an 8-bit graph: what it changes, in answers, bytes and speed."""
+"""The part of a model card on an 8-bit graph: how predictions, size and speed change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from encoderlab.runs.inference.int8_check import Int8Check
 
 
 def agreement_in_words(check: Int8Check) -> str:
-    """How alike the answers are, in half a sentence."""
+    """Return how much the predictions agree, in half a sentence."""
     rows = f"{check.rows:,} rows of {check.split}" if check.split else f"{check.rows} sentences"
     if check.agreement is None:
         return f"on {rows} a number changes by at most {check.change:.4g}"
@@ -16,14 +16,14 @@ def agreement_in_words(check: Int8Check) -> str:
 
 
 def int8_card(check: Int8Check, n_bytes: tuple[int, int]) -> str:
-    """The section; `n_bytes` are the graph's before and after."""
+    """Return the section; `n_bytes` are the sizes of the graph before and after."""
     sizes, speeds = map(megabytes, n_bytes), (f"{speed:,.0f}" for speed in check.texts_per_second)
     table = ["| | 32 bits | 8 bits |\n|---|---|---|\n", f"| graph | {' | '.join(sizes)} |\n"]
     threads = f"{check.threads} thread{'' if check.threads == 1 else 's'}"
-    table.append(f"| texts a second, encoderlab's fp32 and this graph, {threads} | {' | '.join(speeds)} |\n")
+    table.append(f"| texts per second, encoderlab in fp32 and this graph, {threads} | {' | '.join(speeds)} |\n")
     if check.before is not None:
         table.append(f"| {words_of(check.score)} on {check.split} | {check.before:.4f} | {check.after:.4f} |\n")
-    unscored = f" It was not scored: {check.unscored}." if check.unscored else ""
+    unscored = f" It was not scored: {check.unscored}" if check.unscored else ""
     return (
         "\n## In 8 bits\n\nThe weights of matrix products and embeddings are 8-bit integers, those of products with a scale for "
         "each channel. Activations are quantized as they come. "

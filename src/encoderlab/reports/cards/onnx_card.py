@@ -1,4 +1,4 @@
-"""The part of an exported ONNX folder's README.md that shows how to use it, with nothing but onnxruntime and tokenizers."""
+"""The part of an exported ONNX folder's README.md that shows how to use it with only onnxruntime and tokenizers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 
 def onnx_card(fields: dict[str, Any], *, opened: bool) -> str:
-    """The section about ONNX, `fields` being what config.json says; `opened`: encoderlab opens the folder too."""
+    """Return the section about ONNX; `fields` is the folder's config.json, and `opened` tells whether encoderlab opens it too."""
     text = "A text.\\tAnd another." if fields["paired"] else "A text to read."
     shell = f"$'{text}'" if fields["paired"] else f'"{text}"'
     ours = " `encoderlab predict`, `eval` and `serve` open this folder with `run=<this folder>`." if opened else ""
-    outputs = "Its outputs" if fields["precision"] == "fp32" else "Before its weights were made 8-bit integers, its outputs"
+    outputs = "Its outputs" if fields["precision"] == "fp32" else "Before quantization, its outputs"
     return (
-        f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, of up to {fields['max_length']} "
-        f"tokens a row. {outputs} were compared with the model's own on batches of several sizes and lengths: they are "
-        f"off by {fields['largest_difference']:.1e} of the largest at most ({fields['tolerance']:g} is allowed).{ours}\n\n"
-        "predict.py answers for texts, and is short enough to be copied into your own program. It needs "
+        f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, with up to {fields['max_length']} "
+        f"tokens per row. {outputs} were compared with the model's own on batches of several sizes and lengths; they are off by "
+        f"{fields['largest_difference']:.1e} of the largest (at most {fields['tolerance']:g} is allowed).{ours}\n\n"
+        "predict.py predicts for texts, and is short enough to copy into your own program. Required: "
         "`pip install numpy onnxruntime tokenizers`.\n\n"
         f"```\npython predict.py {shell}\npython predict.py < texts.txt\n```\n\n"
         "From Python:\n\n```python\nfrom pathlib import Path\n\nfrom predict import predict\n\n"

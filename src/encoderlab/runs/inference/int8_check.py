@@ -1,4 +1,4 @@
-"""What 8-bit weights change: a model and its 8-bit graph answer the same rows in turn, before anyone relies on the graph."""
+"""How an 8-bit graph differs from its model: both predict for the same rows, in turn, before the graph is written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHANCE = 2.0  # standard errors
 
 @dataclass(frozen=True, slots=True)
 class Int8Check:
-    """What was found on `rows` of `split` ("" and why in `unscored`: on a few sentences, which have no right answers).
+    """The result on `rows` of `split`; if that is "", on a few sentences without labels, for the reason in `unscored`.
 
     `agreement` is the share of equal predictions (None: of numbers), of texts or of words; `change` the largest change of a
     probability, or of a number. `before` and `after` are the main `score` (None: not scored), and `texts_per_second` those of the
@@ -53,7 +53,7 @@ class Int8Check:
 
 
 def check_int8(assembly: Assembly, graph: Path, cache: Path) -> Int8Check:
-    """Compare on the split that the run's report is about. Raises DataError where the graph loses more than LARGEST_LOSS."""
+    """Compare both on the split that the run's report is about. Raises DataError if the score falls by more than LARGEST_LOSS."""
     examples, split, unscored = _rows_to_compare(assembly, cache)
     quantized = replace(assembly, model=cast("EncoderWithHeads", GraphModel(graph, assembly.model)))
     sides = (_Side(assembly, bool(split)), _Side(quantized, bool(split)))
@@ -61,7 +61,7 @@ def check_int8(assembly: Assembly, graph: Path, cache: Path) -> Int8Check:
         stop_if_interrupted()
         for side in sides:
             if number == 0:
-                side.predict(batch)  # what is made once does not count
+                side.predict(batch)  # a warm-up, which is not timed
             side.add(batch)
     check = _compared(*sides, len(examples), split, unscored)
     _refuse_loss(check, sides[0])
@@ -69,7 +69,7 @@ def check_int8(assembly: Assembly, graph: Path, cache: Path) -> Int8Check:
 
 
 class _Side:
-    """One of the two models, with what it has answered so far."""
+    """One of the two models, with its predictions so far."""
 
     def __init__(self, assembly: Assembly, scored: bool) -> None:
         self.assembly, self.scored, self.seconds = assembly, scored, 0.0
@@ -88,7 +88,7 @@ class _Side:
         self.answers.update(zip(batch.rows.tolist(), self.assembly.task.answers(prediction, batch), strict=True))
 
     def score(self) -> tuple[str, float | None]:
-        """Name and value of the main figure."""
+        """Return name and value of the main metric."""
         if not self.scored:
             return "", None
         scores = self.metrics.scores()
@@ -110,7 +110,7 @@ def _compared(before: _Side, after: _Side, rows: int, split: str, unscored: str)
 
 
 def _change(one: Answer, other: Answer) -> float:
-    """By how much a probability, or the number, differs at most."""
+    """Return the largest difference of a probability, or that of the number."""
     values = [_values(answer) for answer in (one, other)]
     return float(np.abs(values[0] - values[1]).max(initial=0.0))
 
@@ -122,7 +122,7 @@ def _values(answer: Answer) -> np.ndarray:
 
 
 def _rows_to_compare(assembly: Assembly, cache: Path) -> tuple[Sequence[Example], str, str]:
-    """Rows with right answers and their split's name; or some sentences, "" and why there are no others."""
+    """Return labelled rows and the name of their split; or some sentences, "" and the reason."""
     try:
         corpus = Corpus.load(own_dataset(assembly), cache, assembly.config.task.target)
         name = corpus.scored_splits()[-1]
@@ -139,9 +139,9 @@ def _rows_to_compare(assembly: Assembly, cache: Path) -> tuple[Sequence[Example]
 
 
 def _refuse_loss(check: Int8Check, before: _Side) -> None:
-    """Raise DataError where more is lost than 8 bits should cost, or the answers are no numbers."""
+    """Raise DataError if the score falls by more than 8 bits should cost, or a prediction is not finite."""
     if not math.isfinite(check.change):
-        raise DataError("The 8-bit graph gives answers that are no numbers", remedy="Use precision=fp32; nothing was written")
+        raise DataError("The 8-bit graph gives predictions that are not finite", remedy="Use precision=fp32; nothing was written")
     if check.before is None or check.after is None:
         return
     counted = sum(max(len(answer.labels), 1) for answer in before.answers.values())

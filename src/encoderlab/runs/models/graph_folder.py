@@ -23,7 +23,7 @@ PREDICT = Path(onnx_graph.__file__).with_name("onnx_predict.py")  # a program of
 
 
 def write_checked_graph(folder: Path, assembly: Assembly) -> dict[str, Any]:
-    """Write the graph and compare it with the model; returns what config.json says. Raises DataError where they differ."""
+    """Write the graph and compare it with the model; return the fields of config.json. Raises DataError if they differ."""
     task, max_length = assembly.task, assembly.config.model.reach
     whole = WholeModel(assembly.model).eval()
     write_graph(whole, folder / GRAPH)
@@ -52,14 +52,14 @@ def write_checked_graph(folder: Path, assembly: Assembly) -> dict[str, Any]:
 
 
 def gives_answers(assembly: Assembly) -> bool:
-    """Whether the model answers a task, and is no encoder alone and no pretrained one."""
+    """Return whether the model predicts for a task; an encoder alone and a pretrained model do not."""
     heads = assembly.task.heads
     asked = heads.sequence_classes is not None or heads.token_classes is not None
     return asked and not isinstance(assembly.config.task, DocumentTaskConfig)
 
 
 def write_graph_folder(folder: Path, assembly: Assembly, fields: dict[str, Any], card: str) -> None:
-    """Write all that lies beside the graph. Of a run with answers, config.json holds its settings: encoderlab opens the folder."""
+    """Write the other files of the folder. With the settings of a run in config.json, encoderlab opens it too."""
     of_run = gives_answers(assembly) and assembly.config.dataset is not None
     said = config_json(assembly.saved(assembly.opened)) if of_run else {}
     (folder / "config.json").write_text(json.dumps(fields | said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -70,7 +70,7 @@ def write_graph_folder(folder: Path, assembly: Assembly, fields: dict[str, Any],
 
 
 def thresholds_json(task: TaskConfig) -> dict[str, Any]:
-    """What config.json says of the labels: the probability from which each is given, and of two, which is the positive one."""
+    """Return what config.json says of labels: each one's threshold, and the positive class of a binary task."""
     if isinstance(task, MultilabelConfig) and task.thresholds:
         return {"thresholds": task.thresholds}
     if not isinstance(task, ClassificationConfig) or task.positive_label is None:
@@ -80,7 +80,7 @@ def thresholds_json(task: TaskConfig) -> dict[str, Any]:
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:
-    """Write a tokenizer.json that cuts and pads as the model needs it, so that nothing beside it has to be read for that."""
+    """Write a tokenizer.json that truncates and pads as the model needs, so that no other file has to be read for it."""
     assembly.tokenizer.save(path)
     backend = tokenizers.Tokenizer.from_file(str(path))
     backend.enable_truncation(assembly.config.model.reach)

@@ -1,4 +1,4 @@
-"""An exported ONNX graph in the place of a model: the same batches in, the same predictions out, computed by onnxruntime."""
+"""An exported ONNX graph in place of a model: it takes the same batches and gives the same predictions, by onnxruntime."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from encoderlab.training.config import Precision
 if TYPE_CHECKING:
     import onnxruntime
 
-TOKENS_AT_A_TIME = 512  # with 8-bit weights, 4,096 took 1.2 times as long: what a layer computes is then larger than the cache
+TOKENS_AT_A_TIME = 512  # with 8-bit weights, 4,096 took 1.2 times as long: the activations of a layer then exceed the cache
 
 
 class GraphModel(nn.Module):
     """The graph at `path`, opened with PyTorch's number of threads; `shape` is the model it was exported from, without weights.
 
-    Raises DataError where onnxruntime cannot open it, SettingError where there is no onnxruntime.
+    Raises DataError if onnxruntime cannot open it, SettingError if onnxruntime is not installed.
     """
 
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
         self.path, self.window_pooling, self.separates_pairs = path, shape.window_pooling, shape.separates_pairs
-        self.masked_token_head = None  # a graph of ours that answers has none
+        self.masked_token_head = None  # no task has one
         self.of_tokens = shape.token_head is not None
         self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
         self.session = _session(path)
@@ -49,10 +49,10 @@ class GraphModel(nn.Module):
 
     @property
     def encoder(self) -> NoReturn:
-        """A graph gives answers alone. Raises DataError."""
+        """Raises DataError: a graph only predicts."""
         raise DataError(
-            f"{self.path.parent} holds an ONNX graph, which predict, eval and serve open",
-            remedy="Use the run that it was exported from",
+            f"{self.path.parent} contains an ONNX graph without weights, for predict, eval and serve",
+            remedy="Use the run it was exported from",
         )
 
     def forward(self, batch: Batch) -> Prediction:
@@ -89,7 +89,7 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
 
 
 def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids, mask and segments of a few sequences at a time, as long as the longest of these few."""
+    """Yield ids, mask and segments of a few sequences at a time, trimmed to the longest of them."""
     ids, segments = batch.input_ids.long().numpy(), batch.token_type_ids.long().numpy()
     mask = np.ones_like(ids) if batch.attention_mask is None else batch.attention_mask.long().numpy()
     rows = max(TOKENS_AT_A_TIME // max(ids.shape[1], 1), 1)
@@ -100,12 +100,12 @@ def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def compute_to_answer(run: OpenRunConfig, width: int, processes: Processes, *, graph: bool) -> Compute:
-    """What a finished run is opened on, a graph on the CPU; `width` is its encoder's. Raises SettingError as `choose_compute`."""
+    """Return what a finished run is opened on, a graph always on the CPU. Raises SettingError as `choose_compute` does."""
     if not graph:
         return choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
     if run.device not in ("auto", "cpu"):
-        raise SettingError(f"device={run.device} cannot compute {run.run}, an ONNX graph", allowed="auto, cpu")
+        raise SettingError(f"device={run.device} does not work with {run.run}, an ONNX graph", allowed="auto, cpu")
     if run.precision is Precision.bf16:
-        raise SettingError(f"precision=bf16 is none of {run.run}, an ONNX graph with a precision of its own", allowed="auto, fp32")
+        raise SettingError(f"precision=bf16 does not work with {run.run}, an ONNX graph", allowed="auto, fp32")
     compute = choose_compute("cpu", "fp32", run.threads, width=width, setting="device", processes=processes)
     return replace(compute, reason="outside the ONNX graph")
