@@ -21,13 +21,10 @@ from filelock import FileLock, Timeout
 from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
+from encoderlab.runs.folders.graph_files import MODEL_TYPE, is_graph
 
 ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.atomic_files`
-LARGEST_CONFIG = 10_000_000  # bytes; it contains every label twice
-MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
-GRAPH = "model.onnx"
-GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")  # of an ONNX folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +288,6 @@ def model_folder(run: str) -> Path:
     first = RunFolder(given).fold(1)
     wants, remedy = ", ".join(MODEL_FILES), f"Its folds have models: run={first}" if first.is_dir() else ""
     raise DataError(f"run={run} has no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy)
-
-
-def is_graph(folder: Path) -> bool:
-    """Return whether the folder contains a graph that we exported together with the settings of its run."""
-    if not all((folder / name).is_file() for name in GRAPH_FILES):
-        return False
-    try:
-        return read_config(folder, LARGEST_CONFIG).get("model_type") == MODEL_TYPE
-    except DataError:
-        return False
 
 
 def is_huggingface(folder: Path) -> bool:

@@ -16,7 +16,8 @@ from encoderlab.errors import DataError, UserError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
-from encoderlab.runs.folders.folder import GRAPH_FILES, RunFolder, is_graph
+from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folders.graph_files import GRAPH_FILES, is_graph
 from encoderlab.runs.folders.resume import changed_files, changed_rows, read_record, read_settings
 from encoderlab.runs.models.assembly import assemble, build_model, cache_folder
 from encoderlab.runs.models.pretrained import load_pretrained
