@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
+from encoderlab.data.row_table import RowTable
+
 if TYPE_CHECKING:
-    import datasets
     import pyarrow as pa
 
     from encoderlab.batch import TargetKind
@@ -52,7 +53,7 @@ def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
 
 
 class Split:
-    """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
+    """The examples of one split, kept as an Arrow table, so that memory need not hold them all at once.
 
     The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them,
     or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was read;
@@ -60,15 +61,19 @@ class Split:
     user, and tasks ignore them.
     """
 
-    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None, carried: pa.Table | None = None) -> None:
-        self.table, self.carried = table, carried
+    def __init__(
+        self, table: pa.Table | RowTable, where: Callable[[int], str] | None = None, carried: pa.Table | None = None
+    ) -> None:
+        self.table = table if isinstance(table, RowTable) else RowTable(table)
+        self.carried = carried
         self.where = where or _counted
 
     def __len__(self) -> int:
         return len(self.table)
 
     def __getitem__(self, row: int) -> Example:
-        return _example(self.table[row])
+        place = range(len(self))[row]  # counts from the end where row is negative
+        return _example({name: values[0] for name, values in self.table[place : place + 1].items()})
 
     def __iter__(self) -> Iterator[Example]:
         for start in range(0, len(self.table), 1000):
@@ -106,7 +111,7 @@ class Split:
         """Return the kind of target of a whole row."""
         import pyarrow as pa
 
-        schema = self.table.data.schema
+        schema = self.table.schema
         kind = schema.field("label").type if "label" in schema.names else pa.int64()
         if pa.types.is_floating(kind):
             return "number"
@@ -115,8 +120,9 @@ class Split:
     @property
     def labelled(self) -> bool:
         """Return whether any row has a known target."""
-        column = "labels" if "words" in self.table.column_names else "label"
-        return column in self.table.column_names and any(value is not None for value in self.table[column])
+        names = self.table.schema.names
+        column = "labels" if "words" in names else "label"
+        return column in names and self.table.any_known(column)
 
 
 @dataclass(frozen=True, slots=True)

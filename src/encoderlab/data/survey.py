@@ -91,7 +91,7 @@ def survey(splits: Splits) -> Survey:
 
 def hashed(split: Split) -> Hashes:
     """Return the rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2 million)."""
-    of_words = "words" in split.table.column_names
+    of_words = "words" in split.table.schema.names
     read = _words_batch if of_words else _texts_batch
     batches = [read(batch) for batch in _batches(split)]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,6 +30,17 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {error}") from error
     return _rows(path, table, wanted)
+
+
+def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
+    """The texts of each row of a parquet file by column, some rows in memory at a time; DataError where it cannot be read on."""
+    wanted = replace(wanted, others=())
+    try:
+        names = _names(path, wanted, pq.read_schema(path))
+        for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(_ROWS_UNPACKED, columns=names):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise DataError(f"{path} is no readable parquet file: {error}") from error
 
 
 def read_arrow(path: Path, wanted: Wanted) -> Rows:

@@ -59,8 +59,7 @@ def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:
 
 
 def _by_text(split: Split) -> dict[str, np.ndarray]:
-    table = split.table.with_format("arrow")
-    parts = [_of_texts(_joined(table[start : start + _BATCH])) for start in range(0, len(split), _BATCH)]
+    parts = [_of_texts(_joined(split.table.arrow(start, start + _BATCH))) for start in range(0, len(split), _BATCH)]
     return {kind: np.concatenate([part[kind] for part in parts]) for kind in (parts[0] if parts else {})}
 
 

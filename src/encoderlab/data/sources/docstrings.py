@@ -159,12 +159,11 @@ def _key(libraries: list[Library]) -> str:
 
 
 def _split(table: pyarrow.Table, split: str, labels: list[str]) -> Split:
-    import datasets
     import pyarrow.compute
 
     rows = table.filter(pyarrow.compute.equal(table["split"], split))
     ids = [labels.index(label) for label in rows["label"].to_pylist()]
-    return Split(datasets.Dataset.from_dict({"text": rows["text"].to_pylist(), "label": ids}))
+    return Split(pyarrow.table({"text": rows["text"], "label": ids}))
 
 
 def _origin(libraries: list[Library], table: pyarrow.Table) -> dict[str, Any]:

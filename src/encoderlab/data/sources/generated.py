@@ -44,11 +44,11 @@ class GeneratedDataset(DatasetConfig):
         The test split is drawn first and the training split last, so that a larger training split leaves the others unchanged.
         Raises SettingError if more rows are wanted than exist.
         """
-        import datasets
+        import pyarrow as pa
 
         generator, taken = np.random.default_rng(self.data_seed), set[str]()
         columns = {split: self.draw(split, generator, taken) for split in ("test", "validation", "train")}
-        splits = {split: Split(datasets.Dataset.from_dict(columns[split])) for split in ("train", "validation", "test")}
+        splits = {split: Split(pa.table(columns[split])) for split in ("train", "validation", "test")}
         settings = {name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")}
         return Splits(splits, self.label_names(), {"source": "generated", **settings})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -214,8 +213,6 @@ def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | No
 
 def as_split(rows: Rows, labels: Labels | None) -> Split:
     """Return the rows as a split; without `labels`, targets are numbers if the rows have some, otherwise unknown."""
-    import datasets
-
     columns = dict(rows.columns)
     words = is_words(columns["text"])
     unknown = pa.nulls(len(columns["text"]), pa.list_(pa.int64()) if words else pa.int64())
@@ -226,8 +223,7 @@ def as_split(rows: Rows, labels: Labels | None) -> Split:
     else:
         pair = {"text_pair": columns["text_pair"]} if "text_pair" in columns else {}
         table = pa.table({"text": columns["text"], **pair, "label": ids})
-    # Without a fingerprint of ours, `datasets` hashes the whole table to make one: seconds for a large one.
-    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]), rows.where, _carried(rows))
+    return Split(table, rows.where, _carried(rows))
 
 
 def _carried(rows: Rows) -> pa.Table | None:

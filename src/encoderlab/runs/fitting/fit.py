@@ -119,7 +119,7 @@ class _Fitting:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether there have been as many evaluations without a better score as the settings allow."""
+        """Return whether there have been as many evaluations without a better score as the settings allow."""
         patience = self.assembly.config.training.patience
         return patience is not None and self.progress.best.since >= patience
 
@@ -167,7 +167,7 @@ class _Fitting:
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.state.distributed.finish()
-        notes += [*filter(None, (self.state.learner.guard.note(), self.state.steps.note())), *self.progress.watch.notes]
+        notes += [*self.state.notes(), *self.progress.watch.notes]
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:

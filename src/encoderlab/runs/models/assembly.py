@@ -134,11 +134,11 @@ class Assembly:
         return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled)
 
     def _compiled(self, training: TrainingConfig, rows: int, tokens: int) -> str:
-        """Compile the encoder if it is worth it for a run that reads so many `tokens` an epoch; says what was done."""
+        """Compile the encoder if it is worth it for a run with `tokens` tokens per epoch; return what was done."""
         if is_sharded(training, self.processes):
             return NOT_IN_PIECES
         if training.compile is Compile.cuda_graphs and self.model.window_pooling is not None:
-            return "not compiled (CUDA graphs would be recorded anew for each number of windows)"
+            return "not compiled (CUDA graphs would be recorded for each number of windows)"
         if training.budget is None:
             steps, layers = total_steps(training, rows), self.model.parameters_by_part()["layers"]
             read = tokens * steps // steps_per_epoch(training, rows) // self.processes.size
