@@ -85,7 +85,7 @@ def test_a_model_that_diverged_is_no_model_to_score():
     model = Dropping()
     with torch.no_grad():
         model.head.bias[1] = float("nan")
-    with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 places.*lower training.learning_rate"):
+    with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 scored positions.*lower training.learning_rate"):
         scored(model, ALL)
 
 
