@@ -11,7 +11,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
-from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.loss import losses
@@ -72,54 +72,6 @@ def test_the_defaults_are_two_groups_and_the_weights_of_plain_adamw():
         by_hand.step()
         by_hand.zero_grad()
     assert same(model, plain, "")
-
-
-def batches(n, pieces):
-    """Batches that each read few of so many pieces: some in every batch, some once and never again."""
-    for seed in range(n):
-        ids = torch.randint(1 + 3 * seed % pieces, pieces, (6, 8), generator=torch.Generator().manual_seed(seed))
-        ids[:, 0] = 1
-        yield Batch(ids, torch.zeros_like(ids), None, torch.arange(6), ids[0, :0], ids[:, 1] % 3, None, ids.numel())
-
-
-def trained_on_rows(sparse, n=30, parts=1, **settings):
-    """Model and optimizer after n steps on batches of few pieces, with whole gradients or those of the rows that were read."""
-    torch.manual_seed(0)
-    shape = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8, dropout=0.0, bias=False)  # a key's bias would get noise
-    model = EncoderWithHeads(shape, 200, 0, HeadSizes(sequence_classes=3))
-    model.encoder.embeddings.token.sparse = sparse
-    config = TrainingConfig(**{"steps": n, "learning_rate": 0.01, "weight_decay": 0.1, "schedule": Schedule.cosine, **settings})
-    optimizer = build_optimizer(model, config)
-    given = ([one] if parts == 1 else list(one.halves()) for one in batches(n, 200))
-    norms = [step.gradient_norm for step in optimize(Learner(model, optimizer, config, CPU), given, FixedSteps(n))]
-    return model, optimizer, torch.stack(norms)
-
-
-def test_gradients_of_the_rows_that_were_read_give_the_same_weights_as_whole_ones_bit_for_bit():
-    (model, optimizer, norms), (whole, its, its_norms) = (trained_on_rows(sparse, clip_norm=None) for sparse in (True, False))
-    assert same(model, whole, "")
-    for mine, theirs in zip(optimizer.state.values(), its.state.values(), strict=True):
-        assert all(torch.equal(mine[name], theirs[name]) for name in ("exp_avg", "exp_avg_sq", "step"))
-    assert torch.allclose(norms, its_norms, rtol=1e-6)
-    assert all(zeros.eq(0).all() for zeros in optimizer._zeros.values()) and len(optimizer._zeros) == 1
-
-
-@pytest.mark.parametrize("settings", [{"clip_norm": 0.2}, {"clip_norm": 0.2, "parts": 2}, {"layer_decay": 0.5}], ids=str)
-def test_clipped_and_in_micro_batches_they_give_the_same_weights_but_for_the_order_of_a_sum(settings):
-    (model, _, norms), (whole, _, its_norms) = (trained_on_rows(sparse, **settings) for sparse in (True, False))
-    assert torch.allclose(norms, its_norms, rtol=1e-5)
-    for mine, theirs in zip(model.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
-
-
-def test_a_step_that_fails_leaves_no_gradient_behind():
-    model, optimizer, _ = trained_on_rows(True, n=1)
-    for group in optimizer.param_groups:
-        group["betas"] = None
-    sum(losses(model(batch()), batch()).values()).backward()
-    with pytest.raises(TypeError):
-        optimizer.step()
-    assert all(zeros.eq(0).all() for zeros in optimizer._zeros.values())
 
 
 @pytest.mark.parametrize("norm_position", NormPosition)

@@ -16,7 +16,6 @@ from encoderlab.model.pairs import WIDTH, compared, separate_texts
 from encoderlab.model.pooling import FIRST_TOKEN, MeanPool, build_pooling, pool_windows
 
 TILE = 64  # outputs: 128 bytes in bf16
-LARGE_VOCABULARY = 4096  # pieces: a batch of a few hundred distinct ones leaves most of the table alone
 
 
 class MaskedTokenHead(nn.Module):
@@ -133,15 +132,6 @@ class EncoderWithHeads(nn.Module):
         selection = FIRST_TOKENS if self.reads_first else None
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
         return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
-
-    def let_gradients_hold_rows(self, allowed: bool) -> None:
-        """Where that is faster, have the gradient of the token embeddings be a sparse tensor of the rows that a batch has read.
-
-        Not where a tied decoder reads all rows. `training.optimizer` takes such gradients, and computes the same with them.
-        """
-        tied = self.masked_token_head is not None and self.masked_token_head.decoder is None
-        table = self.encoder.embeddings.token
-        table.sparse = allowed and not tied and table.num_embeddings >= LARGE_VOCABULARY
 
     def let_batches_decide_all_shapes(self) -> None:
         """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the batch's own.

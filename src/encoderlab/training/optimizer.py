@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from inspect import unwrap
 from typing import Any, Protocol, cast
 
@@ -22,36 +21,13 @@ class EagerAdamW(torch.optim.AdamW):
     """PyTorch's AdamW without the guards that keep its methods from being compiled, because no compiled code calls them here.
 
     The guards load the compiler's front end when the optimizer is built, which takes as long as loading PyTorch.
-
-    A sparse gradient counts as zero in the rows it leaves out, so that momentum and decay move all rows, as they do with whole
-    gradients: the result is the same. What is saved is making, clearing and measuring gradients that are nearly all zeros.
     """
 
     add_param_group = unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = unwrap(torch.optim.AdamW.zero_grad)
     state_dict = unwrap(torch.optim.AdamW.state_dict)
     load_state_dict = unwrap(torch.optim.AdamW.load_state_dict)
-    _step_whole = torch.no_grad()(unwrap(torch.optim.AdamW.step))
-
-    @torch.no_grad()
-    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  nobody hands in a closure
-        """Update all weights by their gradients; sparse ones are coalesced."""
-        rows = {weight: _coalesced(weight) for weight in _learning(self) if weight.grad is not None and weight.grad.is_sparse}
-        for weight, gradient in rows.items():
-            if weight not in self._zeros:
-                self._zeros[weight] = torch.zeros_like(weight)
-            weight.grad = self._zeros[weight].index_copy_(0, gradient.indices()[0], gradient.values())
-        try:
-            self._step_whole()
-        finally:
-            for weight, gradient in rows.items():
-                self._zeros[weight].index_fill_(0, gradient.indices()[0], 0.0)
-                weight.grad = None
-
-    @cached_property
-    def _zeros(self) -> dict[Tensor, Tensor]:
-        """For each weight with sparse gradients, a tensor of its size that is zero between steps."""
-        return {}
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
@@ -76,44 +52,16 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
 
 def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) -> Tensor:
     """Scale the gradient down to `clip_norm` if it is longer (None: never); return its norm before scaling."""
-    parameters = [parameter for parameter in _learning(optimizer) if parameter.grad is not None]
-    rows = {parameter: _coalesced(parameter).values() for parameter in parameters if _grad(parameter).is_sparse}
-    norm = nn.utils.get_total_norm([rows[parameter] if parameter in rows else _grad(parameter) for parameter in parameters])
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     gather = getattr(norm, "full_tensor", None)  # for gradients sharded over processes
     whole: Tensor = norm if gather is None else gather()
     if clip_norm is None:
         return whole
     is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, the comparison would have to wait
     if not is_short:
-        nn.utils.clip_grads_with_norm_([parameter for parameter in parameters if parameter not in rows], clip_norm, norm)
-        for values in rows.values():
-            values.mul_((clip_norm / (norm + 1e-6)).clamp(max=1.0))  # as PyTorch does it
+        nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
     return whole
-
-
-def _learning(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
-    """The weights that the optimizer updates."""
-    return (weight for group in optimizer.param_groups for weight in group["params"])
-
-
-def _grad(weight: Tensor) -> Tensor:
-    assert weight.grad is not None
-    return weight.grad
-
-
-def _coalesced(weight: Tensor) -> Tensor:
-    """The sparse gradient of `weight` with each row once, which replaces the one there was.
-
-    Rows that occur several times are added up in the order in which they were read, as whole gradients are; `coalesce()` adds them
-    in any order.
-    """
-    gradient = _grad(weight)
-    if not gradient.is_coalesced():
-        indices, places = gradient._indices()[0].unique(return_inverse=True)
-        values = weight.new_zeros(len(indices), *weight.shape[1:]).index_add_(0, places, gradient._values())
-        gradient = torch.sparse_coo_tensor(indices[None], values, weight.shape, check_invariants=False, is_coalesced=True)
-        weight.grad = gradient
-    return gradient
 
 
 def freeze(model: nn.Module, config: TrainingConfig) -> None:

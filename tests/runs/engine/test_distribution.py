@@ -147,21 +147,3 @@ def test_one_process_holds_all_of_a_model_and_says_so():
     assert distribution(training, SINGLE_PROCESS) == "not sharded (one process)"
     assert distribution(TrainingConfig(), SINGLE_PROCESS) is None
     assert distribution(TrainingConfig(), Processes(1, 4)) == "4 processes"
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "heads", "given", "by_row"),
-    [
-        (5000, HeadSizes(sequence_classes=2), {}, True),
-        (4000, HeadSizes(sequence_classes=2), {}, False),
-        (5000, HeadSizes(vocabulary=True), {}, False),  # the tied decoder reads all rows
-        (5000, HeadSizes(sequence_classes=2), {"compiled": True}, False),
-        (5000, HeadSizes(sequence_classes=2), {"device": torch.device("cuda")}, False),
-    ],
-)
-def test_gradients_hold_the_rows_that_were_read_where_that_is_faster_and_in_training_alone(vocabulary, heads, given, by_row):
-    model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=8, n_heads=2), vocabulary, 0, heads)
-    run = distribute(model, TrainingConfig(), SINGLE_PROCESS, **{"device": torch.device("cpu")} | given)
-    assert model.encoder.embeddings.token.sparse == by_row
-    run.finish()
-    assert not model.encoder.embeddings.token.sparse

@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 class Whole:
     """A model that each process holds completely.
 
-    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored. `by_row` says that
-    the gradient of its token embeddings may hold the rows of a batch alone, which is faster on a CPU.
+    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
     """
 
-    def __init__(self, model: EncoderWithHeads, processes: Processes, *, by_row: bool = False) -> None:
+    def __init__(self, model: EncoderWithHeads, processes: Processes) -> None:
         self.model, self.processes = model, processes
-        model.let_gradients_hold_rows(by_row)
         self.stepped: nn.Module = model
         if processes.size > 1:
             self.stepped = _replicated(model)
@@ -61,7 +59,6 @@ class Whole:
 
     def finish(self) -> None:
         """End training: the original model has all weights, on every process, and is used from here on."""
-        self.model.let_gradients_hold_rows(False)
         self.model.eval()
 
 
@@ -140,14 +137,9 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
     return config.sharding is Sharding.full and processes.size > 1
 
 
-def distribute(
-    model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device, *, compiled: bool = False
-) -> Whole | Sharded:
-    """The `model`, which may be `compiled`, as the `processes` train it on `device`; it is there unless it is to be sharded."""
-    if is_sharded(config, processes):
-        return Sharded(model, processes, device)
-    # A GPU passes over the whole table in no time; NCCL and the compiler take no sparse tensors.
-    return Whole(model, processes, by_row=device.type == "cpu" and processes.size == 1 and not compiled)
+def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole | Sharded:
+    """The `model` as the `processes` train it on `device`, where it is already unless it is to be sharded."""
+    return Sharded(model, processes, device) if is_sharded(config, processes) else Whole(model, processes)
 
 
 def distribution(config: TrainingConfig, processes: Processes) -> str | None:

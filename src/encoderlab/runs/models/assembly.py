@@ -30,7 +30,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import scoring_batches, training_batches
-from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, is_compiled, seconds_uncompiled
+from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, seconds_uncompiled
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, sharded_bytes, step_memory
 from encoderlab.runs.folders.folder import model_folder
@@ -109,8 +109,7 @@ class Assembly:
 
     def distribute(self) -> Whole | Sharded:
         """Return the model as the processes of the run train it; see `runs.engine.distribution`."""
-        compiled = is_compiled(self.compiled)
-        return distribute(self.model, self.config.training, self.processes, self.compute.device, compiled=compiled)
+        return distribute(self.model, self.config.training, self.processes, self.compute.device)
 
     def saved(self, origin: Origin) -> SavedModel:
         """Return the content of its model folder; `origin` says where its weights come from."""
