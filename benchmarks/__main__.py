@@ -88,7 +88,7 @@ def measure_gpu(options: argparse.Namespace) -> None:
 
 
 def render(options: argparse.Namespace) -> None:
-    """Write the tables of RESULTS.md again. Raises DataError where one has no place there."""
+    """Write the tables of RESULTS.md again. Raises DataError if one has no place there."""
     tables = {name: _table(name, result) for name, result in page.kept().items()}
     page.rewrite(tables)
     print(f"Tables written to {page.PAGE.relative_to(ROOT)}: {len(tables)}")

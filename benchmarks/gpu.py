@@ -53,13 +53,13 @@ class Corpus:
 
 
 def gpu() -> str | None:
-    """The name of the first CUDA card; None where there is none. A child asks, so that this process stays without torch."""
+    """The name of the first CUDA card; None if there is none. A child asks, so that this process stays without torch."""
     code = "import json, torch; print(json.dumps({'card': torch.cuda.get_device_name() if torch.cuda.is_available() else None}))"
     return json.loads(finished(python("-c", code)).last_line)["card"]
 
 
 def measure(names: Sequence[str], device: str, *, small: bool) -> dict[str, Any]:
-    """The best batch size of each scale, with its figures. Raises TrainingError where no batch size of one can be trained."""
+    """The best batch size of each scale, with its figures. Raises TrainingError if no batch size of one can be trained."""
     corpus = Corpus(20_000, 800, 500, 0.2) if small else Corpus()
     scales = SMALL if small else {name: SCALES[name] for name in names}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:

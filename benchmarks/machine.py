@@ -49,7 +49,7 @@ def cores() -> int:
 
 
 def _processor() -> str:
-    """The processor's name; Linux tells it in /proc only."""
+    """Return the processor's name; on Linux it is only in /proc."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -65,7 +65,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says; None where this is no checkout or git is missing."""
+    """What git says; None if this is no checkout or git is missing."""
     try:
         found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

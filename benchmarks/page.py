@@ -26,12 +26,12 @@ def kept() -> dict[str, Result]:
 
 
 def rewrite(tables: Mapping[str, str]) -> None:
-    """Put tables between their markers in RESULTS.md. Raises DataError where one has no place there."""
+    """Put tables between their markers in RESULTS.md. Raises DataError if one has no place there."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 def with_tables(page: str, tables: Mapping[str, str], title: str = "RESULTS.md") -> str:
-    """The page with each table between its markers, all else as it was. Raises DataError where markers are missing."""
+    """The page with each table between its markers, all else as it was. Raises DataError if markers are missing."""
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         before, found, rest = page.partition(begin)

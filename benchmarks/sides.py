@@ -41,7 +41,7 @@ class Side:
         return tuple(argument.replace("{steps}", steps) for argument in given)
 
     def run(self, places: Mapping[str, str], environment: Mapping[str, str], *, small: bool) -> Figures:
-        """Run it to its end. Raises TrainingError where it fails."""
+        """Run it to its end. Raises TrainingError if it fails."""
         done = finished(python(*filled(self.command(small=small), places)), environment)
         read = self.read(done, Path(places["folder"]))
         return {**read, "peak_memory": done.peak_memory, "process_seconds": round(done.seconds, 2)}

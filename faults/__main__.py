@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Write the table of RELIABILITY.md again. Raises DataError where it has no place there."""
+    """Write the table of RELIABILITY.md again. Raises DataError if it has no place there."""
     page.rewrite(ALL)
     print(f"Written: {page.PAGE.name}")
 

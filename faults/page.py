@@ -52,7 +52,7 @@ def kept() -> dict[str, Result]:
 
 
 def rewrite(promises: Sequence[Promise]) -> None:
-    """Put the table into RELIABILITY.md. Raises DataError where it has no place there."""
+    """Put the table into RELIABILITY.md. Raises DataError if it has no place there."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), {TABLE: table(promises, kept())}), encoding="utf-8")
 
 

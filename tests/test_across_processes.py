@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from encoderlab.cli import main as cli
 from encoderlab.training.checkpoint import checkpoints, read_state, verified
+from faults.streams import write_shards
 from tests.run_files import journal_of, report_of
 
 from .torchrun import command_of, environment, ours, torchrun
@@ -133,7 +134,7 @@ def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, 
     cut_back(tmp_path / "run", 10)
     code, _, errors = processes(3, "train", "resume=run", "training.sharding=full")
     assert code == 0, "\n".join(errors)
-    assert any("3 processes with a piece of the weights each" in line for line in errors)
+    assert any("3 processes with a shard of the weights each" in line for line in errors)
     assert_alike(tmp_path / "run", one)
 
 
@@ -160,6 +161,28 @@ def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(pro
     assert_alike(tmp_path / "two", tmp_path / "one")
 
 
+def test_two_processes_share_the_reading_of_a_stream_and_train_as_one_does(processes, alone, tmp_path):
+    shards = write_shards(tmp_path / "shards")
+    data = ("dataset=files", f"dataset.path={shards}/*.zst", "dataset.streaming=true", "dataset.window=9000")
+    settings = (
+        *SHORT,
+        *data,
+        "tokenizer.vocabulary_size=200",
+        "training.batch_size=6",
+        "training.steps=40",
+        "training.evaluate_every=20",
+    )
+    code, _, errors = processes(2, "pretrain", *settings, "run_dir=two")
+    assert code == 0, "\n".join(errors)
+    alone("pretrain", *settings, "run_dir=one")
+    assert_alike(tmp_path / "two", tmp_path / "one")
+    streams = [read_state(tmp_path / run / "checkpoints" / "step-40")["stream"] for run in ("one", "two")]
+    assert streams[0] == streams[1] and streams[0]["number"] > 1
+    cut_back(tmp_path / "two", 20)
+    alone("pretrain", "resume=two")
+    assert_alike(tmp_path / "two", tmp_path / "one")
+
+
 def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(one, processes, alone, tmp_path):
     rows = (tmp_path / "rows.csv").resolve()
     rows.write_text("text,label\n()(),balanced\n((),unbalanced\n", encoding="utf-8")
@@ -176,8 +199,8 @@ def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(on
 
 MISTAKES = {
     ("train", "model.n_layer=2"): "encoderlab: There is no setting model.n_layer. Did you mean model.n_layers?",
-    ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds something.",
-    ("predict", "run=nowhere"): "encoderlab: encoderlab predict does not run across 2 processes.",
+    ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds files.",
+    ("predict", "run=nowhere"): "encoderlab: encoderlab predict cannot run across 2 processes.",
 }
 
 

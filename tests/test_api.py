@@ -76,7 +76,7 @@ def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
 
 @pytest.mark.parametrize("texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]])
 def test_what_is_no_list_of_texts_is_refused(brackets, texts):
-    with pytest.raises(SettingError, match="is no list of texts"):
+    with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict(texts)
 
 
@@ -101,7 +101,7 @@ def test_settings_that_are_none_of_the_command_are_refused(tmp_path, monkeypatch
 def test_a_dry_run_makes_no_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None
-    assert "a dry run, nothing is written" in capsys.readouterr().out
+    assert "dry run: only the cache is written" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,11 +146,11 @@ def test_mistakes_are_told_as_on_the_command_line(brackets):
         encoderlab.compose("model.n_layer=2")
     with pytest.raises(SettingError, match="command=eval starts no run. Allowed: train, pretrain, finetune"):
         encoderlab.compose(command="eval")
-    with pytest.raises(SettingError, match="is no list of texts"):
+    with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict("one text")
-    with pytest.raises(DataError, match="was trained on single texts, and a pair is given"):
+    with pytest.raises(DataError, match="was trained on single texts, but a pair was given"):
         brackets.predict([("(", ")")])
     with pytest.raises(SettingError, match="pooling=max is not a valid choice. Allowed: cls, mean"):
         brackets.embed(["()"], "max")
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         encoderlab.load("nowhere")

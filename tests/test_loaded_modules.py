@@ -47,5 +47,5 @@ def test_predict_and_embed_load_pytorch_and_little_else(trained, tmp_path):
 def test_training_loads_no_compiler_where_nothing_is_compiled(trained):
     _, loaded = trained
     assert loaded & COMPILER == set()
-    assert loaded & {"transformers", "nltk"} == set()
+    assert loaded & {"transformers", "datasets", "nltk"} == set()
     assert loaded >= STATISTICS | DRAWING, "the baselines and the report need them: the names are still right"

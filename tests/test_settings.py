@@ -53,7 +53,7 @@ def test_a_refusal_names_setting_value_range_and_default():
 
 
 def test_a_setting_that_may_be_left_out_is_said_to_be():
-    assert refusal(salt=-1.0) == "recipe.salt is -1.0. Allowed: at least 0. Leave recipe.salt out to use its default."
+    assert refusal(salt=-1.0) == "recipe.salt is -1.0. Allowed: at least 0. Remove recipe.salt to use its default."
 
 
 def test_at_the_top_a_setting_is_called_as_it_is_typed():

@@ -11,7 +11,8 @@ _FEW = ("--limit", "200")
 _SMOKE = ("training=smoke", "training.evaluate_every=1000000", "baselines=false", "run_dir={work}/run")
 _COMMON = ("--input", "{work}/texts.txt", "--output", "{folder}", "--threads", "{threads}")
 _TINY = ("train", "task=sst2", *_SMOKE)
-_MINILM = ("finetune", "task=sst2", "init_from={minilm}", "model.pooling=pooler", *_SMOKE)  # as BERT's own classifier pools
+_POOLER = ("model.pooling=pooler", "model.max_length=128")  # as BERT's own classifier pools, and as long as the texts
+_MINILM = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}", *_POOLER, *_SMOKE)
 
 
 def _predict(

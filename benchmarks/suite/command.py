@@ -20,7 +20,7 @@ TABLE = "table"
 def suite(words: Sequence[str]) -> None:
     """Run what the words choose, then write the page; with the word `table`, only write the page.
 
-    Raises SettingError, DataError where nothing can be run, and TrainingError at the end where a run failed.
+    Raises SettingError, DataError if nothing can be run, and TrainingError at the end where a run failed.
     """
     settings = parsed([word for word in words if word != TABLE])
     if TABLE not in words:
@@ -42,7 +42,7 @@ def _run_all(settings: Settings) -> None:
 
 
 def _possible(what: str, names: Sequence[str], reasons: dict[str, str]) -> list[str]:
-    """The names without a reason against them; each reason is one line. Raises DataError where no name is left."""
+    """The names without a reason against them; each reason is one line. Raises DataError if no name is left."""
     found = [name for name in names if not reasons[name]]
     for reason in dict.fromkeys(filter(None, reasons.values())):
         skipped = ", ".join(name for name in names if reasons[name] == reason)
@@ -77,7 +77,7 @@ def _run_set(name: str, runs: Sequence[Run], settings: Settings) -> int:
 
 
 def _fit_baselines(name: str, folder: Path, settings: Settings) -> None:
-    """Fit the linear models of a set, once. Raises TrainingError where they cannot be."""
+    """Fit the linear models of a set, once. Raises TrainingError if they cannot be."""
     if (folder / "report.json").is_file():
         return
     of_data = [word for word in settings.overrides if word.startswith("dataset.")]

@@ -27,7 +27,7 @@ def results_folder(folder: Path) -> Path:
 def write(folder: Path) -> int:
     """Write SUITE.md and its chart into `folder` from the results there, and return the number of data sets.
 
-    A folder without SUITE.md gets the shipped page. Raises DataError where there are no results.
+    A folder without SUITE.md gets the shipped page. Raises DataError if there are no results.
     """
     results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in results_folder(folder).glob("*.json")}
     if not results:

@@ -16,7 +16,7 @@ Record = dict[str, Any]
 
 
 def check_unchanged(runs: Sequence[Run]) -> None:
-    """Raise SettingError where a folder holds a run of another command: its figures would pass for those of this one."""
+    """Raise SettingError if a folder holds a run of another command: its figures would pass for those of this one."""
     for run in runs:
         record = read_record(run)
         if record and (ROOT / run.folder).exists() and record["command"] != list(run.words):
@@ -50,7 +50,7 @@ def perform(run: Run) -> Record:
 
 
 def read_record(run: Run) -> Record | None:
-    """What was noted about the run; None where it never started."""
+    """What was noted about the run; None if it never started."""
     path = ROOT / run.record
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 

@@ -75,7 +75,7 @@ class Machine:
             )
 
     def run(self, *command: str) -> str:
-        """Run a short command as root of the machine; what it prints. Raises UnavailableError where it fails."""
+        """Run a short command as root of the machine; what it prints. Raises UnavailableError if it fails."""
         return _checked("nsenter", f"--target={self.init}", "--net", "--uts", "--mount", *command)
 
     def processes(self) -> list[int]:
@@ -132,7 +132,7 @@ class Machine:
 
 @contextmanager
 def machines(number: int, scratch: Path) -> Iterator[list[Machine]]:
-    """So many machines in one network, until the end of the enclosed work. Raises UnavailableError where that cannot be had."""
+    """So many machines in one network, until the end of the enclosed work. Raises UnavailableError if that cannot be had."""
     _check_available()
     scratch.mkdir(parents=True, exist_ok=True)
     hosts = scratch / "hosts"

@@ -61,7 +61,7 @@ class Cluster:
         self.nodes, self.folder, self.sockets = nodes, folder, sockets
 
     def run(self, *command: str) -> str:
-        """What a command prints that is run on the first node, in the shared folder. Raises UnavailableError where it fails."""
+        """What a command prints that is run on the first node, in the shared folder. Raises UnavailableError if it fails."""
         output = self.folder / "command.txt"
         output.unlink(missing_ok=True)
         code = self.nodes[0].start(command, output).wait()
@@ -96,7 +96,7 @@ class Cluster:
 
 @contextmanager
 def cluster(number: int, scratch: Path) -> Iterator[Cluster]:
-    """A cluster of so many nodes, until the end of the enclosed work. Raises UnavailableError where it cannot be had."""
+    """A cluster of so many nodes, until the end of the enclosed work. Raises UnavailableError if it cannot be had."""
     missing = [daemon for daemon in DAEMONS if shutil.which(daemon) is None]
     if missing:
         raise UnavailableError(f"{', '.join(missing)} is not installed (Debian: slurm-wlm, munge)")

@@ -23,7 +23,7 @@ __all__ = ["Run", "TextClassifier", "TextRegressor", "compose", "distill", "fine
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `api`, an estimator, or the version of pyproject.toml. PyTorch loads at first use: `--help` does not need it."""
+    """Return a name of `api`, an estimator, or the version. PyTorch loads at first use, because `--help` does not need it."""
     if name == "__version__":
         return version("encoderlab")
     if name not in __all__:

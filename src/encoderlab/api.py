@@ -1,4 +1,4 @@
-"""encoderlab from Python: the settings, commands and runs of the command line, for notebooks and programs."""
+"""encoderlab from Python, for notebooks and programs: the settings, commands and runs of the command line."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TRAINING_COMMANDS = tuple(COMMAND_OF.values())
 
 
 def compose(*settings: str, command: str = "train") -> RunConfig:
-    """The settings of a run, from what one would type behind `encoderlab train` (or pretrain, finetune, distill).
+    """Return the settings of a run, from the arguments of `encoderlab train` (or pretrain, finetune, distill).
 
-    They come from the shipped configs, and are dataclasses that may be changed with `dataclasses.replace`. Raises SettingError.
+    They come from the shipped configs, and are dataclasses that `dataclasses.replace` can change. Raises SettingError.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -45,7 +45,7 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     if command not in TRAINING_COMMANDS:
         raise SettingError(f"command={command} starts no run", allowed=", ".join(TRAINING_COMMANDS))
     if not all(isinstance(one, str) for one in settings):
-        raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as they are typed, as "task=sst2"')
+        raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"')
     refuse_what_hydra_cannot(command, list(settings))
     register_schemas()
     with explained(command), checked_configs(lambda config: None):
@@ -55,27 +55,27 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
 
 
 def train(config: RunConfig) -> Run | None:
-    """Do what `encoderlab train` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    """Run `encoderlab train`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
     return _made(train_command(_checked(config, RunConfig)))
 
 
 def pretrain(config: PretrainConfig) -> Run | None:
-    """Do what `encoderlab pretrain` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    """Run `encoderlab pretrain`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
     return _made(pretrain_command(_checked(config, PretrainConfig)))
 
 
 def finetune(config: FinetuneConfig) -> Run | None:
-    """Do what `encoderlab finetune` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    """Run `encoderlab finetune`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
     return _made(finetune_command(_checked(config, FinetuneConfig)))
 
 
 def distill(config: DistillConfig) -> Run | None:
-    """Do what `encoderlab distill` does; None for a dry run. Raises SettingError, DataError, TrainingError."""
+    """Run `encoderlab distill`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
     return _made(distill_command(_checked(config, DistillConfig)))
 
 
 def _checked(config: Any, wanted: type) -> Any:
-    """The config, if it is one of this command: finetune's is more than train's. Its values are compared with its types."""
+    """Return the config if it suits this command (finetune's has more than train's), with its values' types checked."""
     if type(config) is not wanted:
         remedy = f'Make it with encoderlab.compose("task=...", command="{COMMAND_OF[wanted]}")'
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
@@ -90,7 +90,7 @@ def _made(folder: RunFolder | None) -> Run | None:
 def load(run: str | Path, device: str = "auto") -> Run:
     """Open a finished run, its model folder, a Hugging Face folder or a shipped encoder.
 
-    Raises DataError where it is damaged or not there.
+    Raises DataError if it is damaged or missing.
     """
     loaded = Run(run, device)
     _ = loaded.assembly
@@ -98,7 +98,7 @@ def load(run: str | Path, device: str = "auto") -> Run:
 
 
 class Run:
-    """A finished run. Its model is opened on `device` when it is first needed."""
+    """A finished run. Its model is opened on `device` when first needed."""
 
     def __init__(self, folder: str | Path, device: str = "auto") -> None:
         self.folder, self.device = Path(folder), device
@@ -113,7 +113,7 @@ class Run:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """What report.json holds. Raises SettingError where the folder is a model alone."""
+        """Return the content of report.json. Raises SettingError if the folder is only a model."""
         path = RunFolder(self.folder).report
         if not path.is_file():
             raise SettingError(f"{self.folder} has no report.json", allowed="the folder of a finished run")
@@ -121,15 +121,15 @@ class Run:
 
     @property
     def labels(self) -> list[str]:
-        """The names of the classes, in the order of their ids."""
+        """Return the names of the classes, in the order of their ids."""
         return self.assembly.task.labels
 
     def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
-        """An answer for each text, or pair of texts, in their order.
+        """Return a prediction for each text, or pair of texts, in their order.
 
-        `predicted` is a label, with the `probabilities` of all; a list of labels, with those probabilities; or a number. Of a task
-        on words, a list with a label for each word that the model reads. Raises SettingError for what is no list of texts,
-        DataError for what the model cannot read.
+        `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a number.
+        For a task on words, it is a list with a label for each word that the model reads. Raises SettingError if `texts` is not
+        a list of texts, DataError for texts the model cannot read.
         """
         answers = answers_of(self.assembly, self._examples(texts))
         if reads_words(self.assembly):
@@ -138,9 +138,9 @@ class Run:
         return [answer.as_dict(self.labels, target) for answer in answers]
 
     def embed(self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False) -> np.ndarray:
-        """A vector for each text, [texts, d_model]: the `mean` of its tokens' or that of `cls`, of length 1 where `normalize`.
+        """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if `normalize`.
 
-        Raises SettingError, DataError as `predict` does.
+        Raises SettingError and DataError as `predict` does.
         """
         if pooling not in VectorPooling.__members__:
             raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
@@ -152,7 +152,9 @@ class Run:
 
     def _examples(self, texts: Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
         if not isinstance(texts, Sequence) or isinstance(texts, str) or not all(map(_is_text, texts)):
-            raise SettingError(f"{one_line(repr(texts))[:80]} is no list of texts", allowed='["..."], or pairs as [("...", "...")]')
+            raise SettingError(
+                f"{one_line(repr(texts))[:80]} is not a list of texts", allowed='["..."], or pairs as [("...", "...")]'
+            )
         words = reads_words(self.assembly)
         examples = []
         for text in texts:
@@ -164,5 +166,5 @@ class Run:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it is a text, or a pair of texts."""
+    """Return whether the value is a text, or a pair of texts."""
     return isinstance(value, str) or (isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) for one in value))

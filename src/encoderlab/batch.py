@@ -1,4 +1,4 @@
-"""What travels between packages that do not import each other: an encoded example, a batch of them, and the model's prediction."""
+"""Data that travels between packages that do not import each other: an encoded example, a batch, and the model's prediction."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-# What the right answer about a whole sequence is: the id of one class, a 0 or 1 for each label, or a number. Tensors of targets
-# differ accordingly: int64 [batch], float32 [batch, labels] and float32 [batch].
+# The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are int64
+# [batch], float32 [batch, labels] and float32 [batch].
 TargetKind = Literal["label", "label_set", "number"]
-WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows become those of the text
+WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are combined
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One example as ids, with its right answers.
+    """One example as ids, with its targets.
 
-    `label` answers for the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: not asked, or not
-    known). `token_labels` maps each target position in `input_ids` to its label, None where it is not known; it is None itself
-    where there is no target. `truncated` tells that the example was longer than the model reads.
+    `label` is the target of the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: no target, or
+    unknown). `token_labels` maps each target position in `input_ids` to its label, or to None if that is unknown; it is None itself
+    if there is no target. `truncated` is True if the example was longer than the model reads.
 
-    A long text may be read in several windows. They are equally long and stand one behind another in `input_ids`; `window_starts`
-    says at which token of the text each begins. It is empty for a single sequence.
+    A long text may be read in several windows. They have equal length and follow one another in `input_ids`; `window_starts` gives
+    the token of the text at which each begins. It is empty for a single sequence.
     """
 
     input_ids: list[int]
@@ -38,11 +38,11 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a teacher answers for a batch (Hinton et al. 2015): a student learns to answer the same.
+    """A teacher's outputs for a batch (Hinton et al. 2015), which a student learns to reproduce.
 
-    Either logits of the task's classes, for whole sequences or for the asked tokens, softened by `temperature`; or vectors, for
-    whole sequences and for the asked tokens. None: the teacher was not asked. `sequence_weight` and `token_weight` say what each
-    loss counts for; beside logits, the labels count for the rest of 1.
+    They are either logits of the task's classes, for whole sequences or for the target tokens, softened by `temperature`; or
+    vectors, for whole sequences and for the target tokens. None: no such output. `sequence_weight` and `token_weight` weigh the
+    two losses; with logits, the labels get the rest of 1.
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
@@ -54,7 +54,7 @@ class Targets:
     token_weight: float = 1.0
 
     def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> Targets:
-        """The targets of some rows and of some asked tokens."""
+        """Return the targets of some rows and of some target tokens."""
         sequences = (self.sequence_logits, self.sequence_vectors)
         target_positions = (self.token_logits, self.token_vectors)
         sequence_logits, sequence_vectors = (None if known is None else known[rows] for known in sequences)
@@ -72,14 +72,14 @@ class Targets:
 class Batch:
     """Examples side by side, padded to the longest of them.
 
-    `attention_mask` is True at real tokens; None means that nothing is padding. `target_positions` lists the tokens that the
-    token head predicts, as indices into the flattened (batch * length) tokens, in rising order; `token_labels` holds their
-    labels. `rows` says where in its split each example stands; it is empty in a batch `without_answers`. `n_tokens` counts real
-    tokens, and `n_targets` the target positions where they are still to be drawn (None: not known). Both are plain numbers, so
-    that reading them never waits for a device. `targets` are a teacher's answers, in distillation.
+    `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens that the
+    token head predicts, as indices into the flattened (batch * length) tokens, in ascending order; `token_labels` holds their
+    labels. `rows` gives the index of each example in its split; it is empty in a batch `without_answers`. `n_tokens` counts
+    real tokens, and `n_targets` the target positions if they are still to be drawn (None: unknown). Both are plain numbers, so
+    reading them never waits for a device. `targets` are a teacher's outputs, in distillation.
 
-    A row is one sequence unless a long text is read in several windows. `row_of_sequence` then says which row of the batch each
-    sequence belongs to, in rising order (None: every row is one sequence). Predictions have one row for each row of the batch.
+    A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the batch that each
+    sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row for each row of the batch.
     """
 
     input_ids: Int[Tensor, "sequences length"]
@@ -98,7 +98,7 @@ class Batch:
         return self.input_ids.shape[0] if self.row_of_sequence is None else len(self.rows)
 
     def without_answers(self) -> Batch:
-        """The same tokens, with no row to answer for: what a process computes that has no row of a step, to take part in it."""
+        """Return the same tokens without rows to predict: a process that has no rows in a step computes this to take part in it."""
         none = self.rows[:0]
         labels, token_labels = (None if known is None else known[:0] for known in (self.labels, self.token_labels))
         targets = None if self.targets is None else self.targets.select(slice(0), slice(0))
@@ -115,7 +115,7 @@ class Batch:
         )
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on `device`. To a CUDA GPU it is copied from pinned memory, which the host does not wait for."""
+        """Return the batch on `device`. It is copied to a CUDA GPU from pinned memory, without making the host wait."""
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in (*names, "row_of_sequence")}
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
@@ -134,7 +134,7 @@ class Batch:
         )
 
     def halves(self) -> tuple[Batch, Batch]:
-        """The first rows and the last, padded as before; of an odd number the last are one more. Waits for the device."""
+        """Return the first and the second half of the rows, padded as before; the second gets an odd row. Waits for the device."""
         middle = len(self) // 2
         return self._between(0, middle), self._between(middle, len(self))
 
@@ -159,20 +159,20 @@ class Batch:
 
 
 def _on(device: torch.device, tensor: Tensor) -> Tensor:
-    """PyTorch keeps pinned memory until the copy from it is done, so that nobody has to hold on to it."""
+    """Move a tensor. PyTorch keeps pinned memory until the copy is done, so the caller need not keep it."""
     from_host_to_gpu = device.type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory().to(device, non_blocking=True) if from_host_to_gpu else tensor.to(device)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadSizes:
-    """What is asked of the encoder: how many answers a whole sequence has to choose from, and how many a token (None: not asked).
+    """The sizes of the heads: how many outputs a whole sequence has, and how many a token (None: no such head).
 
-    `sequence_target` says what those of a sequence are: one number is one answer.
+    `sequence_target` gives the kind of target of a sequence; a number has one output.
 
-    `vocabulary` says that tokens are answered with the pieces of the vocabulary, as in masked language modelling. `teacher_width`
-    is the width of the teacher's vectors that sequences and tokens are to be mapped to, in distillation. `window_pooling` says how
-    the logits of a text's windows become those of the text (None: no text has several).
+    `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling. `teacher_width`
+    is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation. `window_pooling` says how
+    the logits of a text's windows are combined (None: no text has several).
     """
 
     sequence_classes: int | None = None
@@ -184,15 +184,15 @@ class HeadSizes:
 
     @property
     def asks_tokens(self) -> bool:
-        """Whether single tokens are asked."""
+        """Return whether single tokens have targets."""
         return self.vocabulary or self.token_classes is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the heads say: logits for each row, and for each target position; None where there is no such head.
+    """The output of the heads: logits for each row, and for each target position; None if there is no such head.
 
-    The vectors are as wide as the teacher's, in distillation.
+    In distillation, the vectors are as wide as the teacher's.
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None

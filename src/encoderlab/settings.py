@@ -1,7 +1,7 @@
 """Settings: dataclass fields that carry their line of help and their range, both used by `--help` and by the checks.
 
 `setting(default, "help", least=..., above=...)` is read three times: by the checks, by `--help` and by the error messages.
-`__post_init__` of a settings class refuses what the range of a single setting cannot say.
+`__post_init__` of a settings class refuses what the range of a single setting cannot express.
 """
 
 import copy
@@ -25,9 +25,9 @@ def setting(
     below: float | None = None,
     brought: bool = False,
 ) -> Any:
-    """A dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above < value < below.
+    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above < value < below.
 
-    What is `brought` comes along with an option of another group, is not read, and may not be typed.
+    A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
     """
     metadata = {"help": help, "least": least, "above": above, "most": most, "below": below, "brought": brought}
     if isinstance(default, list | dict):
@@ -36,15 +36,15 @@ def setting(
 
 
 def brought_along(schema: type) -> list[str]:
-    """The settings of a dataclass that come along with others, and that nobody types."""
+    """Return the settings of a dataclass that options of other groups set, and that users may not set."""
     return [declared.name for declared in fields(schema) if declared.metadata.get("brought")]
 
 
 def check_settings(settings: Any, group: str) -> None:
     """Refuse numbers that are not finite or out of their field's range.
 
-    `settings` is an instance of a dataclass made of `setting` fields; `group` is what the user types in front of the names ("" at
-    the top). Raises SettingError.
+    `settings` is an instance of a dataclass made of `setting` fields; `group` is the prefix of their names ("" at the top). Raises
+    SettingError.
     """
     for declared in fields(settings):
         value = getattr(settings, declared.name)
@@ -59,7 +59,7 @@ def check_settings(settings: Any, group: str) -> None:
 
 
 def allowed_range(metadata: Any) -> str:
-    """The range of a field in words, such as "more than 0, at most 1"; "" where there is none."""
+    """Return the range of a field in words, such as "more than 0, at most 1"; "" if it has none."""
     words = {"least": "at least", "above": "more than", "most": "at most", "below": "less than"}
     return ", ".join(f"{word} {_number(metadata[key])}" for key, word in words.items() if metadata.get(key) is not None)
 
@@ -81,11 +81,11 @@ def _in_range(value: float, metadata: Any) -> bool:
 def _example(name: str, declared: Any) -> str:
     if isinstance(declared.default, int | float):
         return f"The default is {name}={declared.default:g}"
-    return f"Leave {name} out to use its default" if declared.default is None else ""
+    return f"Remove {name} to use its default" if declared.default is None else ""
 
 
 def flat_settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings in `plain` by the names they are typed with, such as training.epochs."""
+    """Yield the settings in `plain` by their full names, such as training.epochs."""
     for name, value in plain.items():
         if isinstance(value, Mapping):
             yield from flat_settings(value, f"{prefix}{name}.")

@@ -33,7 +33,7 @@ MISTAKES = {
     "train sed=1": "There is no setting sed. Did you mean seed?",
     "train +xyzzy=1": "There is no setting xyzzy. Allowed: cache_dir, task, dataset,",
     "train modell=tiny": "There is no setting modell. Did you mean model?",
-    "train dataset.path=reviews.csv": "dataset.path is no setting of the chosen dataset. It belongs to dataset=files or hub.",
+    "train dataset.path=reviews.csv": "dataset.path is not a setting of the chosen dataset. It belongs to dataset=files or hub.",
     "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. The default is training.epochs=3.",
     "train training.learning_rate=nan": "training.learning_rate is nan. Allowed: more than 0.",
     "train training.weight_decay=inf": "training.weight_decay is inf. Allowed: at least 0.",
@@ -43,7 +43,7 @@ MISTAKES = {
     "train baselines=perhaps": "baselines=perhaps has the wrong type. Allowed: true or false.",
     "train training.schedule=zigzag": "training.schedule=zigzag is not a valid choice. Allowed: one_cycle, linear, cosine, constant.",
     "train training.accumulate=64": "training.accumulate=64 is more than training.batch_size=32.",
-    "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3.",
+    "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is not a multiple of model.n_heads=3.",
     "train task=sst_2": "There is no task named sst_2. Allowed: amazon_polarity, brackets, classification, cola, docs, mnli, mrpc, "
     "multilabel, pretraining, qnli, qqp, regression, reverse, rte, sst2, stsb, tagging, teacher_vectors, wikipedia, wnli. "
     "Did you mean task=sst2?",
@@ -53,20 +53,20 @@ MISTAKES = {
     "train task=tagging": "task=tagging has no dataset yet.",
     "train task=classification dataset=files": "dataset=files has no rows to train on",
     "train dataset=hub": "dataset.path is not set. Set dataset.path=...",
-    "train model=null": "model=null chooses nothing. encoderlab list model shows what there is.",
-    "train model={n_layer:2}": "model takes the name of one of its configs. encoderlab list model shows them.",
-    "train seed=1,2": "seed=1,2 is several values. Add -m to run each of them",
+    "train model=null": "model=null chooses nothing. Choose one of those that encoderlab list model shows.",
+    "train model={n_layer:2}": "model takes the name of a config. Choose one of those that encoderlab list model shows.",
+    "train seed=1,2": "seed=1,2 has several values. Add -m to run each of them",
     "train seed=-1": "seed is -1. Allowed: at least 0, at most 4294967295.",
     "train hydra.nonsense=1": "Hydra has no setting hydra.nonsense.",
-    "train model.n_layers": "model.n_layers is not understood. Allowed: name=value.",
+    "train model.n_layers": "model.n_layers cannot be read. Allowed: name=value.",
     "train --config-dir nowhere": "Additional config directory",
-    "train training.device=abacus": "training.device=abacus is no device. Allowed: auto, cpu",
-    "train run_dir=.": "run_dir=. already holds something",
-    "trian": f"There is no command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
-    "dance": "There is no command dance.",
-    "list modle": "There is nothing called modle to list. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
+    "train training.device=abacus": "training.device=abacus is not a device. Allowed: auto, cpu",
+    "train run_dir=.": "run_dir=. already holds files",
+    "trian": f"Unknown command trian. Allowed: {', '.join(cli.COMMANDS)}. Did you mean encoderlab train?",
+    "dance": "Unknown command dance.",
+    "list modle": "Nothing called modle can be listed. Allowed: task, dataset, tokenizer, model, training, experiment, sweep, "
     "encoders. Did you mean encoderlab list model?",
-    "list encoder": "There is nothing called encoder to list.",
+    "list encoder": "Nothing called encoder can be listed.",
     "finetune init_from=null": "init_from=null has the wrong type. Allowed: a text. The pretrained encoder: ",
     "predict text=a": "run is not set. Set run=...",
     "eval splt=test": "There is no setting splt. Did you mean split?",
@@ -88,8 +88,8 @@ def test_a_mistaken_setting_is_refused_in_one_line_that_says_what_to_type(comman
 
 MISSING = {
     "train task=classification dataset=files dataset.path=nowhere.csv": "nowhere.csv does not exist",
-    "predict run=nowhere text=a": "run=nowhere is not there. Set run= with the folder a training printed at its end.",
-    "eval run=.": "run=. holds no finished model. Allowed: a run folder, or a folder with model.safetensors, config.json, tokenizer.json.",
+    "predict run=nowhere text=a": "run=nowhere does not exist. Set run=... to the folder that training printed at its end.",
+    "eval run=.": "run=. has no finished model. Allowed: a run folder, or a folder with model.safetensors, config.json, tokenizer.json.",
 }
 
 
@@ -252,8 +252,8 @@ def test_list_shows_the_configs_of_ones_own_folder_and_which_of_them_are_hidden(
     command("list model --config-dir mine")
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["wide", "A", "model", "of", "my", "own."]
-    assert [line.split()[0] for line in lines if "hides yours of this name" in line] == ["tiny"]
-    with pytest.raises(SettingError, match="There is no folder nowhere"):
+    assert [line.split()[0] for line in lines if "hides your config of the same name" in line] == ["tiny"]
+    with pytest.raises(SettingError, match="--config-dir=nowhere does not exist"):
         command("list --config-dir nowhere")
 
 

@@ -34,7 +34,7 @@ def test_attention_says_what_each_head_does_on_all_texts_together(command, brack
     own = sum(np.trace(text, axis1=2, axis2=3) for text in weights) / found["tokens"]
     assert [head["itself"] for head in found["heads"]] == pytest.approx(own.flatten(), abs=1e-4)
     printed = capsys.readouterr().err
-    assert f"What each head does, on {found['tokens']} tokens" in printed
+    assert f"Attention of each head, on {found['tokens']} tokens" in printed
     assert f"{found['heads'][0]['entropy']:.2f}" in printed
     assert "maps/attention/test-2/attention.html" in printed
 

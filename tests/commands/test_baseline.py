@@ -68,7 +68,7 @@ def test_people_read_the_same_and_programs_a_file(command, reviews, tmp_path, ca
     kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     linear = kept["baselines"]["tfidf_logreg"]
     assert f"{linear['accuracy']:.3f} ({linear['accuracy_ci95'][0]:.3f} to {linear['accuracy_ci95'][1]:.3f})" in printed
-    assert "What speaks for each class most" in printed and f"scored on test ({kept['n']} rows)" in printed
+    assert "The strongest words for each class" in printed and f"scored on test ({kept['n']} rows)" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"reviews.csv", "figures.json"}
 
 
@@ -81,16 +81,16 @@ def test_a_method_that_cannot_be_fitted_is_said_to_be_skipped(command, reviews, 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["task=pretraining"], SettingError, "task=pretraining has no labels to learn. Set task=docs"),
+        (["task=pretraining"], SettingError, "task=pretraining has no labels to learn. Use task=docs"),
         (
             ["task=tagging"],
             DataError,
-            "This dataset holds labelled texts, and task=tagging asks for others. Set task=classification",
+            "This dataset holds labelled texts, which do not suit task=tagging. Use task=classification",
         ),
-        (["output=reviews.csv"], SettingError, "output=reviews.csv is already there. Allowed: a new file"),
+        (["output=reviews.csv"], SettingError, "output=reviews.csv already exists. Allowed: a new file"),
         (["output="], SettingError, "output is empty"),
         (["output=/dev/null/x"], DataError, "output=/dev/null/x cannot be written"),
-        (["tokenizer=symbols"], SettingError, "encoderlab baseline reads no tokenizer. Leave tokenizer=symbols out."),
+        (["tokenizer=symbols"], SettingError, "encoderlab baseline reads no tokenizer. Remove tokenizer=symbols."),
         (["+tokenizer.lowercase=false"], SettingError, "encoderlab baseline reads no tokenizer"),
         (["split=dev"], DataError, "split=dev is not in this dataset. Allowed: train, validation, test"),
     ],
@@ -101,5 +101,5 @@ def test_what_cannot_be_done_is_refused_in_one_line(command, reviews, arguments,
 
 
 def test_sequences_of_words_are_no_texts(command):
-    with pytest.raises(DataError, match="This dataset holds sequences of labelled words, and task=docs asks for others"):
+    with pytest.raises(DataError, match="This dataset holds sequences of labelled words, which do not suit task=docs"):
         command("baseline", "task=docs", "dataset=reverse", "dataset.limit=20")

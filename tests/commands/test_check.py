@@ -67,7 +67,7 @@ def test_a_wrong_prediction_is_a_failure(check, monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_refused(check):
-    with pytest.raises(SettingError, match="device=abacus is no device"):
+    with pytest.raises(SettingError, match="device=abacus is not a device"):
         check("device=abacus")
 
 

@@ -101,7 +101,7 @@ def test_a_run_may_be_named_as_the_reference(command, capsys, four):
     found, _ = compared(command, capsys, *four, f"reference={four[0]}")
     assert found["reference"] == "n_layers=1"
     assert found["settings"][1]["difference"]["outcome"] == "higher"
-    with pytest.raises(SettingError, match="reference=nowhere is none of the runs that are compared"):
+    with pytest.raises(SettingError, match="reference=nowhere is not one of the compared runs"):
         command("compare", *four, "reference=nowhere")
 
 
@@ -143,14 +143,14 @@ def test_runs_that_put_different_figures_first_are_compared_by_a_named_one(comma
     report = json.loads(path.read_text())
     report["splits"]["test"] |= {"f1": 0.4, "positive_label": "good"}
     path.write_text(json.dumps(report | {"main_figure": "f1"}))
-    with pytest.raises(SettingError, match=r"put different figures first: f1 and accuracy. Set figure=f1 or figure=accuracy"):
+    with pytest.raises(SettingError, match=r"have different main figures: f1 and accuracy. Set figure=f1 or figure=accuracy"):
         command("compare", *four)
     found, printed = compared(command, capsys, *four, "figure=accuracy")
     assert found["figure"] == "accuracy"
     report["splits"]["test"]["positive_label"] = "bad"
     other = RunFolder(Path(four[1])).report
     other.write_text(json.dumps(json.loads(path.read_text()) | {"splits": report["splits"]}))
-    with pytest.raises(SettingError, match="f1 is about different labels: good and bad"):
+    with pytest.raises(SettingError, match="f1 refers to different labels: good and bad"):
         command("compare", four[0], four[1])
 
 
@@ -227,12 +227,12 @@ def test_of_two_runs_alike_the_newer_is_taken(command, capsys, four):
     os.utime(RunFolder(Path(again)).report, (2e9, 2e9))
     found, printed = compared(command, capsys, *four, again)
     assert found["settings"][0]["runs"][0]["folder"] == again
-    assert "a newer one has the same settings and seed: 1 of the runs" in printed
+    assert "Skipped 1 of the runs, because a newer one has the same settings and seed" in printed
 
 
 REFUSED = {
     "on different rows of test": {"fingerprint": "other"},
-    "answer different tasks: other and toy": {"task": "other"},
+    "have different tasks: other and toy": {"task": "other"},
     "on different splits: validation and test": {"split": "validation"},
 }
 
@@ -250,7 +250,7 @@ def test_runs_that_were_not_scored_alike_are_refused_with_what_to_type(command, 
 def test_answers_that_are_not_those_of_the_scored_rows_are_refused(command, four):
     predictions = RunFolder(Path(four[1])).predictions
     predictions.write_text("".join(predictions.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(DataError, match="does not hold the 200 rows that were scored"):
+    with pytest.raises(DataError, match="does not contain the 200 rows that were scored"):
         command("compare", *four)
     predictions.write_text("text,label,predicted\na,bad,dreadful\n")
     with pytest.raises(DataError, match=r"predictions.csv cannot be read: 'dreadful'"):
@@ -258,15 +258,15 @@ def test_answers_that_are_not_those_of_the_scored_rows_are_refused(command, four
 
 
 def test_damaged_records_and_folders_without_a_run_are_named(command, four):
-    with pytest.raises(DataError, match="nowhere is not there"):
+    with pytest.raises(DataError, match="nowhere does not exist"):
         command("compare", "nowhere", *four)
     Path("empty").mkdir()
-    with pytest.raises(DataError, match="empty holds no run"):
+    with pytest.raises(DataError, match="empty is not a run folder"):
         command("compare", "empty", *four)
     with pytest.raises(DataError, match="There is nothing to compare: 1 finished run among 1 folders"):
         command("compare", four[0])
     RunFolder(Path(four[0])).report.write_text('{"task": "toy"}')
-    with pytest.raises(DataError, match=r"cannot be compared: its records lack"):
+    with pytest.raises(DataError, match=r"cannot be compared, because its records lack"):
         command("compare", *four)
     RunFolder(Path(four[0])).report.write_text("[")
     with pytest.raises(DataError, match=r"report.json cannot be read"):
@@ -276,7 +276,7 @@ def test_damaged_records_and_folders_without_a_run_are_named(command, four):
 def test_answers_that_are_missing_are_named_and_a_damaged_journal_or_score_leaves_no_file(command, capsys, four):
     RunFolder(Path(four[1])).predictions.unlink()
     _, printed = compared(command, capsys, *four)
-    assert f"Nothing is compared row by row: {four[1]} has no predictions.csv" in " ".join(printed.split())
+    assert f"Nothing is compared row by row, because {four[1]} has no predictions.csv" in " ".join(printed.split())
     RunFolder(Path(four[0])).metrics.write_text('{"kind": "st')
     with pytest.raises(DataError, match=r"metrics.jsonl cannot be read"):
         command("compare", *four, "output=drawn")

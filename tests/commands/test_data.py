@@ -68,14 +68,14 @@ def test_the_share_that_is_cut_is_the_one_a_run_reports(command, films, tmp_path
     command("train", *FILE, *SMALL, "model.max_length=9", "model.n_layers=1", "training=smoke", "training.steps=1", "run_dir=run")
     notes = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["notes"]
     cut = found["splits"]["train"]["tokens"]["truncated"]
-    assert any(note.startswith(f"{cut:.1%} of the rows of train were cut") for note in notes) == (cut > 0)
+    assert any(note.startswith(f"{cut:.1%} of the rows of train were truncated") for note in notes) == (cut > 0)
     assert 0 < cut < 1
 
 
 def test_people_read_the_same_on_the_screen(command, films, capsys):
     command("data", *FILE, *SMALL, "model.max_length=8")
     printed = capsys.readouterr().out
-    assert "tokens of a row" in printed and "cut at 8" in printed
+    assert "tokens of a row" in printed and "truncated at 8" in printed
     assert "films.csv, line 5 (as films.csv, line 3): a film number 1 that goes on" in printed
     assert "films.csv, line 9: it was <b>great</b>" in printed
     assert "[CLS]" in printed and "[SEP]" in printed
@@ -135,7 +135,7 @@ def test_nothing_is_written_but_what_can_be_made_again(command, films, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["task=tagging", *FILE[1:]], DataError, "a tagging task asks for sequences of labelled words"),
+        (["task=tagging", *FILE[1:]], DataError, "a tagging task needs sequences of labelled words"),
         ([*FILE, "model.max_length=4"], SettingError, "model.max_length=4 leaves no room"),
         ([*FILE, "model=as_pretrained"], SettingError, "model=as_pretrained needs init_from"),
         ([*FILE, "examples=-1"], SettingError, "examples is -1. Allowed: at least 0"),

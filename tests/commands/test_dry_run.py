@@ -63,7 +63,7 @@ def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp
     files = re.search(r"files: (.*)", said)[1].split(", ")
     there = {path.name + "/" * path.is_dir() for path in (tmp_path / "run").iterdir()} - {".lock"}
     assert set(files) == there
-    assert said.count("beside it: ") == len(report["baselines"])
+    assert said.count("baseline: ") == len(report["baselines"])
 
 
 def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(printed, reverse_run, tmp_path):
@@ -77,7 +77,7 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(print
         "training.freeze_layers=1",
     )
     said = printed("finetune", *arguments, f"init_from={reverse_run}", "adapt=10m", "dry_run=true")
-    assert said.startswith("finetune reverse, seed 0: a dry run, nothing is written")
+    assert said.startswith("finetune reverse, seed 0: dry run: only the cache is written")
     assert "Steps: 4 of 8 rows" in said and "token accuracy" in said and "each word's most frequent label" in said
     assert re.search(r"Time: about 10 min .*: adapting 10 min, training ", said)
     assert re.search(r"Frozen: [\d,]+ parameters", said)
@@ -91,19 +91,19 @@ def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
     (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
     arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
     said = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
-    assert said.startswith("pretrain pretraining, seed 0: a dry run")
+    assert said.startswith("pretrain pretraining, seed 0: dry run")
     assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", said)
     assert re.search(r"Time: about 2\.\d min", said)
     assert "mlm perplexity" in said and "words that both texts share" in said
     assert "predictions.csv" not in said
     alone = printed("pretrain", *arguments, "task.second_sentence=none", "baselines=false", "dry_run=true")
-    assert "nsp" not in alone and "beside it" not in alone
+    assert "nsp" not in alone and "baseline: " not in alone
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
 
 def test_each_job_of_a_sweep_is_tried_out(printed, reviews, tmp_path):
     said = printed("train", "-m", *reviews, "training.steps=3", "seed=1,2", "dry_run=true")
-    assert [line.partition(":")[0] for line in said.splitlines() if "a dry run" in line] == [
+    assert [line.partition(":")[0] for line in said.splitlines() if "dry run: only" in line] == [
         "train classification, seed 1",
         "train classification, seed 2",
     ]
@@ -122,8 +122,8 @@ def test_a_run_that_goes_on_is_not_tried_out(command, tmp_path, resume):
     with pytest.raises(SettingError) as refused:
         command("train", "task=brackets", "dry_run=true", f"resume={resume}")
     assert str(refused.value) == (
-        f"dry_run=true estimates a new run, and resume={resume} continues an existing one. "
-        "Allowed: one of the two. Leave resume out, or dry_run."
+        f"dry_run=true estimates a new run, but resume={resume} continues an existing one. "
+        "Allowed: one of the two. Remove resume or dry_run."
     )
 
 
@@ -138,5 +138,5 @@ def test_several_processes_try_a_run_out_together(reviews, cache, tmp_path):
         2, "-m", "encoderlab", "train", *reviews, "training.steps=6", "dry_run=true", folder=tmp_path, ENCODERLAB_CACHE=str(cache)
     )
     assert code == 0
-    assert out.count("a dry run") == 1 and "2 processes" in out and "Steps: 6 of 8 rows" in out
+    assert out.count("dry run: only") == 1 and "2 processes" in out and "Steps: 6 of 8 rows" in out
     assert list(tmp_path.iterdir()) == []

@@ -104,7 +104,7 @@ def test_texts_longer_than_the_model_are_cut_as_transformers_cuts_them_and_count
     command("embed", f"run={bert}", "output=cut.npy")
     np.testing.assert_allclose(np.load(tmp_path / "cut.npy"), mean(*theirs(bert, texts)), atol=1e-5)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
-    assert line.startswith("2 vectors of 24 numbers: cut.npy; what each stands for: cut.index.jsonl; 1 text was cut to")
+    assert line.startswith("2 vectors of 24 numbers: cut.npy; index: cut.index.jsonl; 1 text was truncated to")
 
 
 def test_a_split_of_a_run_on_pairs_gives_pairs_and_its_lines_single_texts(command, pairs_run, tmp_path, monkeypatch):
@@ -138,7 +138,7 @@ def test_a_run_of_words_gives_words_as_it_was_trained_and_zeros_for_none(command
 
 
 def test_a_folder_of_transformers_has_no_splits(command, bert):
-    with pytest.raises(DataError, match="names no dataset, so it has no splits"):
+    with pytest.raises(DataError, match="so its dataset and its splits are unknown"):
         command("embed", f"run={bert}", "split=test", "output=out.npy")
 
 
@@ -153,8 +153,8 @@ def test_no_lines_give_no_vectors(command, brackets_run, tmp_path, monkeypatch):
     [
         (["output=out.csv"], SettingError, "output=out.csv does not end in .npy"),
         (["output=out.npy", "input=a.txt", "split=test"], SettingError, "input and split are given together"),
-        (["output=out.npy", "text_column=a"], SettingError, "text_column names a column of input, which is not given"),
-        (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls makes one vector of a text's tokens"),
+        (["output=out.npy", "text_column=a"], SettingError, "text_column names a column of input, which is not set"),
+        (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls reduces a text to one vector"),
         (["output=out.npy", "input=missing.txt"], DataError, "missing.txt does not exist"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),
         (["output=out.npy", "input=latin.txt", "encoding=utf-8"], DataError, "latin.txt, line 2 cannot be decoded as UTF-8"),
@@ -180,6 +180,6 @@ def test_a_failure_half_way_leaves_nothing(command, brackets_run, tmp_path, monk
 
 def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_path):
     (tmp_path / "out.npy").write_text("precious")
-    with pytest.raises(SettingError, match="output=out.npy: out.npy is already there"):
+    with pytest.raises(SettingError, match="output=out.npy: out.npy already exists"):
         command("embed", f"run={brackets_run}", "split=test", "output=out.npy")
     assert (tmp_path / "out.npy").read_text() == "precious"

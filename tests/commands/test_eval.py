@@ -71,7 +71,7 @@ def test_eval_refuses_its_own_dataset_once_that_has_changed(command, tmp_path):
     command("train", *own, "training=smoke", "run_dir=run", "baselines=false")
     command("eval", "run=run", "run_dir=unchanged")
     (tmp_path / "grows.csv").write_text("\n".join(["text,label", *rows, "another,up", "and another,down"]) + "\n")
-    with pytest.raises(DataError, match="The dataset has changed since this model was trained on it"):
+    with pytest.raises(DataError, match="The dataset has changed since this model was trained"):
         command("eval", "run=run", "run_dir=changed")
     assert not (tmp_path / "changed").exists()
 

@@ -64,9 +64,9 @@ def test_rows_of_a_split_and_a_class_of_ones_own_choice_are_explained(command, p
     assert {one["explained"] for one in found} == {"down"}
     assert {word["text"] for word in found[0]["words"]} == {0, 1}
     page = Page(tmp_path / "why" / "explain.html")
-    assert page.text.count("A word that speaks for down") == 2
-    assert ("not the model's answer" in page.text) == any(one["predicted"] != "down" for one in found)
-    assert "speaks for down" in capsys.readouterr().out
+    assert page.text.count("A word that counts for down") == 2
+    assert ("which the model did not predict" in page.text) == any(one["predicted"] != "down" for one in found)
+    assert "supports down" in capsys.readouterr().out
 
 
 def test_the_label_of_a_word_is_explained_by_all_words(command, reverse_run, tmp_path, capsys):
@@ -91,15 +91,15 @@ def test_what_was_cut_off_is_shown_without_a_score(command, brackets_run, tmp_pa
     assert figures["truncated"]
     assert len(figures["words"]) < 400
     page = Page(tmp_path / "why" / "explain.html")
-    assert "The model read the beginning only" in page.text
-    assert "The text was cut" in capsys.readouterr().out
+    assert "The model read only the beginning" in page.text
+    assert "The text was truncated" in capsys.readouterr().out
 
 
 REFUSED = {
-    ("text=(", "word=0"): "word=0 names a word, and this model labels whole texts. Leave word out.",
-    ("text=(", "label=vald"): "label=vald is no class of this model. Allowed: ",
+    ("text=(", "word=0"): "word=0 selects a word, but this model labels whole texts. Remove word.",
+    ("text=(", "label=vald"): "label=vald is not a class of this model. Allowed: ",
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
-    ("text= ",): "text is empty. Allowed: a text of a word or more.",
+    ("text= ",): "text is empty. Allowed: a text with at least one word.",
     ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
     ("text=(", "method=magic"): "method=magic is not a valid choice. Allowed: both, gradient, occlusion.",
 }
@@ -115,13 +115,13 @@ def test_what_contradicts_itself_is_refused_and_leaves_nothing_behind(command, b
 
 def test_a_class_is_taken_as_it_was_typed(command, brackets_run):
     for label in ("true", "a,b", "[x]", "null"):
-        with pytest.raises(SettingError, match="is no class of this model") as refused:
+        with pytest.raises(SettingError, match="is not a class of this model") as refused:
             command("explain", f"run={brackets_run}", "text=(", f"label={label}")
-        assert str(refused.value).startswith(f"label={label} is no class")
+        assert str(refused.value).startswith(f"label={label} is not a class")
 
 
 def test_a_word_and_a_row_that_are_not_there_are_refused(command, reverse_run, tmp_path):
-    with pytest.raises(DataError, match="word=4 is none of the text's 4 words. Allowed: 0 to 3"):
+    with pytest.raises(DataError, match="word=4 is not one of the text's 4 words. Allowed: 0 to 3"):
         command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=4")
     with pytest.raises(DataError, match="no row 300"):
         command("explain", f"run={reverse_run}", "rows=[300]")

@@ -202,7 +202,7 @@ def test_what_has_no_equivalent_is_refused_with_what_to_choose(command, brackets
 
 def test_words_without_special_tokens_are_refused(command, finished):
     run = finished(TaggingConfig(name="digits", special_tokens=False))
-    with pytest.raises(SettingError, match=r"task\.special_tokens=false.*train with task\.special_tokens=true"):
+    with pytest.raises(SettingError, match=r"task\.special_tokens=false.*Train with task\.special_tokens=true"):
         command("export", f"run={run}", "path=there")
 
 
@@ -210,7 +210,7 @@ def test_a_path_that_is_taken_is_refused(command, finished, tmp_path):
     run = finished(ClassificationConfig(name="moods"))
     (tmp_path / "taken").mkdir()
     for path in ("taken", "."):
-        with pytest.raises(SettingError, match=rf"path={path} is already there\. Allowed: a new folder"):
+        with pytest.raises(SettingError, match=rf"path={path} already exists\. Allowed: a new folder"):
             command("export", f"run={run}", f"path={path}")
     with pytest.raises(SettingError, match="path is empty"):
         command("export", f"run={run}", "path=")
@@ -327,7 +327,7 @@ def test_a_hugging_face_folder_takes_pairs_as_well_as_single_texts(command, expo
 
 def test_a_hugging_face_folder_has_no_splits_of_its_own(command, exported):
     for line in (["predict", "split=test"], ["attention"], ["eval"], ["eval", "split=test"]):
-        with pytest.raises(DataError, match=r"there is a model alone, which names no dataset.*dataset=\.\.\."):
+        with pytest.raises(DataError, match=r"there is a model without a run.*dataset=\.\.\."):
             command(line[0], "run=there", *line[1:])
 
 
@@ -352,7 +352,7 @@ def test_labels_that_differ_in_case_or_are_mere_numbers_are_taken_in_order_and_t
         (tmp_path / "other" / name).write_bytes((tmp_path / "there" / name).read_bytes())
     command("eval", "run=other", "dataset=brackets", "dataset.limit=20", "run_dir=scored")
     report = json.loads((tmp_path / "scored" / "report.json").read_text(encoding="utf-8"))
-    assert f"The model's labels {labels} were taken for" in " ".join(report["notes"])
+    assert f"The model's labels {labels} are matched with" in " ".join(report["notes"])
 
 
 def test_attention_is_drawn_from_a_hugging_face_folder(command, exported, tmp_path):
@@ -364,7 +364,7 @@ def test_an_encoder_without_a_head_answers_nothing_but_shows_its_attention(comma
     transformers.AutoModel.from_pretrained("there").save_pretrained("bare")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / name).write_bytes((tmp_path / "there" / name).read_bytes())
-    line = "bare is an encoder without a head: it answers nothing. Run encoderlab finetune init_from="
+    line = "bare is an encoder without a head and predicts nothing. Train it on a task with encoderlab finetune init_from="
     for arguments in (["predict", "text=fox"], ["eval", "dataset=brackets"]):
         with pytest.raises(DataError, match=line):
             command(arguments[0], "run=bare", *arguments[1:])
@@ -377,9 +377,7 @@ def test_a_vocabulary_is_enough_of_a_tokenizer_and_none_is_not(command, exported
     pieces = json.loads((tmp_path / "there" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "there" / name).unlink()
-    with pytest.raises(
-        DataError, match=r"there comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"
-    ):
+    with pytest.raises(DataError, match=r"there has no tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"):
         command("predict", "run=there", "text=fox")
     (tmp_path / "there" / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.get)) + "\n", encoding="utf-8")
     assert predicted(command, capsys, "run=there", "text=The quick fox") == before
@@ -394,5 +392,5 @@ def test_embeddings_filled_up_to_a_round_number_of_rows_are_fine_and_too_few_are
         model.save_pretrained("there")
         if rows > size:
             assert predicted(command, capsys, "run=there", "text=The quick fox") == before
-    with pytest.raises(DataError, match=rf"has embeddings of {size - 1} pieces, and its tokenizer has {size}\."):
+    with pytest.raises(DataError, match=rf"has embeddings of {size - 1} tokens, but its tokenizer has {size}\."):
         command("predict", "run=there", "text=fox")

@@ -81,11 +81,11 @@ def test_transformers_opens_the_encoder_alone(command, pairs_run):
 
 
 def test_what_cannot_be_written_is_refused(command, brackets_run, pairs_run, tmp_path):
-    with pytest.raises(SettingError, match="format=onnx writes the heads too"):
+    with pytest.raises(SettingError, match="heads=false does not work with format=onnx, which writes the heads too"):
         command("export", f"run={brackets_run}", "format=onnx", "heads=false", "path=there")
     with pytest.raises(DataError, match=r"card=nowhere\.md cannot be read: No such file"):
         command("export", f"run={brackets_run}", "format=compact", "card=nowhere.md", "path=there")
     command("export", f"run={pairs_run}", "format=huggingface", "heads=false", "path=theirs")
-    with pytest.raises(SettingError, match=r"run=theirs is no run of encoderlab.*Use heads=false"):
+    with pytest.raises(SettingError, match=r"run=theirs is not an encoderlab run.*Use heads=false"):
         command("export", "run=theirs", "format=compact", "path=there")
     assert not (tmp_path / "there").exists()

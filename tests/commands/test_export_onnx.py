@@ -48,7 +48,7 @@ def test_texts_are_answered_as_by_the_run_cut_and_padded(command, exported, brac
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "library_name: onnx" in card and "encoderlab predict" not in card
     printed = capsys.readouterr()
-    assert re.search(r"^there\nopset 18, compared in onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
+    assert re.search(r"^there\nopset 18, checked with onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
     said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert set(said["id2label"].values()) == {"balanced", "unbalanced"}
     assert (said["outputs"], said["opset"]) == (["logits"], 18)

@@ -92,14 +92,13 @@ def test_frozen_layers_are_those_of_the_pretrained_encoder(command, brackets_run
     assert not torch.equal(before["sequence_head.weight"], after["sequence_head.weight"])
     frozen = sum(before[name].numel() for name in encoder)
     assert (
-        f"{frozen:,} parameters did not learn: training.freeze_layers=1, and the embeddings with them"
-        in report_of(tmp_path / "run")["notes"]
+        f"{frozen:,} parameters were frozen: training.freeze_layers=1, and the embeddings" in report_of(tmp_path / "run")["notes"]
     )
 
 
 def test_both_settings_work_from_scratch_too(command, tmp_path):
     command("train", *QUICK, *BRACKETS_MODEL, "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
-    assert any("did not learn" in note for note in report_of(tmp_path / "run")["notes"])
+    assert any("were frozen" in note for note in report_of(tmp_path / "run")["notes"])
 
 
 @pytest.mark.slow
@@ -118,7 +117,7 @@ def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pai
     own = ("task=classification", "dataset=files", "dataset.path=long.csv", "training=smoke", "baselines=false", "run_dir=run")
     command("finetune", *own, f"init_from={pairs_run}")
     reads = read_model(pairs_run / "model").config.model.max_length
-    note = f"100.0% of the rows of train were cut to model.max_length={reads} tokens"
+    note = f"100.0% of the rows of train were truncated to model.max_length={reads} tokens"
     assert any(note in said for said in report_of(tmp_path / "run")["notes"])
 
 
@@ -141,7 +140,7 @@ def length_of(folder):
 @pytest.mark.slow
 def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_run, tmp_path, capsys):
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
-    assert re.search(r"training\.learning_rate=0\.0005, as suits an encoder \d+ wide", capsys.readouterr().err)
+    assert re.search(r"training\.learning_rate=0\.0005, suited to an encoder of width \d+", capsys.readouterr().err)
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 5e-4
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "training.learning_rate=auto", "run_dir=same")
     assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
@@ -201,12 +200,12 @@ def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run
 
 
 REFUSED = [
-    (["model=tiny"], r"^model\.n_layers is 2, and 1 in the pretrained encoder\. Set model=as_pretrained"),
+    (["model=tiny"], r"^model\.n_layers is 2, but 1 in the pretrained encoder\. Set model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
-        r"^The tokenizer symbols \(typed, or brought along by task=brackets\) is not .*: 7 pieces, not 23\. Use tokenizer=as_pretrained\.$",
+        r"^The tokenizer symbols \(chosen by you or by task=brackets\) is not .*: 7 tokens, not 23\. Use tokenizer=as_pretrained\.$",
     ),
-    (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, and the encoder has 1 layers"),
+    (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, but the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
@@ -223,7 +222,7 @@ def test_what_does_not_fit_the_pretrained_encoder_is_refused_and_nothing_is_left
 
 
 def test_more_positions_than_learnt_are_refused_before_the_data_is_read(command, pairs_run):
-    with pytest.raises(SettingError, match=r"^model\.max_length is 1000, and the pretrained encoder has learnt \d+ positions\."):
+    with pytest.raises(SettingError, match=r"^model\.max_length is 1000, but the pretrained encoder has only \d+ positions\."):
         command(
             "finetune",
             "task=classification",
@@ -237,7 +236,7 @@ def test_more_positions_than_learnt_are_refused_before_the_data_is_read(command,
 def test_a_run_that_has_not_finished_is_refused(command, tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.yaml").write_text("")
-    with pytest.raises(DataError, match=r"^init_from=unfinished holds no model\. Allowed: the folder of a finished run"):
+    with pytest.raises(DataError, match=r"^init_from=unfinished is not a model folder\. Allowed: the folder of a finished run"):
         command("finetune", *QUICK, "init_from=unfinished")
 
 
@@ -314,5 +313,5 @@ def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_a
 
 @pytest.mark.parametrize("adapt", ["5", "0m", "soon"])
 def test_a_time_to_adapt_that_is_none_is_refused(command, adapt):
-    with pytest.raises(SettingError, match=rf"^adapt={adapt} is no time\..*Set adapt=30m"):
+    with pytest.raises(SettingError, match=rf"^adapt={adapt} is not a time\..*Set adapt=30m"):
         command("finetune", *QUICK, "init_from=somewhere", f"adapt={adapt}")

@@ -99,7 +99,7 @@ def test_the_submission_has_glues_names_spellings_and_an_index_from_0(command, g
     assert given["CoLA.tsv"] <= {"0", "1"}
     assert given["MNLI-m.tsv"] | given["MNLI-mm.tsv"] <= {"entailment", "neutral", "contradiction"}
     assert all(0 <= float(answer) <= 5 for answer in given["STS-B.tsv"])
-    with pytest.raises(SettingError, match=r"submission/CoLA.tsv is already there. Choose another folder"):
+    with pytest.raises(SettingError, match=r"submission/CoLA.tsv already exists. Choose another folder"):
         command("predict", f"run={runs['cola'][0]}", "split=test", "format=glue", "output=submission")
 
 

@@ -79,7 +79,7 @@ def test_predict_answers_with_a_list_of_labels(command, topics_run, capsys, tmp_
     assert answer["predicted"] == ["sport", "weather"] and list(answer["probabilities"]) == ["politics", "sport", "weather"]
     command("predict", f"run={topics_run}", "text=rain goal table", "top_k=2")
     assert "sport|weather" in capsys.readouterr().out
-    with pytest.raises(SettingError, match="min_probability is for one label a row"):
+    with pytest.raises(SettingError, match="min_probability needs a model with one label per row"):
         command("predict", f"run={topics_run}", "text=rain", "min_probability=0.5")
 
 
@@ -112,7 +112,7 @@ def test_a_teacher_of_sets_of_labels_is_refused(command, topics_run):
 
 def test_the_page_lists_the_labels_with_their_thresholds(topics_run):
     page = (topics_run / "report.html").read_text(encoding="utf-8")
-    assert "threshold" in page and "have a label too many or too few" in page and "Confusion matrix" not in page
+    assert "threshold" in page and "have missing or extra labels" in page and "Confusion matrix" not in page
 
 
 def test_one_threshold_for_all_and_thresholds_of_one_s_own(command, tmp_path):

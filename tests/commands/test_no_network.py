@@ -28,7 +28,7 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
             "`encoderlab train` and dataset=files need no network",
         ),
         (["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"], "or set tokenizer=wordpiece, which needs neither"),
-        (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that holds it"),
+        (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that has it"),
     ],
 )
 def test_what_needs_the_hub_says_how_to_go_on_without(command, no_network, tmp_path, asked, told):

@@ -118,9 +118,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_text(command, brackets_run, c
 
 
 def test_one_text_and_a_pair_are_not_taken_for_each_other(command, brackets_run, pairs_run):
-    with pytest.raises(DataError, match="trained on pairs of texts, and one text is given. Add text_pair"):
+    with pytest.raises(DataError, match="trained on pairs of texts, but one text was given. Add text_pair"):
         command("predict", f"run={pairs_run}", "text=a")
-    with pytest.raises(DataError, match="trained on single texts, and a pair is given. Leave text_pair out"):
+    with pytest.raises(DataError, match="trained on single texts, but a pair was given. Remove text_pair"):
         command("predict", f"run={brackets_run}", "text=a", "text_pair=b")
 
 
@@ -130,7 +130,7 @@ def test_a_split_is_answered_whole_even_where_training_was_limited(command, brac
 
 
 def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys):
-    with pytest.raises(SettingError, match="format=glue takes one answer a row"):
+    with pytest.raises(SettingError, match="format=glue writes one"):
         command("predict", f"run={reverse_run}", "text=1 2", "format=glue")
     assert capsys.readouterr().out == ""
 
@@ -143,13 +143,17 @@ def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys
         (["text=a", "output=/dev/null/out.csv"], DataError, "output=/dev/null/out.csv cannot be written"),
         (["text=a", "input=b.csv"], SettingError, "text and input are given together"),
         (["text_pair=a"], SettingError, "text_pair is given without text"),
-        (["text=a", "format=parquet"], SettingError, "format=parquet needs a file to write. Set output=FILE.parquet"),
-        (["text=a", "top_k=3"], SettingError, "top_k=3 is more than the classes of this model. Allowed: at most 2"),
+        (
+            ["text=a", "format=parquet"],
+            SettingError,
+            "format=parquet cannot be written to standard output. Set output=FILE.parquet",
+        ),
+        (["text=a", "top_k=3"], SettingError, "top_k=3 is more than this model has classes. Allowed: at most 2"),
         (["text=a", "top_k=0"], SettingError, "top_k is 0. Allowed: at least 1"),
         (["text=a", "min_probability=1.5"], SettingError, "min_probability is 1.5. Allowed: at least 0, at most 1"),
-        (["text=a", "unsure=ask"], SettingError, "unsure is given without min_probability"),
+        (["text=a", "unsure=ask"], SettingError, "unsure has no effect without min_probability"),
         (["text=a", "unsure=balanced", "min_probability=1"], SettingError, "unsure=balanced is one of the model's labels"),
-        (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue takes one label a row, and no top_k"),
+        (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue writes one label per row, without top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
         (["text=a", "output=nowhere/out.csv"], DataError, "output=nowhere/out.csv cannot be written"),
@@ -162,7 +166,7 @@ def test_what_cannot_be_answered_is_refused(command, brackets_run, arguments, er
 
 def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_path):
     (tmp_path / "out.csv").write_text("precious")
-    with pytest.raises(SettingError, match="output=out.csv is already there"):
+    with pytest.raises(SettingError, match="output=out.csv already exists"):
         command("predict", f"run={brackets_run}", "text=a", "output=out.csv")
     assert (tmp_path / "out.csv").read_text() == "precious"
 
@@ -188,7 +192,7 @@ def test_a_damaged_model_is_refused_in_one_line(command, brackets_run, reverse_r
         (broken / "tokenizer.json").write_text("{}")
     else:
         shutil.copy(reverse_run / "model" / "model.safetensors", broken / "model.safetensors")
-    with pytest.raises(DataError, match=r"damaged|do not fit") as refused:
+    with pytest.raises(DataError, match=r"damaged|do not match") as refused:
         command("predict", f"run={broken}", "text=a")
     assert "\n" not in str(refused.value)
 

@@ -56,7 +56,7 @@ def test_the_predictions_hold_the_numbers_as_they_were_written(numbers_run):
 
 def test_the_page_shows_the_numbers_and_the_largest_errors(numbers_run):
     page = (numbers_run / "report.html").read_text(encoding="utf-8")
-    assert "Largest errors" in page and "Predicted numbers against the right ones" in page
+    assert "Largest errors" in page and "Predicted numbers against the true ones" in page
     assert "Calibration" not in page and (numbers_run / "plots" / "numbers.png").is_file()
 
 
@@ -71,7 +71,7 @@ def test_predict_answers_with_a_number_in_every_form(command, numbers_run, capsy
     import pyarrow.parquet as pq
 
     assert str(pq.read_table(tmp_path / "answers.parquet").schema.field("predicted").type) == "double"
-    with pytest.raises(SettingError, match="top_k is for labels"):
+    with pytest.raises(SettingError, match="top_k needs a model with labels"):
         command("predict", f"run={numbers_run}", "text=good", "top_k=2")
 
 
@@ -91,7 +91,7 @@ def test_explain_says_what_makes_the_number_larger(command, numbers_run, capsys,
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}
     assert scores["great"] > 0 > scores["awful"]
-    with pytest.raises(SettingError, match="this model gives a number"):
+    with pytest.raises(SettingError, match="this one predicts a number"):
         command("explain", f"run={numbers_run}", "text=great", "label=great")
 
 
@@ -109,7 +109,7 @@ def test_rows_that_all_have_one_number_teach_nothing(command, tmp_path):
 
 
 def test_a_dataset_with_labels_of_its_own_has_no_numbers(command):
-    with pytest.raises(DataError, match="dataset=brackets has one label in each row, and the task asks for a number"):
+    with pytest.raises(DataError, match="dataset=brackets has one label in each row, but the task needs a number"):
         command("train", "task=regression", "dataset=brackets")
 
 

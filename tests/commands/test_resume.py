@@ -69,7 +69,7 @@ def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_ru
 
 def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(command, stopped):
     stopped(*SHORT, "run_dir=run")
-    expected = r"model.n_layers=3 \(the run: 1\), seed=7 \(the run: 0\). Leave them out"
+    expected = r"model.n_layers=3 \(the run: 1\), seed=7 \(the run: 0\). Remove them"
     with pytest.raises(SettingError, match=expected):
         command("train", "resume=run", "seed=7", "model.n_layers=3")
     with pytest.raises(SettingError, match=r"task.name=brackets \(the run: reverse\)"):
@@ -126,7 +126,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
     )
     stopped(*own, "training=smoke", "training.steps=6", "baselines=false", "run_dir=run", step=3)
     write(61)
-    with pytest.raises(DataError, match="The rows of train.* are not those that the run in run was started with"):
+    with pytest.raises(DataError, match="The rows of train.* have changed since the run in run was started"):
         command("train", "resume=run")
     assert checkpoints(RunFolder(tmp_path / "run").checkpoints)
     write(60)
@@ -145,7 +145,7 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
     }
     assert "resume=auto resumes outputs/train/reverse/" in capsys.readouterr().err
     command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
-    assert "resume=auto finds no unfinished run of these settings" in capsys.readouterr().err
+    assert "resume=auto finds no unfinished run with these settings" in capsys.readouterr().err
     assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
 
 
@@ -164,7 +164,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     (newest / "state.pt").write_bytes(b"")
     command("train", "resume=run")
-    assert f"{newest.relative_to(tmp_path)} is damaged, and is set aside" in capsys.readouterr().err
+    assert f"{newest.relative_to(tmp_path)} is damaged and has been set aside" in capsys.readouterr().err
     assert (newest.parent / "corrupt-step-5").is_dir()
     assert_same_run("run", whole)
 
@@ -260,7 +260,7 @@ def test_steps_can_take_the_place_of_a_budget(command, stopped):
 
 
 def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
-    with pytest.raises(DataError, match="nowhere holds no run: environment.json is not there. Name a run folder"):
+    with pytest.raises(DataError, match="nowhere is not a run folder: it has no environment.json. Use a run folder"):
         command("train", "resume=nowhere")
 
 

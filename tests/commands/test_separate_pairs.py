@@ -29,7 +29,7 @@ def test_a_pair_is_predicted_and_explained_and_settings_say_how_it_is_read(run, 
 def test_attention_maps_of_a_pair_and_one_vector_for_it_are_refused(run, command):
     with pytest.raises(SettingError, match=r"reads the texts of a pair separately.*use encoderlab explain"):
         command("attention", f"run={run}", "text=word 1", "text_pair=word 2")
-    with pytest.raises(SettingError, match=r"a pair has no vector of its own. Embed the first texts and the second"):
+    with pytest.raises(SettingError, match=r"A pair has no single vector.*Put the first texts and the second"):
         command("embed", f"run={run}", "split=validation", "output=vectors.npy")
 
 

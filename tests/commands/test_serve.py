@@ -114,19 +114,19 @@ def test_the_most_probable_classes_are_given_of_texts_and_of_words(texts, words)
 @pytest.mark.parametrize(
     ("request_", "status", "message"),
     [
-        ({}, 422, "has to have either text or texts; send"),
+        ({}, 422, "must have either text or texts; send"),
         ({"text": "a", "texts": ["a"]}, 422, "either text or texts"),
-        ({"text": 1}, 422, "text has to be a text"),
-        ({"texts": "abc"}, 422, "texts has to be a list of texts"),
-        ({"texts": []}, 422, "texts has to be a list of texts"),
-        ({"texts": ["a", None]}, 422, "texts has to be a list of texts"),
+        ({"text": 1}, 422, "text must be a text"),
+        ({"texts": "abc"}, 422, "texts must be a list of texts"),
+        ({"texts": []}, 422, "texts must be a list of texts"),
+        ({"texts": ["a", None]}, 422, "texts must be a list of texts"),
         ({"txt": "a"}, 422, "an unknown key, 'txt'"),
-        ({"text": "a", "top_k": 3}, 422, "top_k has to be a whole number from 1 to 2, the labels of this model"),
-        ({"text": "a", "top_k": True}, 422, "top_k has to be a whole number"),
+        ({"text": "a", "top_k": 3}, 422, "top_k must be a whole number from 1 to 2, the labels of this model"),
+        ({"text": "a", "top_k": True}, 422, "top_k must be a whole number"),
         ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
-        ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, and a pair is given"),
-        ({"texts": ["a"] * 4}, 413, "has 4 texts, and at most 3 are answered at a time"),
-        ({"text": "(" * 21}, 413, "A text has 21 characters, and at most 20 are read"),
+        ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, but a pair was given"),
+        ({"texts": ["a"] * 4}, 413, "has 4 texts, but at most 3 are allowed"),
+        ({"text": "(" * 21}, 413, "A text has 21 characters, but at most 20 are allowed"),
         ({"text": "(" * 3000}, 413, "The request has more than 2,000 bytes"),
     ],
 )
@@ -136,7 +136,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line_of_json(texts, request_,
 
 def test_texts_and_their_seconds_have_to_be_as_many(pairs):
     assert "There are 2 texts and 1 text_pairs" in refused(pairs, 422, texts=["a", "b"], text_pairs=["c"])
-    assert "trained on pairs of texts, and one text is given" in refused(pairs, 422, text="a")
+    assert "trained on pairs of texts, but one text was given" in refused(pairs, 422, text="a")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_server_answers_and_ends_cleanly_on_a_signal(served, command, brackets
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert json.load(answer)["answers"][0]["predicted"] in ("balanced", "unbalanced")
     if number is signal.SIGINT:
-        with pytest.raises(SettingError, match="cannot be listened to: Address already in use. Set port=0 for any free port"):
+        with pytest.raises(SettingError, match="Cannot listen on .*: Address already in use. Use port=0 for any free port"):
             command("serve", f"run={brackets_run}", f"port={address.rstrip('/').rpartition(':')[2]}")
     started.send_signal(number)
     _, said = started.communicate(timeout=60)
@@ -267,16 +267,16 @@ def test_a_server_answers_and_ends_cleanly_on_a_signal(served, command, brackets
 
 
 def test_an_address_that_is_not_ours_is_refused_before_a_model_is_loaded(command):
-    with pytest.raises(SettingError, match=r"host=192\.0\.2\.1 port=0 cannot be listened to"):
+    with pytest.raises(SettingError, match=r"Cannot listen on host=192\.0\.2\.1 port=0"):
         command("serve", "run=missing", "host=192.0.2.1", "port=0")
 
 
 def test_a_model_without_answers_is_refused_before_anything_is_served(command, brackets_run, monkeypatch):
     def none(*_):
-        raise DataError("it answers nothing")
+        raise DataError("predicts nothing")
 
     monkeypatch.setattr(serve_command, "answers_of", none)
-    with pytest.raises(DataError, match="it answers nothing"):
+    with pytest.raises(DataError, match="predicts nothing"):
         command("serve", f"run={brackets_run}", "port=0")
 
 

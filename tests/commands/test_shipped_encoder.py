@@ -32,7 +32,7 @@ def damage(path):
 @pytest.mark.parametrize("line", OPENING.values(), ids=OPENING)
 def test_a_damaged_encoder_is_refused_wherever_it_is_opened(command, shipped, texts, line):
     damage(shipped / "model.safetensors")
-    with pytest.raises(DataError, match=r"model\.safetensors is not the file that was shipped.*Reinstall encoderlab \(pip"):
+    with pytest.raises(DataError, match=r"model\.safetensors is damaged: its SHA-256 differs.*Reinstall encoderlab \(pip"):
         command(*line)
 
 
@@ -76,7 +76,7 @@ def test_a_name_spelled_nearly_so_is_not_looked_up_on_the_hub(command, shipped, 
         DataError, match=r"^init_from=mini_en is neither a shipped encoder nor a folder.*Did you mean init_from=mini-en\?$"
     ):
         command("finetune", "task=brackets", "init_from=mini_en")
-    with pytest.raises(DataError, match=r"^run=mini_en is not there\. Did you mean run=mini-en\?$"):
+    with pytest.raises(DataError, match=r"^run=mini_en does not exist\. Did you mean run=mini-en\?$"):
         command("eval", "run=mini_en")
 
 
@@ -89,15 +89,15 @@ def test_embed_uses_it_without_being_told(command, shipped, texts, no_network, t
 
 
 def test_it_answers_nothing_and_has_no_rows_of_its_own(command, shipped):
-    with pytest.raises(DataError, match="mini-en is an encoder without a head: it answers nothing"):
+    with pytest.raises(DataError, match="mini-en is an encoder without a head and predicts nothing"):
         command("predict", "run=mini-en", "text=fox")
-    with pytest.raises(DataError, match="mini-en is a model alone, which names no dataset"):
+    with pytest.raises(DataError, match="mini-en is a model without a run"):
         command("embed", "split=test", "output=vectors.npy")
 
 
 def test_a_length_beyond_its_own_is_refused_with_it(command, shipped):
     with pytest.raises(
-        SettingError, match=r"model\.max_length is 500, and the pretrained encoder has learnt 32 positions\. Allowed: at most 32"
+        SettingError, match=r"model\.max_length is 500, but the pretrained encoder has only 32 positions\. Allowed: at most 32"
     ):
         command("finetune", "task=brackets", "model.max_length=500")
 
@@ -110,13 +110,13 @@ def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
     assert [name for name, _ in others] == ["outputs/...", "FOLDER", "OWNER/NAME"]
     damage(shipped / "model.safetensors")
     command("list", "encoders")
-    assert "is not the file that was shipped" in capsys.readouterr().out
+    assert "is damaged: its SHA-256 differs" in capsys.readouterr().out
 
 
 def test_verify_looks_it_over(command, shipped, capsys):
     command("verify", "run=mini-en")
     assert capsys.readouterr().out.split(maxsplit=2)[:2] == ["good", "model"]
     damage(shipped / "model.safetensors")
-    with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are not as they should be: model\. Reinstall encoderlab"):
+    with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are damaged or inconsistent: model\. Reinstall encoderlab"):
         command("verify", "run=mini-en")
-    assert "model.safetensors: missing, or not what manifest.json states" in capsys.readouterr().out
+    assert "model.safetensors: missing, or different from manifest.json" in capsys.readouterr().out

@@ -40,7 +40,7 @@ def test_a_text_is_shown_as_its_pieces_with_their_ids(command, rows, capsys):
     pieces = found["pieces"]["wordpiece"]
     command("tokenizer", *rows, "tokenizer.vocabulary_size=150", f"text={text}")
     *_, title, above, below = capsys.readouterr().out.splitlines()
-    assert title == f"wordpiece: {len(pieces)} pieces"
+    assert title == f"wordpiece: {len(pieces)} tokens"
     assert above.split() == [piece["piece"] for piece in pieces]
     assert below.split() == [str(piece["id"]) for piece in pieces]
 
@@ -73,7 +73,7 @@ def test_a_dataset_of_words_and_one_of_symbols_can_be_counted(command, capsys):
     ("arguments", "error", "message"),
     [
         (["output="], SettingError, "output is empty. Allowed: a new folder"),
-        (["output=taken"], SettingError, "output=taken is already there. Allowed: a new folder. Choose another name"),
+        (["output=taken"], SettingError, "output=taken already exists. Allowed: a new folder. Choose another name"),
         (["compare=[taken]"], DataError, "compare=taken has no tokenizer that can be read"),
         (["output=/dev/null/x"], DataError, "output=/dev/null/x cannot be written: Not a directory"),
         (["tokenizer=as_pretrained"], SettingError, "tokenizer=as_pretrained needs init_from"),

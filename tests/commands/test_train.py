@@ -113,7 +113,7 @@ def test_what_is_trained_on_what_for_how_long_and_where_is_a_short_line_each_and
     begun = next(number for number, line in enumerate(lines) if line.endswith(" parameters"))
     device, attention, batches, length, folder = lines[begun + 1 : begun + 6]
     assert device.startswith("Device ") and "precision float32 (as set)" in device and "threads" in device
-    assert attention.startswith("Attention by ") and attention.endswith("not compiled (as set)")
+    assert attention.startswith("Attention: ") and attention.endswith("not compiled (as set)")
     assert batches.startswith("Batches in 1 micro-batch (a step takes")
     assert "steps of 8 rows" in length
     assert folder == "Run folder run"
@@ -164,7 +164,7 @@ def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
         *("tokenizer.vocabulary_size=120", "baselines=false", "run_dir=run"),
     )
     assert any(
-        "100.0% of the rows of train were cut to model.max_length=16" in note for note in report_of(tmp_path / "run")["notes"]
+        "100.0% of the rows of train were truncated to model.max_length=16" in note for note in report_of(tmp_path / "run")["notes"]
     )
 
 
@@ -188,7 +188,7 @@ def test_a_run_dir_that_is_a_file_or_holds_something_is_refused(command, tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="run_dir=file is a file"):
         command("train", "run_dir=file")
-    with pytest.raises(SettingError, match="run_dir=. already holds something"):
+    with pytest.raises(SettingError, match="run_dir=. already holds files"):
         command("train", "run_dir=.")
 
 
@@ -263,5 +263,5 @@ def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
     for folder in set((cache / "tokens").iterdir()) - before:
         (folder / "input_ids.bin").write_bytes(b"")
     command(*arguments, "run_dir=b")
-    assert "It is made again." in capsys.readouterr().err
+    assert "is being rebuilt." in capsys.readouterr().err
     assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]

@@ -60,7 +60,7 @@ def test_the_threshold_of_validation_holds_for_the_test_split_and_for_prediction
     saved = json.loads((fraud_run / "model" / "config.json").read_text(encoding="utf-8"))["encoderlab"]["task"]
     assert (saved["threshold"], saved["positive_label"]) == (threshold, "fraud")
     assert report["splits"]["validation"]["per_class"]["fraud"]["precision"] >= 0.6
-    assert any("chosen on validation (task.threshold=precision:0.6)" in note for note in report["notes"])
+    assert any("fitted on validation (task.threshold=precision:0.6)" in note for note in report["notes"])
     with (fraud_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["predicted"] == "fraud") == (float(row["probability_fraud"]) >= threshold) for row in rows} == {True}

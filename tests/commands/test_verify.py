@@ -73,7 +73,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_what_is_not_as_it_should_be_is_named(command, copy, capsys, damage):
     damage(copy)
-    with pytest.raises(DataError, match=r"1 of \d+ parts of .* are not as they should be: " + DAMAGE[damage]):
+    with pytest.raises(DataError, match=r"1 of \d+ parts of .* are damaged or inconsistent: " + DAMAGE[damage]):
         command("verify", f"run={copy}")
     bad = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("good")]
     assert len(bad) == 1
@@ -82,21 +82,21 @@ def test_what_is_not_as_it_should_be_is_named(command, copy, capsys, damage):
 
 def test_a_run_that_nothing_is_left_of_is_not_good(command, copy, capsys):
     shutil.rmtree(copy / "model")
-    with pytest.raises(DataError, match="not as they should be: model"):
+    with pytest.raises(DataError, match="damaged or inconsistent: model"):
         command("verify", f"run={copy}")
     (copy / "report.json").unlink()
     for checkpoint in (copy / "checkpoints").iterdir():
         checkpoint.rename(checkpoint.with_name(f"corrupt-{checkpoint.name}"))
-    with pytest.raises(DataError, match="not as they should be: checkpoints/corrupt-step-"):
+    with pytest.raises(DataError, match="damaged or inconsistent: checkpoints/corrupt-step-"):
         command("verify", f"run={copy}")
 
 
 def test_what_is_no_training_run_is_said(command, brackets_run):
     command("eval", f"run={brackets_run}", "run_dir=scored")
-    with pytest.raises(DataError, match="scored holds no training run. Allowed: a run of train, pretrain, finetune"):
+    with pytest.raises(DataError, match="scored is not a training run. Allowed: a run of train, pretrain, finetune"):
         command("verify", "run=scored")
 
 
 def test_where_there_is_no_run_that_is_said(command):
-    with pytest.raises(DataError, match="nowhere holds no run"):
+    with pytest.raises(DataError, match="nowhere is not a run folder"):
         command("verify", "run=nowhere")

@@ -50,12 +50,12 @@ def test_the_report_compares_with_the_first_window_on_the_same_rows(long_run):
     assert found["rows"] == test["n"] > found["rows_in_windows"] > 0 == found["rows_truncated"]
     assert any("read in windows of 10 tokens" in note for note in report["notes"])
     page = (long_run / "report.html").read_text(encoding="utf-8")
-    assert "the first window alone" in page and "all windows (this model)" in page
+    assert "only the first window" in page and "all windows (this model)" in page
 
 
 def test_eval_and_predict_read_all_windows(command, long_run, capsys, tmp_path):
     command("eval", f"run={long_run}", "run_dir=scored")
-    assert "the first window alone" in capsys.readouterr().err
+    assert "only the first window" in capsys.readouterr().err
     scored, trained = report_of(tmp_path / "scored"), report_of(long_run)
     assert scored["splits"]["test"]["accuracy"] == trained["splits"]["test"]["accuracy"]
     assert scored["windows"] == trained["windows"]
@@ -82,15 +82,15 @@ def test_embed_averages_the_windows_and_attention_shows_the_first(command, long_
     short, long = "lamp door sun", " ".join([*WORDS * 3, "sun"])
     (tmp_path / "texts.txt").write_text(f"{long}\n{short}\n", encoding="utf-8")
     command("embed", f"run={long_run}", "input=texts.txt", "output=all.npy")
-    assert "cut to" not in capsys.readouterr().err
+    assert "truncated to" not in capsys.readouterr().err
     command("embed", f"run={long_run}", "input=texts.txt", "output=tokens.npy", "tokens=true")
-    assert "1 text was cut to model.max_length=10 tokens" in capsys.readouterr().err
+    assert "1 text was truncated to model.max_length=10 tokens" in capsys.readouterr().err
     vectors, tokens = np.load(tmp_path / "all.npy"), np.load(tmp_path / "tokens.npy")
     assert vectors.shape == (2, 16) and len(tokens) == 10 + 5
     assert not np.allclose(vectors[0], tokens[:10].mean(0), atol=1e-3)
     np.testing.assert_allclose(vectors[1], tokens[10:].mean(0), atol=1e-5)
     command("attention", f"run={long_run}", f"text={long}", "run_dir=looks")
-    assert "these are the maps of the first" in capsys.readouterr().err
+    assert "the maps show the first" in capsys.readouterr().err
 
 
 def test_a_compact_model_reads_all_windows(command, long_run, capsys):
@@ -106,7 +106,7 @@ def test_a_graph_reads_one_window_and_its_card_says_so(command, long_run, tmp_pa
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     command("export", f"run={long_run}", "format=onnx", "path=graph")
-    assert "reads one window: a text of more than 10 tokens is cut" in (tmp_path / "graph" / "README.md").read_text(
+    assert "reads one window: a text of more than 10 tokens is truncated" in (tmp_path / "graph" / "README.md").read_text(
         encoding="utf-8"
     )
 

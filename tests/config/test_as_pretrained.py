@@ -80,8 +80,8 @@ def test_settings_in_full_that_do_not_agree_are_refused_with_both_values(name, v
     with pytest.raises(SettingError) as refused:
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)
     assert str(refused.value) == (
-        f"model.{name} is {said[0]}, and {said[1]} in the pretrained encoder. "
-        "Set model=as_pretrained to take the pretrained encoder's own."
+        f"model.{name} is {said[0]}, but {said[1]} in the pretrained encoder. "
+        "Set model=as_pretrained to use the pretrained encoder's settings."
     )
 
 
@@ -96,7 +96,7 @@ def test_more_positions_than_were_learnt_are_refused_with_both_values(choice):
     with pytest.raises(SettingError) as refused:
         choice.resolve(PRETRAINED)
     assert str(refused.value) == (
-        "model.max_length is 41, and the pretrained encoder has learnt 40 positions. Allowed: at most 40. Set model.max_length=40."
+        "model.max_length is 41, but the pretrained encoder has only 40 positions. Allowed: at most 40. Set model.max_length=40."
     )
 
 

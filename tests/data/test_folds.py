@@ -1,7 +1,7 @@
 """Folds and shares of the training rows: every row is tested once, equal texts together, every label on both sides."""
 
-import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ NAMES = ["bad", "fine", "good"]
 
 
 def split_of(texts, labels):
-    return Split(datasets.Dataset.from_dict({"text": texts, "label": labels}))
+    return Split(pa.table({"text": texts, "label": labels}))
 
 
 @settings(max_examples=60, deadline=None)

@@ -66,7 +66,7 @@ def test_what_the_work_or_the_items_raise_is_raised_here(work, workers):
 
 
 def test_a_killed_worker_is_said_in_one_line(work):
-    with pytest.raises(DataError, match="^A process that helped to prepare the data was killed, or broke down. Free memory"):
+    with pytest.raises(DataError, match="^A process that was preparing the data was killed or crashed. Free memory"):
         list(shared_out(work.DiesIn(os.getpid()), range(10), 2))
 
 

@@ -1,6 +1,6 @@
 """Rows held out from training: every row once, equal texts together, every label on both sides."""
 
-import datasets
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ ROWS = st.lists(st.tuples(st.text("abcdef", max_size=3), st.integers(0, 3)), min
 
 def split_of(texts, labels, pairs=None):
     pair = {} if pairs is None else {"text_pair": pairs}
-    return Split(datasets.Dataset.from_dict({"text": texts, **pair, "label": labels}))
+    return Split(pa.table({"text": texts, **pair, "label": labels}))
 
 
 def rows_of(split):
@@ -110,7 +110,7 @@ def test_the_seed_alone_decides():
 
 def test_sentences_are_drawn_whole_and_equal_ones_together():
     words = [["a", "b"], ["ab"], ["c"], ["a", "b"]] * 5
-    split = Split(datasets.Dataset.from_dict({"words": words, "labels": [[0] * len(one) for one in words]}))
+    split = Split(pa.table({"words": words, "labels": [[0] * len(one) for one in words]}))
     parts = hold_out(split, {"validation": 0.3}, 0)
     sides = [{one.words for one in part} for part in parts.values()]
     assert len(sides[0]) + len(sides[1]) == 3 and not sides[0] & sides[1]
@@ -121,5 +121,5 @@ def test_too_few_different_texts_are_refused():
         hold_out(split_of(["same"] * 9, [0] * 9), {"test": 0.5}, 0)
     assert str(caught.value) == (
         "9 rows with 1 different texts are too few to take test rows from. "
-        "Add rows, or give test rows of their own: dataset.train=FILE dataset.test=FILE."
+        "Add rows, or use a separate file of test rows: dataset.train=FILE dataset.test=FILE."
     )

@@ -2,7 +2,7 @@
 
 import json
 
-import datasets
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +15,8 @@ ROWS = st.lists(st.tuples(TEXTS, st.none() | st.integers(0, 1)), max_size=30)
 
 
 def split_of(rows):
-    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.Value("int64")})
-    return Split(datasets.Dataset.from_dict({"text": [r[0] for r in rows], "label": [r[1] for r in rows]}, features=features))
+    schema = pa.schema({"text": pa.string(), "label": pa.int64()})
+    return Split(pa.table({"text": [r[0] for r in rows], "label": [r[1] for r in rows]}, schema))
 
 
 @settings(max_examples=60, deadline=None)
@@ -42,14 +42,14 @@ def test_lengths_are_in_words():
 
 
 def test_pairs_are_one_text_and_their_words_are_counted_together():
-    pairs = datasets.Dataset.from_dict({"text": ["a b", "a", "a b"], "text_pair": ["c", "b c", "c"], "label": [0, 1, 0]})
+    pairs = pa.table({"text": ["a b", "a", "a b"], "text_pair": ["c", "b c", "c"], "label": [0, 1, 0]})
     found = survey(Splits({"train": Split(pairs)}, ["no", "yes"])).splits["train"]
     assert (found.words_min, found.words_max, found.duplicates) == (3, 3, 1)
 
 
 def test_sentences_count_labels_by_word_and_texts_by_sentence():
-    train = datasets.Dataset.from_dict({"words": [["a", "b"], ["c"]], "labels": [[0, 1], [1]]})
-    test = datasets.Dataset.from_dict({"words": [["a", "b"], ["ab"], ["c"], []], "labels": [[0, 1], [0], [0], []]})
+    train = pa.table({"words": [["a", "b"], ["c"]], "labels": [[0, 1], [1]]})
+    test = pa.table({"words": [["a", "b"], ["ab"], ["c"], []], "labels": [[0, 1], [0], [0], []]})
     found = survey(Splits({"train": Split(train), "test": Split(test)}, ["X", "Y"])).splits
     assert found["train"].labels == {"X": 1, "Y": 2}
     assert (found["test"].shared_with_train, found["test"].shared_with_other_label) == (2, 1)
@@ -57,7 +57,7 @@ def test_sentences_count_labels_by_word_and_texts_by_sentence():
 
 
 def test_sentences_without_labels_are_counted_as_such():
-    table = datasets.Dataset.from_dict({"words": [["a"]], "labels": [None]})
+    table = pa.table({"words": [["a"]], "labels": [None]})
     found = survey(Splits({"test": Split(table)}, ["X", "Y"])).splits["test"]
     assert (found.unlabelled, found.labels) == (1, {"X": 0, "Y": 0})
 
@@ -76,7 +76,7 @@ def fingerprint_of(rows):
     kinds = {str: ["text"], tuple: ["text", "text_pair"], list: ["words"]}
     names = kinds[type(rows[0])]
     columns = list(zip(*rows, strict=True)) if len(names) == 2 else [rows]
-    table = datasets.Dataset.from_dict({name: list(column) for name, column in zip(names, columns, strict=True)})
+    table = pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
     return survey(Splits({"x": Split(table)}, [])).splits["x"].fingerprint
 
 

@@ -80,7 +80,7 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage):
         return  # an empty file that stays empty
     with pytest.raises(DataError) as refused:
         open_store(folder)
-    assert str(refused.value) == f"The cache folder {folder} is damaged. Delete it: it is made again."
+    assert str(refused.value) == f"The cache folder {folder} is damaged. Delete it; it will be rebuilt."
 
 
 def test_a_store_whose_description_says_no_sizes_is_refused(tmp_path):

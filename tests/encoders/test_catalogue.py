@@ -32,12 +32,12 @@ def test_other_names_are_nobodys(shipped):
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", MANIFEST])
 def test_a_damaged_file_is_named(shipped, name):
     (shipped / name).write_bytes((shipped / name).read_bytes()[:-2] + b"x")
-    with pytest.raises(DataError, match=rf"mini-en/{name} is not the file that was shipped: its SHA-256 differs\. Reinstall"):
+    with pytest.raises(DataError, match=rf"mini-en/{name} is damaged: its SHA-256 differs from the shipped file's\. Reinstall"):
         shipped_folder("mini-en")
     assert shipped_location("mini-en") == shipped
 
 
 def test_a_lost_file_is_named(shipped):
     (shipped / "tokenizer.json").unlink()
-    with pytest.raises(DataError, match="tokenizer.json is not the file that was shipped"):
+    with pytest.raises(DataError, match="tokenizer.json is damaged: its SHA-256 differs"):
         describe("mini-en")

@@ -143,7 +143,7 @@ def test_it_pickles_and_its_saved_model_opens_as_any_other(classifier, tmp_path)
     answers = encoderlab.load(tmp_path / "model").predict(TEXTS)
     np.testing.assert_allclose([answer["probabilities"]["good"] for answer in answers], wanted[:, 1], rtol=1e-6)
     assert tempfile.gettempdir() not in (tmp_path / "model" / "config.json").read_text()
-    with pytest.raises(SettingError, match="is already there"):
+    with pytest.raises(SettingError, match="already exists"):
         classifier.save(tmp_path / "model")
     with pytest.raises(NotFittedError):
         clone(classifier).predict(TEXTS)
@@ -177,7 +177,7 @@ def test_pairs_are_tuples_or_two_columns():
     answers = regressor.predict(pd.DataFrame(pairs, columns=["premise", "hypothesis"]))
     np.testing.assert_array_equal(answers, regressor.predict(pairs))
     assert answers.dtype == np.float64 and 2 < answers.mean() < 6, "in the units of y"
-    with pytest.raises(InputError, match="trained on pairs of texts, and one text is given"):
+    with pytest.raises(InputError, match="trained on pairs of texts, but one text was given"):
         regressor.predict(TEXTS)
 
 
@@ -196,11 +196,11 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
         ("one text", ["a"], "X is 'one text'. Allowed: an iterable with a text in each row, or a pair of texts"),
         (None, ["a"], "X is None"),
         ([1.5, 2.5], ["a", "b"], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),
-        (["a", ("b", "c")], ["a", "b"], "X holds single texts and pairs of texts. Allowed: one of the two"),
-        (["a", "b"], ["a", "a"], "y holds 1 class. Allowed: at least two classes"),
+        (["a", ("b", "c")], ["a", "b"], "X contains both single texts and pairs of texts. Allowed: one of the two"),
+        (["a", "b"], ["a", "a"], "y has 1 class. Allowed: at least two classes"),
         (["a", "b"], ["a"], "inconsistent numbers of samples"),
         (["a", "b"], None, "requires y to be passed"),
-        (["a"], ["a"], "X holds 1 sample. Allowed: at least two"),
+        (["a"], ["a"], "X has 1 sample. Allowed: at least two"),
     ],
 )
 def test_what_cannot_be_learned_from_is_a_value_error(X, y, refusal):
@@ -211,7 +211,7 @@ def test_what_cannot_be_learned_from_is_a_value_error(X, y, refusal):
 def test_a_setting_that_does_not_exist_is_refused_by_name():
     with pytest.raises(SettingError, match="There is no setting training.warm_up. Did you mean training.warmup?"):
         TextClassifier(settings={"training.warm_up": 0.1}).fit(TEXTS, CLASSES)
-    with pytest.raises(SettingError, match=r'Allowed: a dictionary, as {"training.warmup": 0.1}'):
+    with pytest.raises(SettingError, match=r'Allowed: a dictionary such as {"training.warmup": 0.1}'):
         TextClassifier(settings=["training.warmup=0.1"]).fit(TEXTS, CLASSES)
 
 

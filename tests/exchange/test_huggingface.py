@@ -275,7 +275,7 @@ def stored(folder):
 
 
 def rewrite(folder, weights=None, **said):
-    """Change the folder's weights or what its config.json says (None: take the key out)."""
+    """Change the folder's weights or what its config.json states (None: take the key out)."""
     if weights is not None:
         safetensors.torch.save_file(
             {name: weight.clone().contiguous() for name, weight in weights.items()}, folder / "model.safetensors"
@@ -402,7 +402,7 @@ def test_real_labels_are_in_the_export(tmp_path):
         ({"architectures": ["BertForQuestionAnswering"]}, r"architectures=\['BertForQuestionAnswering'\]\. Allowed: BertModel, "),
         ({"architectures": "BertModel"}, r"architectures=BertModel\. Allowed: BertModel, "),
         ({"hidden_act": "gelu_new"}, r"hidden_act=gelu_new\. Allowed: gelu or relu\."),
-        ({"hidden_act": "relu"}, r"guesses masked tokens with relu\. Allowed: gelu"),
+        ({"hidden_act": "relu"}, r"predicts masked tokens with relu\. Allowed: gelu"),
         ({"position_embedding_type": "relative_key"}, r"position_embedding_type=relative_key\. Allowed: absolute\."),
         ({"is_decoder": True}, r"is_decoder=True\. Allowed: False\."),
         ({"add_cross_attention": True}, r"add_cross_attention=True\. Allowed: False\."),
@@ -411,16 +411,16 @@ def test_real_labels_are_in_the_export(tmp_path):
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
         ({"num_hidden_layers": True}, r"num_hidden_layers=True\. Allowed: a whole number\."),
         ({"num_hidden_layers": 10**9}, r"model\.n_layers is 1000000000\. Allowed: at least 1, at most 1000\."),
-        ({"hidden_size": 9}, r"model\.d_model=9 is no multiple of model\.n_heads=2"),
+        ({"hidden_size": 9}, r"model\.d_model=9 is not a multiple of model\.n_heads=2"),
         ({"layer_norm_eps": 0}, r"model\.norm_epsilon is 0\.0\. Allowed: more than 0\."),
         ({"hidden_dropout_prob": 10**400}, r"hidden_dropout_prob=1000.*Allowed: a number\."),
         ({"layer_norm_eps": "tiny"}, r"layer_norm_eps=tiny\. Allowed: a number\."),
         ({"type_vocab_size": 1}, r"model\.segments is 1\. Allowed: 0 for none, or at least 2"),
         ({"vocab_size": 0}, r"vocab_size=0 and pad_token_id=0\. Allowed: an id of the vocabulary"),
         ({"pad_token_id": 13}, r"vocab_size=13 and pad_token_id=13\."),
-        ({"vocab_size": 14}, r"word_embeddings\.weight has the shape \[13, 8\], and config\.json asks for \[14, 8\]"),
+        ({"vocab_size": 14}, r"word_embeddings\.weight has the shape \[13, 8\], but config\.json requires \[14, 8\]"),
         ({"num_hidden_layers": 3}, r"lacks the weight bert\.encoder\.layer\.2\.attention\.output\.LayerNorm\.bias \(and 15 more\)"),
-        ({"num_hidden_layers": 1}, r"holds the weight bert\.encoder\.layer\.1\..* \(and 15 more\), which no encoder of ours has"),
+        ({"num_hidden_layers": 1}, r"has the unknown weight bert\.encoder\.layer\.1\..* \(and 15 more\)"),
         ({"tie_word_embeddings": False}, r"lacks the weight cls\.predictions\.decoder\.weight\."),
     ],
 )
@@ -434,10 +434,10 @@ def test_what_ours_cannot_be_is_refused_in_one_line(bert, change, line):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"id2label": {"0": "a", "1": "b"}}, "and the head has 3 classes. Allowed: a name of its own for each class"),
-        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a name of its own for each class"),
-        ({"id2label": {"0": "a", "1": "b", "2": 7}}, "a name of its own for each class"),
-        ({"id2label": ["a", "b", "c"]}, "a name of its own for each class"),
+        ({"id2label": {"0": "a", "1": "b"}}, "but the head has 3 classes. Allowed: a different name for each class"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a different name for each class"),
+        ({"id2label": {"0": "a", "1": "b", "2": 7}}, "a different name for each class"),
+        ({"id2label": ["a", "b", "c"]}, "a different name for each class"),
     ],
 )
 def test_labels_that_do_not_fit_the_head_are_refused(tmp_path, change, line):
@@ -451,7 +451,7 @@ def test_a_head_of_one_number_is_a_regression_and_several_numbers_are_refused(tm
     found = read_huggingface(saved(theirs_of("DistilBertForSequenceClassification", num_labels=1), tmp_path / "one"))
     assert (found.heads.sequence_classes, found.heads.sequence_target, found.labels) == (1, "number", [])
     three = theirs_of("DistilBertForSequenceClassification", num_labels=3, problem_type="regression")
-    with pytest.raises(DataError, match="holds a head with 3 numbers. Allowed: one number"):
+    with pytest.raises(DataError, match="has a head with 3 numbers. Allowed: one number"):
         read_huggingface(saved(three, tmp_path / "three"))
 
 
@@ -500,20 +500,20 @@ def twice(folder):
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
-        (pickled, r"holds its weights as pytorch_model\.bin only, .* Allowed: model\.safetensors\. .*save_pretrained"),
-        (lambda folder: (folder / "model.safetensors").unlink(), r"holds no weights\. Allowed: model\.safetensors"),
+        (pickled, r"has its weights only as pytorch_model\.bin, .* Allowed: model\.safetensors\. .*save_pretrained"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"has no weights\. Allowed: model\.safetensors"),
         (lambda folder: half(folder / "model.safetensors"), r"model\.safetensors is damaged"),
         (lambda folder: half(folder / "config.json"), r"config\.json is damaged"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), r"config\.json is damaged"),
-        (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is damaged: it holds no object"),
+        (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is damaged: it is not an object"),
         (lambda folder: (folder / "config.json").write_text(" " * 1_000_001), r"has 1,000,001 bytes\. Allowed: at most 1,000,000"),
         (lambda folder: (folder / "config.json").unlink(), r"There is no config\.json in .*save_pretrained"),
-        (index_of({"weight_map": {"a": "../model.safetensors"}}), r"weight_map names no files beside it"),
-        (index_of({"weight_map": {"a": "pytorch_model.bin"}}), r"weight_map names no files beside it"),
-        (index_of({"weight_map": ["a"]}), r"weight_map names no files beside it"),
+        (index_of({"weight_map": {"a": "../model.safetensors"}}), r"weight_map names no files next to it"),
+        (index_of({"weight_map": {"a": "pytorch_model.bin"}}), r"weight_map names no files next to it"),
+        (index_of({"weight_map": ["a"]}), r"weight_map names no files next to it"),
         (index_of({"weight_map": {"a": "gone.safetensors"}}), r"gone\.safetensors is damaged: No such file"),
         (as_integers, r"bert\.pooler\.dense\.bias is of type int8\. Allowed: float64, float32, float16, bfloat16"),
-        (twice, r"holds two weights that are both bert\.pooler\.dense\.bias"),
+        (twice, r"has two weights named bert\.pooler\.dense\.bias"),
     ],
 )
 def test_a_folder_that_cannot_be_read_is_refused_in_one_line(bert, damage, line):

@@ -73,7 +73,7 @@ def test_segments_are_an_input_only_where_the_model_has_them(written):
 def test_a_graph_that_is_off_is_refused(written, monkeypatch):
     whole, path, _ = written
     monkeypatch.setattr(onnx_graph, "TOLERANCE", -1.0)
-    with pytest.raises(DataError, match=r"The ONNX graph is wrong: of 1 rows of 1 tokens its outputs are off by"):
+    with pytest.raises(DataError, match=r"The ONNX graph is wrong: for 1 rows of 1 tokens its outputs are off by"):
         largest_difference(whole, path, 12, 13)
 
 

@@ -146,10 +146,10 @@ def test_a_config_that_is_only_shown_is_checked_too(typed, told):
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("--foo", "There is no flag --foo. Allowed: --help, "),
+        ("--foo", "Unknown flag --foo. Allowed: --help, "),
         ("--multi-run", "Did you mean --multirun?"),
         ("--cfg=jobs", "argument --cfg/-c: invalid choice: 'jobs'"),
-        ("--epochs=3", "Settings are typed as name=value, without dashes."),
+        ("--epochs=3", "Write settings as name=value, without dashes."),
         ("hydra.mode=MULTIRUN", "hydra.mode=MULTIRUN cannot be set. Use -m to start several runs."),
     ],
 )

@@ -55,8 +55,8 @@ def of_jsonl(name, content, verdict, **settings):
 
 PARQUET = parquet({"text": ["x", "y"] * 500, "label": ["a", "b"] * 500})
 NOT_UTF8 = pa.array([b"x", b"\xff\xfe"], pa.binary()).view(pa.string())
-STRAY = "rows.csv, lines 2 to 5 are one quoted row, and each of them could also be a row of its own"
-ENDS = "the rows before do not. End all rows alike"
+STRAY = "rows.csv, lines 2 to 5 are one quoted row, but each of them could also be a separate row"
+ENDS = "unlike the rows before. End all rows alike"
 
 CASES = dict(
     [
@@ -65,11 +65,11 @@ CASES = dict(
         of_csv("two byte-order marks", BOM * 2 + b"text,label\nx,a\n", "no column 'text'. Allowed: \\ufefftext, label"),
         of_csv("UTF-16, little end first", codecs.BOM_UTF16_LE + "text,label\nx,a\ny,b\n".encode("utf-16-le"), AB),
         of_csv("UTF-16, big end first", codecs.BOM_UTF16_BE + "text,label\nx,a\ny,b\n".encode("utf-16-be"), AB),
-        of_csv("UTF-16 without a mark", "text,label\nx,a\n".encode("utf-16-le"), "rows.csv, line 1 holds a NUL byte"),
+        of_csv("UTF-16 without a mark", "text,label\nx,a\n".encode("utf-16-le"), "rows.csv, line 1 contains a NUL byte"),
         of_csv(
             "UTF-16 cut in a character", "text,label\nx,a\n".encode("utf-16") + b"a", "rows.csv, line 3 cannot be decoded as UTF-16"
         ),
-        of_csv("UTF-32", "text,label\nx,a\n".encode("utf-32"), "rows.csv, line 1 holds a NUL byte"),
+        of_csv("UTF-32", "text,label\nx,a\n".encode("utf-32"), "rows.csv, line 1 contains a NUL byte"),
         of_csv("Latin-1", b"text,label\nx,a\ncaf\xe9,b\n", [("x", "a"), ("caf\xe9", "b")]),
         of_csv(
             "Windows-1252 far into the file",
@@ -82,7 +82,7 @@ CASES = dict(
         of_csv(
             "UTF-8 with a broken line",
             b"text,label\n\xc3\xa9,a\n\xe9,b\n",
-            "rows.csv, line 3 cannot be decoded as UTF-8, and other lines can",
+            "rows.csv, line 3 cannot be decoded as UTF-8, but other lines can",
         ),
         of_csv(
             "Shift JIS, as is said",
@@ -96,7 +96,7 @@ CASES = dict(
             "rows.csv, line 3 cannot be decoded as UTF-8",
             encoding="utf-8",
         ),
-        of_csv("NUL", b"text,label\nx,a\ny\0,b\n", "rows.csv, line 3 holds a NUL byte"),
+        of_csv("NUL", b"text,label\nx,a\ny\0,b\n", "rows.csv, line 3 contains a NUL byte"),
         of_csv("end-of-file mark of DOS", b"text,label\nx,a\ny,b\n\x1a", "rows.csv, line 4 has 1 cells, the header has 2"),
         # how rows end
         of_csv("carriage returns", "text,label\rx,a\ry,b\r", AB),
@@ -210,7 +210,7 @@ CASES = dict(
         of_jsonl(
             "a name twice in an object",
             '{"text": "x", "label": "a", "text": "y"}\n',
-            "rows.jsonl, line 1 is no JSON: a name stands twice",
+            "rows.jsonl, line 1 is not JSON: a name occurs twice",
         ),
         of_jsonl("NaN for a label", '{"text": "x", "label": NaN}\n', "rows.jsonl, line 1 has NaN in column 'label'"),
         of_jsonl("null for a text", '{"text": null, "label": "a"}\n', "rows.jsonl, line 1 has null in column 'text'"),
@@ -221,18 +221,20 @@ CASES = dict(
             '{"text": "\\ud83d\\ude00", "label": "a"}\n{"text": "y", "label": "b"}\n',
             [("\U0001f600", "a"), ("y", "b")],
         ),
-        of_jsonl("an array", '["x", "a"]\n', "rows.jsonl, line 1 holds no JSON object"),
+        of_jsonl("an array", '["x", "a"]\n', "rows.jsonl, line 1 is not a JSON object"),
         of_jsonl(
-            "an array of all rows", '[{"text": "x", "label": "a"},\n{"text": "y", "label": "b"}]\n', "rows.jsonl, line 1 is no JSON"
+            "an array of all rows",
+            '[{"text": "x", "label": "a"},\n{"text": "y", "label": "b"}]\n',
+            "rows.jsonl, line 1 is not JSON",
         ),
-        of_jsonl("nested a million times", '{"text": "x", "label": "a"}\n' + "[" * 10**6 + "\n", "rows.jsonl, line 2 is no JSON"),
-        of_jsonl("a number of 10,000 digits", '{"text": "x", "label": %s}\n' % ("9" * 10_000), "rows.jsonl, line 1 is no JSON"),
+        of_jsonl("nested a million times", '{"text": "x", "label": "a"}\n' + "[" * 10**6 + "\n", "rows.jsonl, line 2 is not JSON"),
+        of_jsonl("a number of 10,000 digits", '{"text": "x", "label": %s}\n' % ("9" * 10_000), "rows.jsonl, line 1 is not JSON"),
         of_jsonl(
             "two objects in a line",
             '{"text": "x", "label": "a"} {"text": "y", "label": "b"}\n',
-            "rows.jsonl, line 1 is no JSON: Extra data",
+            "rows.jsonl, line 1 is not JSON: Extra data",
         ),
-        of_jsonl("a form feed between lines", '{"text": "x", "label": "a"}\n\x0c\n', "rows.jsonl, line 2 is no JSON"),
+        of_jsonl("a form feed between lines", '{"text": "x", "label": "a"}\n\x0c\n', "rows.jsonl, line 2 is not JSON"),
         of_jsonl("blank lines in JSON", '\n{"text": "x", "label": "a"}\r\n \n{"text": "y", "label": "b"}', AB),
         of_jsonl(
             "U+2028 in a text",
@@ -253,20 +255,20 @@ OTHERS = {
     "gzip": Dirty("rows.csv.gz", gzip.compress(b"text,label\nx,a\ny,b\n"), AB),
     "gzip in two parts": Dirty("rows.csv.gz", gzip.compress(b"text,label\nx,a\n") + gzip.compress(b"y,b\n"), AB),
     "gzip cut off": Dirty(
-        "rows.csv.gz", gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-12], "rows.csv.gz is no whole gzip file"
+        "rows.csv.gz", gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-12], "rows.csv.gz is not a complete gzip file"
     ),
     "gzip with a wrong sum": Dirty(
-        "rows.csv.gz", gzip.compress(b"text,label\nx,a\n")[:-8] + b"wrongsum", "rows.csv.gz is no whole gzip file"
+        "rows.csv.gz", gzip.compress(b"text,label\nx,a\n")[:-8] + b"wrongsum", "rows.csv.gz is not a complete gzip file"
     ),
-    "no gzip": Dirty("rows.csv.gz", b"text,label\nx,a\n", "rows.csv.gz is no whole gzip file"),
+    "no gzip": Dirty("rows.csv.gz", b"text,label\nx,a\n", "rows.csv.gz is not a complete gzip file"),
     "gzip by another name": Dirty(
         "rows.csv", gzip.compress(b"text,label\nx,a\n", mtime=0), "rows.csv is compressed. Rename it to rows.csv.gz"
     ),
     "zst": Dirty("rows.csv.zst", zstd.compress(b"text,label\nx,a\ny,b\n"), AB),
     "zst cut off": Dirty(
-        "rows.csv.zst", zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2], "rows.csv.zst is no whole Zstandard file"
+        "rows.csv.zst", zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2], "rows.csv.zst is not a complete Zstandard file"
     ),
-    "no zst": Dirty("rows.csv.zst", b"text,label\nx,a\n", "rows.csv.zst is no whole Zstandard file"),
+    "no zst": Dirty("rows.csv.zst", b"text,label\nx,a\n", "rows.csv.zst is not a complete Zstandard file"),
     "zst by another name": Dirty(
         "rows.csv", zstd.compress(b"text,label\nx,a\n"), "rows.csv is compressed. Rename it to rows.csv.zst"
     ),
@@ -276,13 +278,13 @@ OTHERS = {
     ),
     "quotes inside tab-separated cells": Dirty("rows.tsv", b'text\tlabel\nx "q"\ta\ny\tb\n', [('x "q"', "a"), ("y", "b")]),
     "parquet": Dirty("rows.parquet", PARQUET, AB * 500),
-    "parquet cut off": Dirty("rows.parquet", PARQUET[:-20], "rows.parquet is no readable parquet file"),
+    "parquet cut off": Dirty("rows.parquet", PARQUET[:-20], "rows.parquet is not a readable parquet file"),
     "parquet with a page overwritten": Dirty(
-        "rows.parquet", PARQUET[:6] + b"\xff" * 9 + PARQUET[15:], "rows.parquet is no readable parquet file"
+        "rows.parquet", PARQUET[:6] + b"\xff" * 9 + PARQUET[15:], "rows.parquet is not a readable parquet file"
     ),
-    "no parquet": Dirty("rows.parquet", b"text,label\nx,a\n", "rows.parquet is no readable parquet file"),
+    "no parquet": Dirty("rows.parquet", b"text,label\nx,a\n", "rows.parquet is not a readable parquet file"),
     "parquet without a text": Dirty(
-        "rows.parquet", parquet({"text": ["x", None], "label": ["a", "b"]}), "rows.parquet, row 2 has nothing"
+        "rows.parquet", parquet({"text": ["x", None], "label": ["a", "b"]}), "rows.parquet, row 2 has no value"
     ),
     "parquet without a label": Dirty(
         "rows.parquet", parquet({"text": ["x", "y"], "label": ["a", None]}), "rows.parquet, row 2 has no label"
@@ -291,7 +293,7 @@ OTHERS = {
         "rows.parquet", parquet({"text": ["x", "y"], "label": [1.0, float("nan")]}), "row 2 has no label"
     ),
     "parquet whose texts are no UTF-8": Dirty(
-        "rows.parquet", parquet({"text": NOT_UTF8, "label": ["a", "b"]}), "rows.parquet, row 2 holds what is"
+        "rows.parquet", parquet({"text": NOT_UTF8, "label": ["a", "b"]}), "rows.parquet, row 2 has invalid text"
     ),
     "parquet of bytes": Dirty("rows.parquet", parquet({"text": [b"x"], "label": ["a"]}), "Column 'text' holds binary, not text"),
     "parquet of dictionaries": Dirty(
@@ -306,7 +308,7 @@ OTHERS = {
         "rows.parquet", parquet({"text": [[["x"]]], "label": [["a"]]}), "'text' holds list<element: list<"
     ),
     "parquet of lists with a hole": Dirty(
-        "rows.parquet", parquet({"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]}), "row 2 has an empty"
+        "rows.parquet", parquet({"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]}), "row 2 has a missing word"
     ),
     "parquet of lists of another length": Dirty(
         "rows.parquet",
@@ -326,7 +328,7 @@ OTHERS = {
     "blank lines alone": Dirty("rows.txt", b"\n \n", texts("", " "), UNLABELLED),
     "an empty text file": Dirty("rows.txt", b"", "rows.txt has no rows", UNLABELLED),
     "CoNLL with a word alone": Dirty("rows.conll", b"EU B\nrejects\n", "rows.conll, line 2 has 1 columns. Allowed: 2"),
-    "CoNLL with an empty word": Dirty("rows.conll", b"EU\tB\n\tO\n", "rows.conll, line 2 has an empty one among 2 columns"),
+    "CoNLL with an empty word": Dirty("rows.conll", b"EU\tB\n\tO\n", "rows.conll, line 2 has an empty column among 2"),
     "CoNLL with a no-break space for a word": Dirty(
         "rows.conll", "EU B\n\u00a0\nx O\n".encode(), "rows.conll, line 2 has 1 columns"
     ),

@@ -232,7 +232,7 @@ def test_an_interpolation_in_a_models_config_is_a_text_and_reads_no_environment(
 def test_pickled_weights_are_not_opened(folders, tmp_path, capsys):
     folder = shutil.copytree(folders["huggingface"], tmp_path / "model")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert "a kind of file that can run code" in refused_or_answered(folder, capsys)
+    assert "a format that can run code" in refused_or_answered(folder, capsys)
 
 
 TOKENIZERS = {
@@ -322,7 +322,7 @@ CODE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CODE)
 def test_no_config_file_has_hydra_run_code(name, config_folder, tmp_path):
-    with pytest.raises(SettingError, match="names code to be run"):
+    with pytest.raises(SettingError, match="names code to run"):
         config_folder(f"# @package _global_\n{CODE[name]}", group="experiment")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -333,7 +333,7 @@ def test_no_config_file_has_hydra_run_code(name, config_folder, tmp_path):
         ("defaults: [model_schema, _self_]\n_target_: os.system\n", "_target_"),
         ("defaults: [model_schema, _self_]\nn_layers: 1000000000\n", "model.n_layers is 1000000000"),
         ("defaults: [model_schema, _self_]\nn_layers: '${oc.env:HOME}'\n", "HOME"),
-        (LAUGHS, "holds more than 100,000 values"),
+        (LAUGHS, "has more than 100,000 values"),
         ("!!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
         ("[" * 50_000, "nested more than 100 times"),
         ("\x1b[31m", "control characters are not allowed"),
@@ -387,7 +387,7 @@ def bomb(path, first, repeated, times):
     ("first", "repeated", "told"),
     [
         (b"text,label\n", b"x" * 999 + b",a\n", "unpacks to more than"),
-        (b"text,label\n", b"x", "goes on for more than"),
+        (b"text,label\n", b"x", "is longer than"),
         (b'text,label\n"', b"x\n", "of more than"),
     ],
     ids=["rows", "a line", "a cell"],

@@ -149,7 +149,7 @@ def test_kept_answers_do_not_change_when_the_model_reuses_its_buffer():
 
 def test_answers_that_are_no_numbers_are_refused_with_a_remedy():
     logits = [[0.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]]
-    with pytest.raises(TrainingError, match=r"not finite numbers in 2 of 3 places.*lower training\.learning_rate"):
+    with pytest.raises(TrainingError, match=r"not finite numbers in 2 of 3 scored positions.*lower training\.learning_rate"):
         scores_of([0, 1, 1], logits, ["no", "yes"])
 
 

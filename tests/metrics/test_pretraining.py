@@ -135,7 +135,7 @@ def test_answers_that_are_no_numbers_are_refused(where):
         logits[1] = torch.full((1, VOCABULARY), float("nan"))
     else:
         pair_logits[0] = float("nan")
-    with pytest.raises(TrainingError, match="not finite numbers in 1 of 5 places"):
+    with pytest.raises(TrainingError, match="not finite numbers in 1 of 5 scored positions"):
         scores_of(labels, logits, pairs, pair_logits)
 
 

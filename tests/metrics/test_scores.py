@@ -24,5 +24,5 @@ def test_macro_f1_counts_classes_alike_and_weighted_f1_by_their_rows():
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 def test_answers_that_are_not_finite_are_counted_and_refused(broken):
     refuse_non_finite(np.array([0.5, 1e30]))
-    with pytest.raises(TrainingError, match="1 of 2 places"):
+    with pytest.raises(TrainingError, match="1 of 2 scored positions"):
         refuse_non_finite(np.array([0.5, broken]))

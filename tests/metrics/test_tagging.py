@@ -85,7 +85,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
 def test_answers_that_are_no_numbers_are_refused():
     metrics = metrics_of(["a", "b"])
     metrics.add(Prediction(token_logits=torch.full((2, 2), float("nan"))), batch_of([0], [[0, 1]]))
-    with pytest.raises(TrainingError, match="not finite numbers in 2 of 2 places"):
+    with pytest.raises(TrainingError, match="not finite numbers in 2 of 2 scored positions"):
         metrics.scores()
 
 

@@ -69,17 +69,17 @@ def test_widths_that_are_not_set_are_derived():
     [
         (
             {"d_model": 100, "n_heads": 3},
-            "model.d_head cannot be derived: model.d_model=100 is no multiple of model.n_heads=3. "
+            "model.d_head cannot be derived: model.d_model=100 is not a multiple of model.n_heads=3. "
             "Set model.d_head=34, or model.d_model=99.",
         ),
         (
             {"d_model": 3, "n_heads": 8},
-            "model.d_head cannot be derived: model.d_model=3 is no multiple of model.n_heads=8. "
+            "model.d_head cannot be derived: model.d_model=3 is not a multiple of model.n_heads=8. "
             "Set model.d_head=1, or model.d_model=8.",
         ),
         (
             {"d_head": 5, "positions": Positions.rotary},
-            "model.positions=rotary turns pairs of features, and model.d_head is 5. Allowed: an even model.d_head. "
+            "model.positions=rotary rotates pairs of features, but model.d_head=5 is odd. Allowed: an even model.d_head. "
             "Set model.d_head=6, or model.positions=sinusoidal.",
         ),
         ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1, at most 1000. The default is model.n_layers=2."),

@@ -33,7 +33,7 @@ def test_a_sweep_of_dry_runs_tries_each_job_out_and_writes_nothing(tmp_path, swe
     with pytest.raises(SweepError, match=r"^1 of 3 jobs failed. Fix it and run the same line.$"):
         sweep("seed=1,2,-1 dry_run=true")
     said = capsys.readouterr()
-    assert said.out.count("a dry run, nothing is written") == 2 and "not compared" not in said.err
+    assert said.out.count("dry run: only the cache is written") == 2 and "not compared" not in said.err
     assert not list(tmp_path.iterdir())
     with pytest.raises(SettingError, match="no score to search by"):
         sweep("training.learning_rate=log(1e-4,1e-2) dry_run=true trials=2")
@@ -140,7 +140,7 @@ WITHOUT_M = ["sweep_dir=x", "trials=3", "sweep=seeds"]
 
 @pytest.mark.parametrize("setting", WITHOUT_M)
 def test_what_is_for_several_runs_is_refused_without_m(setting):
-    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} is for several runs. Add -m to start them.$"):
+    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} needs several runs. Add -m to start them.$"):
         sweep_settings(["seed=1", setting], False)
 
 
@@ -186,11 +186,11 @@ def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, m
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("seed=range(1,1000000000)", "The values make more than 10,000 runs. Try fewer of them in one sweep."),
-        ("seed=range(0,101) model.n_layers=range(1,101)", "The values make more than 10,000 runs"),
-        ("training.learning_rate=range(0,inf,1.0)", "The values make more than 10,000 runs"),
+        ("seed=range(1,1000000000)", "These values make more than 10,000 runs. Use fewer values in one sweep."),
+        ("seed=range(0,101) model.n_layers=range(1,101)", "These values make more than 10,000 runs"),
+        ("training.learning_rate=range(0,inf,1.0)", "These values make more than 10,000 runs"),
         ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no value"),
-        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values as 1,2,3."),
+        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
     ],
 )
 def test_values_that_make_no_run_or_more_than_any_sweep_has_are_refused_at_once(sweep, tmp_path, values, message):
@@ -266,7 +266,7 @@ def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(p
     ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Finished jobs"))]
     assert parallel_jobs.returncode == 4
     assert "Resume with: encoderlab train -m " in ours[0]
-    assert ours[1].startswith("encoderlab: A process of this sweep was killed, as where memory runs out, or has crashed")
+    assert ours[1].startswith("encoderlab: A process of this sweep was killed, perhaps because memory ran out, or crashed")
     assert "Traceback" not in said
 
 
@@ -356,7 +356,7 @@ def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(swe
 
 NOT_SEARCHED = {
     "seed=1": "trials=... has nothing to search",
-    "sweep=seeds seed=1,2": "sweep=seeds does not go with trials",
+    "sweep=seeds seed=1,2": "sweep=seeds does not work with trials",
     "training.learning_rate=log(0,1)": "cannot be searched",
 }
 

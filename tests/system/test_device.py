@@ -47,20 +47,20 @@ def test_a_device_that_is_asked_for_is_taken_even_where_a_better_one_is(machine)
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
 def test_what_is_no_device_is_refused_with_what_there_is(machine, device):
     machine("mps")
-    with pytest.raises(SettingError, match=rf"^training.device={device} is no device.*auto, mps, cpu.*Leave training.device out"):
+    with pytest.raises(SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu.*Remove training.device"):
         choose_compute(device, threads=1)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "xpu", "meta"])
 def test_a_device_the_machine_lacks_is_refused(machine, device):
     machine()
-    with pytest.raises(SettingError, match=rf"^training.device={device} is not on this machine.*auto, cpu"):
+    with pytest.raises(SettingError, match=rf"^training.device={device} is not available on this machine.*auto, cpu"):
         choose_compute(device, threads=1)
 
 
 def test_a_card_beyond_the_last_one_is_refused(machine):
     machine("cuda")
-    with pytest.raises(SettingError, match=r"^training.device=cuda:2 is not on this machine.*auto, cuda, cpu"):
+    with pytest.raises(SettingError, match=r"^training.device=cuda:2 is not available on this machine.*auto, cuda, cpu"):
         choose_compute("cuda:2", threads=1)
 
 
@@ -75,12 +75,12 @@ def test_a_card_beyond_the_last_one_is_refused(machine):
             [],
             {"avx512_bf16": True, "vendor": "GenuineIntel"},
             torch.float32,
-            "pays on AMD's processors, and this is one by GenuineIntel",
+            "is faster only on AMD processors, and this is one by GenuineIntel",
         ),
         ([], {"avx512_bf16": True, "vendor": None}, torch.float32, "and this is of unknown make"),
         ([], {"amx": True, "avx512_bf16": True, "vendor": "GenuineIntel"}, torch.bfloat16, "the processor has AMX"),
         ([], {}, torch.float32, "neither AMX nor AVX-512 bf16"),
-        (["mps"], {"amx": True}, torch.float32, "CUDA cards and some processors only"),
+        (["mps"], {"amx": True}, torch.float32, "only on CUDA GPUs and some processors"),
     ],
 )
 def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerators, units, precision, reason):
@@ -93,7 +93,7 @@ def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerat
 def test_a_narrow_model_computes_in_fp32_where_a_wider_one_computes_in_bf16(machine):
     machine(amx=True)
     assert choose_compute("cpu", threads=1, width=127).precision is torch.float32
-    assert "bf16 pays from model.d_model=128 on" in choose_compute("cpu", threads=1, width=64).reason
+    assert "bf16 is faster only from model.d_model=128" in choose_compute("cpu", threads=1, width=64).reason
     assert choose_compute("cpu", threads=1, width=128).precision is torch.bfloat16
 
 
@@ -165,6 +165,15 @@ def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_sys
     assert int(faults) < 100  # 96 MB would be 23,000 pages
 
 
+@pytest.mark.parametrize("theirs", [None, "7"])
+def test_prepared_products_are_kept_once_unless_the_user_says_otherwise(theirs, monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", theirs or "")
+    if theirs is None:
+        monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    choose_compute("cpu", "bf16", 1)
+    assert os.environ["LRU_CACHE_CAPACITY"] == (theirs or "1")
+
+
 def test_what_was_picked_is_said_in_one_line():
     assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 thread"
 
@@ -185,7 +194,7 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeyp
     assert chosen[-1] == 1
     with pytest.raises(SettingError, match="cuda:0 is one GPU for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"):
         choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
-    with pytest.raises(SettingError, match="4 processes on this machine want a GPU each, and it has 2"):
+    with pytest.raises(SettingError, match="4 processes on this machine need a GPU each, and it has 2"):
         choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))
     assert torch.get_num_threads() == before
 
@@ -193,7 +202,7 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeyp
 def test_apples_cards_are_for_one_process(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert choose_compute("auto", processes=Processes(0, 2, 0, 2)).device == torch.device("cpu")
-    with pytest.raises(SettingError, match="training.device=mps works for one process, and there are 2"):
+    with pytest.raises(SettingError, match="training.device=mps needs a single process, and there are 2"):
         choose_compute("mps", processes=Processes(0, 2, 0, 2))
 
 
@@ -211,7 +220,7 @@ def test_attention_by_cudnn_which_plans_for_each_shape_is_left_out_on_a_gpu(mach
 def test_slurm_may_show_each_process_its_own_gpu_alone(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SettingError, match="2 processes on this machine want a GPU each, and it has 1"):
+    with pytest.raises(SettingError, match="2 processes on this machine need a GPU each, and it has 1"):
         choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2))
     monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
     assert choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2)).device == torch.device("cuda:0")

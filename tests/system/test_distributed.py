@@ -238,7 +238,7 @@ def test_processes_that_do_not_come_are_not_waited_for_without_end(monkeypatch):
         monkeypatch.setenv(variable, good)
     monkeypatch.setenv("MASTER_PORT", "29501")
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(ProcessLostError, match="do not find one another"):
+    with pytest.raises(ProcessLostError, match="cannot find one another"):
         join(placed())
 
 

@@ -58,7 +58,7 @@ def test_what_a_user_writes_never_ends_the_text(tmp_path):
 
 def test_words_are_refused_with_the_task_that_reads_them():
     message = (
-        "This dataset holds sequences of labelled words, and a classification task asks for labelled texts. "
+        "This dataset holds sequences of labelled words, but a classification task needs labelled texts. "
         "Set task=tagging, or choose a dataset of texts."
     )
     with pytest.raises(DataError) as refused:
@@ -100,9 +100,9 @@ def test_the_score_comes_first_and_the_positive_label_is_what_f1_is_about():
         (
             LABELS,
             {"positive_label": "good"},
-            "positive_label=good needs two labels, and the data has 3. Leave it out, or set task=multilabel",
+            "positive_label=good needs two labels, but the data has 3. Remove it, or set task=multilabel",
         ),
-        (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, and the data has 3. Set task.score=f1_macro"),
+        (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, but the data has 3. Set task.score=f1_macro"),
     ],
 )
 def test_what_is_about_one_of_two_labels_needs_two_and_a_known_one(labels, settings, message):
@@ -134,7 +134,7 @@ def test_a_threshold_is_a_probability_or_says_what_it_is_chosen_for(threshold):
 
 
 def test_a_threshold_needs_two_labels():
-    with pytest.raises(SettingError, match="task.threshold=f1 needs two labels, and the data has 3.*set task=multilabel"):
+    with pytest.raises(SettingError, match="task.threshold=f1 needs two labels, but the data has 3.*set task=multilabel"):
         task_of(threshold="f1")
 
 

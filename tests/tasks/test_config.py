@@ -33,7 +33,7 @@ def test_only_pretraining_has_pairs():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("balance", "task.class_weights is balance. Allowed: balanced, or a weight for each label, as {fraud: 5}"),
+        ("balance", "task.class_weights is balance. Allowed: balanced, or a weight for each label, such as {fraud: 5}"),
         ({"fraud": 0}, "task.class_weights gives fraud 0. Allowed: a number above 0"),
         ({"fraud": "high"}, "task.class_weights gives fraud high. Allowed: a number above 0"),
     ],

@@ -35,7 +35,7 @@ def test_many_texts_are_tokenised_together(monkeypatch):
 
 
 def test_words_and_questions_are_refused():
-    with pytest.raises(DataError, match="reads texts, and these are sequences of words"):
+    with pytest.raises(DataError, match="reads texts, but these are sequences of words"):
         task_of().encode([WordsExample(("1",))])
     with pytest.raises(DataError, match="encoder is an encoder without a head.*finetune init_from"):
         task_of().metrics()

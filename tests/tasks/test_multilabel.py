@@ -87,5 +87,5 @@ def test_a_threshold_of_an_unknown_label_or_out_of_range_is_refused():
 
 
 def test_words_with_labels_are_refused():
-    with pytest.raises(DataError, match="a multilabel task asks for labelled texts"):
+    with pytest.raises(DataError, match="a multilabel task needs labelled texts"):
         task_of().encode([WordsExample(("1",), (0,))])

@@ -55,5 +55,5 @@ def test_the_store_is_another_for_another_scale_and_the_score_is_the_main_figure
 
 
 def test_words_with_labels_are_refused():
-    with pytest.raises(DataError, match="a regression task asks for texts with a number"):
+    with pytest.raises(DataError, match="a regression task needs texts with a number"):
         task_of().encode([WordsExample(("1",), (0,))])

@@ -92,7 +92,7 @@ def test_a_row_without_words_is_asked_nothing():
 
 def test_texts_are_refused_with_the_task_that_reads_them():
     message = (
-        "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words. "
+        "This dataset holds labelled texts, but a tagging task needs sequences of labelled words. "
         "Set task=classification, or choose a dataset of words (dataset.format=conll)."
     )
     with pytest.raises(DataError) as refused:

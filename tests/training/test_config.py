@@ -44,7 +44,7 @@ def test_more_parts_than_rows_are_refused():
         TrainingConfig(batch_size=4, accumulate=5)
     assert str(refused.value) == (
         "training.accumulate=5 is more than training.batch_size=4. "
-        "Allowed: at most one part for each row. Set training.accumulate=4."
+        "Allowed: at most one micro-batch per row. Set training.accumulate=4."
     )
     assert TrainingConfig(batch_size=4, accumulate=4).accumulate == 4
 

@@ -9,8 +9,9 @@ from torch import nn
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics import ClassificationMetrics
+from encoderlab.metrics import ClassificationMetrics, LabelSetMetrics, PretrainingMetrics, RegressionMetrics, TaggingMetrics
 from encoderlab.system.device import Compute
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.evaluation import evaluate
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -43,8 +44,8 @@ def batches(groups):
         yield Batch(ids, torch.zeros_like(ids), None, rows, empty, LABELS[rows], None, ids.numel())
 
 
-def scored(model, groups, compute=CPU):
-    return evaluate(model, batches(groups), ClassificationMetrics(["no", "yes"]), compute)
+def scored(model, groups, compute=CPU, processes=SINGLE_PROCESS):
+    return evaluate(model, batches(groups), ClassificationMetrics(["no", "yes"]), compute, processes)
 
 
 ALL = [list(range(30))]
@@ -84,7 +85,7 @@ def test_a_model_that_diverged_is_no_model_to_score():
     model = Dropping()
     with torch.no_grad():
         model.head.bias[1] = float("nan")
-    with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 places.*lower training.learning_rate"):
+    with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 scored positions.*lower training.learning_rate"):
         scored(model, ALL)
 
 
@@ -97,3 +98,39 @@ def test_the_model_is_left_in_the_mode_it_was_found_in_whatever_happens(training
     with pytest.raises(IndexError):
         scored(model, [[30]])
     assert model.dropout.training is training
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        ClassificationMetrics(["no", "yes"]),
+        LabelSetMetrics(["a", "b"], {"a": 0.5, "b": 0.5}, "f1_micro", shared=True),
+        RegressionMetrics(0.0, 1.0, "pearson"),
+        TaggingMetrics(["x", "y"], "token_accuracy", lambda logits, batch: logits.argmax(-1)),
+        PretrainingMetrics(None),
+    ],
+    ids=lambda metrics: type(metrics).__name__,
+)
+def test_metrics_collect_answers_without_waiting_for_the_device(metrics):
+    meta = torch.device("meta")
+    ids = torch.zeros(3, 4, dtype=torch.int64, device=meta)
+    number, sets = isinstance(metrics, RegressionMetrics), isinstance(metrics, LabelSetMetrics)
+    labels = torch.zeros((3, 2) if sets else (3,), device=meta, dtype=torch.float32 if number or sets else torch.int64)
+    asked = torch.zeros(5, dtype=torch.int64, device=meta)
+    answers = Prediction(torch.zeros(3, 1 if number else 2, device=meta), torch.zeros(5, 2, device=meta))
+    batch = Batch(ids, ids, None, ids[:, 0], asked, labels, asked, 12)
+    for _ in range(3):
+        metrics.add(answers, batch)
+    with pytest.raises((RuntimeError, NotImplementedError)):  # what is read at the end are numbers
+        metrics.scores()
+
+
+def test_scores_travel_between_hosts_and_never_between_devices(monkeypatch):
+    sent = []
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, *rest: sent.append(tensor.device.type))
+    monkeypatch.setattr(torch.distributed, "gather_object", lambda mine, found: sent.append(mine))
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda made, device: sent.append(device.type))
+    assert scored(Dropping(), ALL, processes=Processes(1, 2)) is None  # nobody answers this one, which is not the first
+    interrupted, collected, device = sent
+    assert interrupted == device == "cpu"
+    assert {tensor.device.type for batch in collected for tensor in batch} == {"cpu"}

@@ -1,6 +1,7 @@
 """The training loop: exact accumulation, clipping, the schedule, and a stop before a loss that is no number."""
 
 import copy
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, repeat
 
@@ -11,10 +12,12 @@ from torch import nn
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.loss import PLAIN, LabelLoss
+from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.training.schedule import learning_rate_at
 
@@ -129,6 +132,56 @@ def test_steps_follow_the_schedule_and_count_on_from_where_they_are_told():
     steps = list(optimize(learner(model, config), batches, FixedSteps(10), after=4))
     assert [step.number for step in steps] == [5, 6, 7]
     assert [step.learning_rate for step in steps] == [learning_rate_at(n, 10, config) for n in (4, 5, 6)]
+
+
+class Collectives:
+    """Two processes, of which the other one has what this one has; remembers on what device each tensor was."""
+
+    def __init__(self, monkeypatch):
+        self.devices = []
+        for name in ("all_reduce", "broadcast"):
+            monkeypatch.setattr(torch.distributed, name, self.of_tensor)
+
+    def of_tensor(self, tensor, *rest):
+        self.devices.append(tensor.device.type)
+
+
+class OnMeta(Tiny):
+    """A replica: the gradients of all but the last micro-batch of a step stay here."""
+
+    def __init__(self):
+        super().__init__()
+        self.to("meta")
+
+    def no_sync(self):
+        return nullcontext()
+
+
+def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
+    """Three steps in the middle of a run, on a device whose numbers nobody can read: whoever waits for one gets an error."""
+    meta, config = Compute(torch.device("meta"), torch.float32, 1, "test"), TrainingConfig(clip_norm=0.5, log_every=100)
+    model = OnMeta()
+    optimizer, updates = build_optimizer(model, config), []
+    monkeypatch.setattr(optimizer, "step", lambda: updates.append(optimizer.found_inf.device.type))  # fused kernels need a GPU
+    guard = NonFiniteGuard(0, waits=False, processes=processes)
+    learner = Learner(model, optimizer, config, meta, guard, processes)
+    given = [part.to(meta.device) for part in cut(rows(4, [1] * 4), [1] * 4, [4 // micro_batches] * micro_batches)]
+    steps = list(islice(optimize(learner, repeat(given), FixedSteps(50), after=1), 3))
+    assert updates == ["meta"] * 3
+    return steps
+
+
+def test_a_step_never_waits_for_its_device(monkeypatch):
+    step = steps_on_meta(monkeypatch)[-1]
+    assert (step.number, step.totals.examples, step.totals.tokens) == (4, 4, 24)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        step.figures()
+
+
+def test_processes_count_on_the_host_and_add_up_losses_on_their_devices(monkeypatch):
+    collectives = Collectives(monkeypatch)
+    steps_on_meta(monkeypatch, Processes(0, 2), micro_batches=2)
+    assert collectives.devices == ["cpu", "meta"] * 3  # counts through gloo, losses through NCCL; DDP sends the gradients
 
 
 def test_the_loop_ends_where_its_horizon_says_however_many_batches_there_are():

@@ -135,8 +135,8 @@ def test_more_frozen_layers_than_there_are_is_refused_with_both_values():
     with pytest.raises(SettingError) as refused:
         freeze(small(), TrainingConfig(freeze_layers=4))
     assert str(refused.value) == (
-        "training.freeze_layers is 4, and the encoder has 3 layers. "
-        "Allowed: at most 3. Set training.freeze_layers=3 to train the heads alone."
+        "training.freeze_layers is 4, but the encoder has 3 layers. "
+        "Allowed: at most 3. Set training.freeze_layers=3 to train only the heads."
     )
 
 

@@ -1,1 +1,1 @@
-"""Scores that need no encoder, to say whether training one was worth it."""
+"""Baselines without an encoder, to show whether training one was worth it."""

@@ -51,10 +51,10 @@ def joined(example: TextExample) -> str:
 
 
 def cannot_read(train: Split) -> str:
-    """Why a linear model of words should not be fitted to the rows; "" where it can be."""
+    """Why a linear model of words should not be fitted to the rows; "" if it can be."""
     labelled = [example for example in train.of_texts() if example.label is not None]
     if len(labelled) > MOST_ROWS:
-        return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, and training has {len(labelled):,}"
+        return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {len(labelled):,}"
     if not any(joined(example).strip() for example in labelled):
-        return "the linear baseline needs words, and every training text is empty"
+        return "the linear baseline needs words, but every training text is empty"
     return ""

@@ -1,1 +1,1 @@
-"""From the words on a command line to one command, or to its help."""
+"""From command-line arguments to one command, or to its help."""

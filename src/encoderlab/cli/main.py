@@ -1,4 +1,4 @@
-"""The command line: one command, one function; a user's mistake is one line and an exit code."""
+"""The command line: one function per command; a user's mistake is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from encoderlab.sweeps.sweep import Sweep
 
 COMMANDS = {
-    "train": "Train an encoder and report how good it is.",
-    "pretrain": "Pretrain an encoder on documents: masked tokens, and what follows what.",
-    "finetune": "Train a task from a pretrained encoder, and report how good it is.",
-    "distill": "Train a small student to answer as a larger teacher does.",
+    "train": "Train an encoder and report its scores.",
+    "pretrain": "Pretrain an encoder on documents: masked tokens and next sentences.",
+    "finetune": "Finetune a pretrained encoder on a task, and report its scores.",
+    "distill": "Train a small student to predict what a larger teacher predicts.",
     "eval": "Score a finished run on a split, or on other data.",
-    "predict": "Answer for new texts.",
-    "serve": "Try a run by hand: a page, and answers over HTTP, on this machine.",
+    "predict": "Predict labels or numbers for new texts.",
+    "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
     "embed": "Write the vectors of texts, or of their tokens, to a file.",
     "attention": "Plot attention maps.",
-    "explain": "Show which words speak for an answer, and which against it.",
-    "export": "Write a run's model in a form that other tools open.",
+    "explain": "Show which words support a prediction, and which count against it.",
+    "export": "Export a run's model to a format that other tools read.",
     "compare": "Compare runs: settings, scores over seeds, paired differences and their tests.",
     "verify": "Verify a run's files: hashes, finite numbers, whether config, data and weights match.",
-    "data": "Look at a dataset: rows, classes, lengths, duplicates, odd rows, pieces.",
-    "baseline": "Score what needs no encoder on the same rows.",
-    "tokenizer": "Train a tokenizer, see how it cuts a text, compare vocabularies.",
-    "check": "Try this installation on generated rows, in seconds.",
+    "data": "Inspect a dataset: rows, classes, lengths, duplicates, odd rows, tokens.",
+    "baseline": "Score simple baselines (no encoder) on the same rows.",
+    "tokenizer": "Train a tokenizer, see how it splits a text, compare vocabularies.",
+    "check": "Test this installation on generated rows, in seconds.",
     "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
 }
 MULTIRUN = ("-m", "--multirun")
 RESUMABLE = ("train", "pretrain", "finetune", "distill")
 ACROSS_PROCESSES = (*RESUMABLE, "eval")
-GARBAGE_EVERY = 50_000  # objects; with Python's 700, a third of a prediction's time beside the model was the search for cycles
+GARBAGE_EVERY = 50_000  # objects; with Python's 700, collection took a third of the time that prediction spends outside the model
 OVERVIEW = """encoderlab {version}: train transformer encoders from scratch
 
 usage: encoderlab COMMAND [name=value ...]
@@ -57,17 +57,17 @@ usage: encoderlab COMMAND [name=value ...]
 
   encoderlab train                                   the built-in task: no download, no GPU
   encoderlab train task=sst2 model.n_layers=2        another task and a smaller model
-  encoderlab train -m seed=1,2,3                     several runs, and a table of them
-  encoderlab compare outputs/train/sst2/*            runs side by side
-  encoderlab COMMAND --help                          every setting of a command, with a line each"""
+  encoderlab train -m seed=1,2,3                     several runs, and a table to compare them
+  encoderlab compare outputs/train/sst2/*            compare finished runs
+  encoderlab COMMAND --help                          every setting of a command, one line each"""
 
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
-    warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # of its fits and undefined scores: reports say what they mean
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages where there are any; PyTorch reads it at its first allocation
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: any job of a sweep may ask for deterministic products
+    warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available; PyTorch reads this at its first allocation
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once; any job of a sweep may need deterministic products
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
         # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no other batch.
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
@@ -75,7 +75,7 @@ def main() -> None:
     try:
         processes = placed()
         with signals_handled(), speaking_for_all(processes):
-            with deferred("ending once all processes are there"):  # one that ends before would be missed by the others
+            with deferred("ending once all processes are there"):  # the others would wait for one that ends before
                 processes = join(processes)
                 stop_if_interrupted(processes)
             run(sys.argv[1:], processes)
@@ -96,20 +96,20 @@ def main() -> None:
             print(f"encoderlab: {lost}", file=sys.stderr)
         else:
             _say_which_signal(exit_code, processes)
-    except BrokenPipeError:  # the reader of our standard output has gone, as with `| head`
+    except BrokenPipeError:  # the reader of standard output has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     processes.end(exit_code)
 
 
 def _say_which_signal(exit_code: int, processes: Processes) -> None:
-    """The first process says why all end, whichever of them has got a signal."""
+    """Print which signal stopped the run, from the main process only, whichever process received it."""
     if processes.is_main and exit_code > 128:
         print(f"encoderlab: stopped by {signal.Signals(exit_code - 128).name}", file=sys.stderr)
 
 
 def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
-    """Run one command, this process being one of several `processes`. Raises UserError for whatever the user can mend."""
+    """Run one command as one of several `processes`. Raises UserError for anything the user can fix."""
     if not arguments or arguments[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())
         print(OVERVIEW.format(version=version("encoderlab"), commands=lines))
@@ -118,7 +118,7 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     elif arguments[0] not in COMMANDS:
         near = closest(arguments[0], COMMANDS)
         raise SettingError(
-            f"There is no command {arguments[0]}",
+            f"Unknown command {arguments[0]}",
             allowed=", ".join(COMMANDS),
             remedy=f"Did you mean encoderlab {near}?" if near else "See encoderlab --help",
         )
@@ -134,27 +134,27 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
 
 
 def config_folder() -> Path:
-    """The shipped configs: beside the package in a wheel, at the top of the repository in a checkout."""
+    """The shipped configs: inside the package in a wheel, at the top of the repository in a checkout."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "configs"
     return inside if inside.is_dir() else package.parents[1] / "configs"
 
 
 def _check_world(processes: Processes, command: str, *arguments: str) -> None:
-    """Refuse what several processes cannot share. Raises SettingError."""
+    """Raise SettingError for what several processes cannot run."""
     if processes.size == 1:
         return
     if command not in ACROSS_PROCESSES:
         raise SettingError(
-            f"encoderlab {command} does not run across {processes.size} processes",
+            f"encoderlab {command} cannot run across {processes.size} processes",
             allowed=f"one process, or one of {', '.join(ACROSS_PROCESSES)}",
             remedy="Start it without torchrun",
         )
     if {*MULTIRUN} & set(arguments):
         raise SettingError(
-            f"-m starts several runs, and torchrun {processes.size} processes of one run",
+            f"-m starts several runs, but torchrun starts {processes.size} processes of one run",
             allowed="one of the two",
-            remedy="Start each run with a torchrun of its own, or leave torchrun out",
+            remedy="Start each run with its own torchrun, or do not use torchrun",
         )
 
 
@@ -167,7 +167,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
     refuse_what_hydra_cannot(command, arguments)
     register_schemas()
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what went wrong instead of printing its own account and exiting
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
     begun: list[str] = []
     refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
     with explained(command, begun):
@@ -186,7 +186,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
 
 def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], None], check: Callable[[DictConfig], None]) -> None:
-    """Have Hydra compose the config, or the configs, that the arguments mean; each goes to `check`, and then to `job`."""
+    """Let Hydra compose the config or configs for the arguments; pass each to `check`, then to `job`."""
     import hydra
 
     from encoderlab.config.composing import checked_configs
@@ -200,9 +200,9 @@ def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], 
 def _job(
     command: str, begun: list[str], refused: list[UserError | FailedElsewhereError | BrokenPipeError], processes: Processes
 ) -> Callable[[DictConfig], None]:
-    """What Hydra calls with the composed config; `begun` gets a word when its command starts.
+    """Return the function that Hydra calls with the composed config. It adds to `begun` when its command starts.
 
-    A mistake goes to `refused`: Hydra would add a line of its own.
+    A user's mistake goes to `refused`, because Hydra would add a line of its own to it.
     """
     from hydra.core.hydra_config import HydraConfig
 
@@ -222,7 +222,7 @@ def _job(
 
 
 def _start(command: str, settings: Any, overrides: Sequence[str], processes: Processes) -> Any:
-    """Run a command; what it returns is its run folder, where it fills one."""
+    """Run a command; return its run folder if it fills one."""
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     from encoderlab.cli.same_start import check_same_start
 
@@ -236,7 +236,7 @@ def _start(command: str, settings: Any, overrides: Sequence[str], processes: Pro
 
 
 def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], processes: Processes) -> None:
-    """Run every combination of what was typed, or as many trials as a search may take. Raises SweepError where jobs failed."""
+    """Run every combination of the values given, or the trials of a search. Raises SweepError if jobs failed."""
     from hydra.core.hydra_config import HydraConfig
 
     from encoderlab.config.overrides import quote
@@ -257,7 +257,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
         _with_hydra(command, line, lambda config: records.append(sweep.job(config, number, line)), sweep.prepare)
         return records[0]
 
-    dry = "dry_run=true" in [argument.lower() for argument in arguments]  # asked of all jobs, before any has its settings
+    dry = "dry_run=true" in [argument.lower() for argument in arguments]  # needed before any job has its settings
     with folder_for(options, dry=dry) as folder:
         sweep = Sweep(command, folder, start, dry, options.takeover_seconds)
         try:

@@ -1,15 +1,15 @@
-"""Whether all processes of a run were started alike: the same program, the same settings."""
+"""Checks that all processes of a run were started alike: with the same program and the same settings."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.runs.folders.resume import PATHS
+from encoderlab.settings import flat_settings
 from encoderlab.system.agreement import check_agreement
 from encoderlab.system.distributed import Processes
 
@@ -19,31 +19,23 @@ OF_A_MACHINE = PATHS | {
     "resume",
     "run",
     "teacher",
-}  # what is found there is compared, or the main one's is used
+}  # their content is compared, or the main process's is used
 
 
 def check_same_start(settings: Any, processes: Processes) -> None:
-    """Raise SettingError where a process runs another version of the program or of PyTorch, or with other settings."""
+    """Raise SettingError if processes run different versions of the program or of PyTorch, or have different settings."""
     if processes.size == 1:
         return
     programs = {"encoderlab": f"{version('encoderlab')} ({_source_digest()})", "PyTorch": version("torch")}
     check_agreement(processes, programs, "Install the same version on every machine")
-    shared = {key: value for key, value in _flat(settings_to_dict(settings)) if key not in OF_A_MACHINE}
+    shared = {key: value for key, value in flat_settings(settings_to_dict(settings)) if key not in OF_A_MACHINE}
     check_agreement(processes, shared, "Run the same command line on every machine")
 
 
 def _source_digest() -> str:
-    """The start of a hash of this package's source: a version number does not tell one checkout from another."""
+    """Return the start of a hash of this package's source, because a version number does not tell two checkouts apart."""
     package = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:8]
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value

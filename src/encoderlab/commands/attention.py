@@ -1,4 +1,4 @@
-"""encoderlab attention: where each token looks, as heat maps, a page to explore and arrays, and what each head does in figures."""
+"""encoderlab attention: where each token looks, as heat maps, an interactive page and arrays, with figures for each head."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from encoderlab.tasks.rows import hold_encoded
 
 
 def attention(config: AttentionConfig) -> RunFolder:
-    """Draw the maps of a text, or of rows of a split, into a run folder of their own. Raises SettingError, DataError."""
+    """Plot the maps of a text, or of rows of a split, into a run folder of their own. Raises SettingError, DataError."""
     check_free(config.run_dir)
     check_chosen(config)
     assembly = reopen(config)
@@ -39,26 +39,26 @@ def attention(config: AttentionConfig) -> RunFolder:
         atomic_write_text(folder.attention_heads, json.dumps(summary.as_dict(), indent=2, ensure_ascii=False) + "\n")
     show_heads(summary)
     pages = ", ".join(str(folder.attention / name / "attention.html") for name in examples)
-    print(f"To explore: {pages}", file=sys.stderr)
+    print(f"Interactive page: {pages}", file=sys.stderr)
     print(f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}", file=sys.stderr)
     return folder
 
 
 def _check_joint(assembly: Assembly) -> None:
-    """Refuse maps of a pair as one sequence where the model never reads it as one. Raises SettingError."""
+    """Raise SettingError if the model reads the texts of a pair separately, because no map then covers both."""
     if assembly.model.separates_pairs:
         raise SettingError(
-            "This model reads the texts of a pair separately (model.pairs=separate), and attention maps show one sequence",
+            "This model reads the texts of a pair separately (model.pairs=separate), but attention maps show one sequence",
             remedy="Train with model.pairs=joint, or use encoderlab explain",
         )
 
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of all layers, [layer, head, query, key], and the ids of the tokens: of a long text, of its first window."""
+    """Return the weights of all layers, [layer, head, query, key], and the token ids; of a long text, those of its first window."""
     task = assembly.task
     rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, task.heads)
     if task.windows is not None and (rows.windows() > 1).any():
-        print(f"The text is read in {rows.windows()[0]} windows; these are the maps of the first", file=sys.stderr)
+        print(f"The text is read in {rows.windows()[0]} windows; the maps show the first", file=sys.stderr)
         rows = rows.first_windows()
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
@@ -67,13 +67,13 @@ def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarr
 
 
 def _draw(assembly: Assembly, weights: np.ndarray, ids: np.ndarray, name: str, folder: RunFolder) -> None:
-    """One figure per layer with all heads, the page, and the weights as [layer, head, query, key] beside their tokens."""
+    """Write one figure per layer with all its heads, the page, and the weights as [layer, head, query, key] with their tokens."""
     tokens, task = assembly.tokenizer.pieces(ids.tolist()), assembly.config.task.name
     into = folder.attention / name
     into.mkdir(parents=True)
     np.savez_compressed(into / "weights.npz", weights=weights, tokens=np.array(tokens))
     own = HeadSummary()
     own.add(name, weights, ids == assembly.tokenizer.sep_id)
-    write_attention_page(into / "attention.html", f"Where the tokens look: {task}, {name}", weights, tokens, own)
+    write_attention_page(into / "attention.html", f"Attention: {task}, {name}", weights, tokens, own)
     for number, layer in enumerate(weights, start=1):
         plot_attention(layer, tokens, f"{task}, {name}, layer {number} of {len(weights)}", into / f"layer-{number}.png")

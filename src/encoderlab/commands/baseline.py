@@ -1,4 +1,4 @@
-"""encoderlab baseline: how far one comes without an encoder, by the same simple models that a report sets beside one."""
+"""encoderlab baseline: the scores of simple models without an encoder, the same that reports show next to an encoder's."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class FittedBaselines:
 
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
-    """Fit and score the simple models; print their figures, and write them where `output` says.
+    """Fit and score the simple models; print their figures, and write them to `output` if it is set.
 
-    Raises DataError where the rows have no labels or are not of the task's kind, SettingError.
+    Raises DataError if the rows have no labels or do not suit the task, SettingError.
     """
     if config.output is not None and (not config.output or Path(config.output).exists()):
-        wrong = f"output={config.output} is already there" if config.output else "output is empty"
+        wrong = f"output={config.output} already exists" if config.output else "output is empty"
         raise SettingError(wrong, allowed="a new file", remedy="Choose another name")
     fitted = fit_baselines(config)
     report = report_of(config, fitted) | {"origin": fitted.corpus.splits.origin}
@@ -63,7 +63,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
 def fit_baselines(config: BaselineConfig) -> FittedBaselines:
     """Fit on the training split, and answer for the split to score. Raises DataError and SettingError as `baseline` does."""
     if isinstance(config.task, DocumentTaskConfig):
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Set task=docs, or another with labels")
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Use task=docs or another task with labels")
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     corpus.check_training_labels()
     split, positive = _split(config, corpus), _positive(config.task, corpus)
@@ -88,19 +88,19 @@ def report_of(config: BaselineConfig, fitted: FittedBaselines, main: str | None 
 
 
 def _split(config: BaselineConfig, corpus: Corpus) -> str:
-    """The split to score. Raises DataError where there is none with labels, or its rows are not what the task asks about."""
+    """Return the split to score. Raises DataError if none has labels, or its rows do not suit the task."""
     split = config.split or corpus.scored_splits()[-1]
     if not len(corpus.split(split)) or not corpus.labelled(split):
         raise DataError(f"split={split} has no labels to score on", allowed=", ".join(corpus.scored_splits()))
     holds_words = isinstance(corpus.split("train")[0], WordsExample)
     if holds_words != isinstance(config.task, TaggingConfig):
         held, fitting = ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
-        raise DataError(f"This dataset holds {held}, and task={config.task.name} asks for others", remedy=f"Set task={fitting}")
+        raise DataError(f"This dataset holds {held}, which do not suit task={config.task.name}", remedy=f"Use task={fitting}")
     return split
 
 
 def _main(task: TaskConfig, labels: Sequence[str]) -> str:
-    """The figure to be put first."""
+    """Return the name of the figure to show first."""
     if isinstance(task, TaggingConfig):
         return task.figure(labels)
     if isinstance(task, ClassificationConfig | MultilabelConfig | RegressionConfig):
@@ -113,7 +113,7 @@ def _threshold(task: TaskConfig) -> ThresholdRule | None:
 
 
 def _positive(task: TaskConfig, corpus: Corpus) -> int:
-    """The id of the class that the figures of two classes are about."""
+    """Return the id of the positive class of a binary task."""
     settled = settled_task(task, corpus)
     return positive_class(settled, corpus.labels) if isinstance(settled, ClassificationConfig) else 1
 

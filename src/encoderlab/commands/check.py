@@ -35,13 +35,13 @@ LEAST_ACCURACY = 0.9  # on the held-out rows
 
 
 def check(config: CheckConfig) -> None:
-    """Print what is installed, then a line for each command that works. Raises TrainingError at the first that fails."""
+    """Print what is installed, then a line for each command that works. Raises TrainingError at the first failure."""
     compute = choose_compute(config.device, "auto", config.threads, setting="device")
     print(", ".join(f"{name} {found or 'is missing'}" for name, found in versions().items()))
     print(f"device {compute.device}, {compute.threads} threads; cache_dir {_cache(config.cache_dir)}")
     print(_optional())
     with tempfile.TemporaryDirectory(prefix="encoderlab-check-") as folder:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/compiler")  # PyTorch makes it as soon as it is imported
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/compiler")  # PyTorch creates it on import
         for name, command in _commands(config, Path(folder)).items():
             with _refused_as(name):
                 command()
@@ -50,14 +50,14 @@ def check(config: CheckConfig) -> None:
 
 
 def _cache(setting: str) -> str:
-    """The cache folder and whether it is writable: it, or the folder that it would be made in. It is not made here."""
+    """Return the cache folder and whether it, or its nearest parent if it does not exist, is writable. Nothing is created."""
     folder = cache_folder(setting)
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     return f"{folder} ({'writable' if there.is_dir() and os.access(there, os.W_OK) else 'NOT writable'})"
 
 
 def _optional() -> str:
-    """Which extras are installed, and what installs the others."""
+    """Return which extras are installed, and the command that installs a missing one."""
     extras = optional_libraries()
     there = [name for name, found in extras.items() if all(found.values())]
     missing = [name for name in extras if name not in there]
@@ -66,7 +66,7 @@ def _optional() -> str:
 
 
 def _commands(config: CheckConfig, folder: Path) -> dict[str, Callable[[], object]]:
-    """The commands to try, by name and in order: each builds on those before it."""
+    """Return the commands to try, by name and in order; each builds on the previous ones."""
     cache, run, exported = (str(folder / name) for name in ("cache", "run", "exported"))
     texts, answers = folder / "texts.txt", folder / "answers.csv"
     texts.write_text("".join(f"bando {word} kimi deru\n" for word in LABELS), encoding="utf-8")
@@ -108,7 +108,7 @@ def _commands(config: CheckConfig, folder: Path) -> dict[str, Callable[[], objec
 
 
 def _rows(folder: Path) -> Path:
-    """A csv file of texts, each with a word that decides its label."""
+    """Write a csv file of texts, each containing a word that decides its label; return its path."""
     path, fillers = folder / "rows.csv", [f"{a}{b}" for a in "bdfgklmnpr" for b in ("ando", "eru", "imi")]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -121,7 +121,7 @@ def _rows(folder: Path) -> Path:
 
 @contextmanager
 def _refused_as(name: str) -> Iterator[None]:
-    """Keep what a command prints from the screen; name it in a TrainingError where it fails, for whatever reason."""
+    """Silence what a command prints, and raise a TrainingError that names it if it fails for any reason."""
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             yield

@@ -1,4 +1,4 @@
-"""encoderlab compare: runs side by side, on the same rows."""
+"""encoderlab compare: compares runs on the same rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from encoderlab.runs.folders.finished import finished_runs, print_skipped
 
 
 def compare(config: CompareConfig) -> None:
-    """Print the comparison on standard output, and write it where `config.output` says; of several of GLUE's tasks, their table.
+    """Print the comparison on standard output, and write it to `config.output`; runs of several GLUE tasks give GLUE's table.
 
-    A run that is not finished is left out, with a line that names it. Raises DataError where fewer than two are left, or where they
-    were not scored on the same rows.
+    An unfinished run is skipped, and a line names it. Raises DataError if fewer than two are left, or if they were not scored
+    on the same rows.
     """
     runs, skipped = finished_runs(config.runs)
     print_skipped(skipped)

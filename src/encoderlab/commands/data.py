@@ -1,4 +1,4 @@
-"""encoderlab data: what is in a dataset, how long its texts are, how they are cut, and which of its rows are odd."""
+"""encoderlab data: what a dataset contains, how long its texts are, how they are tokenized, and which rows are odd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
 def data(config: DataConfig) -> None:
-    """Print the facts of the dataset. Raises DataError where it cannot be read as the task wants, SettingError."""
+    """Print the facts of the dataset. Raises DataError if it cannot be read as the task needs, SettingError."""
     model = config.model.resolve(None)
     task = config.task
     is_documents = isinstance(task, DocumentTaskConfig)

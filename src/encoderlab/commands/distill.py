@@ -1,10 +1,11 @@
-"""encoderlab distill: a small student learns to answer as a larger teacher does, and a report of how near it comes."""
+"""encoderlab distill: trains a small student to predict what a larger teacher predicts, and reports how close it comes."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from dataclasses import replace
+from typing import Any
 
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.command_settings import DistillConfig
@@ -29,10 +30,10 @@ from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import with_recorded_settings
-from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.inspection.pair_facts import training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
@@ -40,13 +41,14 @@ from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.stream import sample_of
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
 def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
-    """Train the student, score it, and write the run folder; what can be refused is refused before it is made.
+    """Train the student, score it, and write the run folder. Anything invalid is refused before the folder is created.
 
-    The `processes` share the work. Raises SettingError, DataError or TrainingError with what the user can do.
+    The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
     task = config.task
     if config.teacher is None:
@@ -62,7 +64,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
 
 
 def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
-    """The student learns a task's labels and its teacher's probabilities."""
+    """Train the student on a task's labels and its teacher's probabilities."""
     if config.task.target != "label":
         raise SettingError(
             f"task={config.task.name} has no class probabilities to learn from a teacher",
@@ -71,13 +73,13 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
         )
     if processes.size > 1:
         raise SettingError(
-            f"Distillation on a task works in one process, and there are {processes.size}",
+            f"Distillation on a task needs a single process, and there are {processes.size}",
             remedy="Start one process, or distill on documents (task=teacher_vectors)",
         )
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            recorded = with_recorded_settings(control, (), "distill")  # if it was stopped, it keeps those it was started with
+            recorded = with_recorded_settings(control, (), "distill")  # a stopped run keeps the settings it was started with
             return train_on_labels(recorded, "distill", processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
@@ -86,9 +88,13 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
 
 
 class _VectorDistillation(Training):
-    """Documents, of which the student learns its teacher's vectors."""
+    """Distillation on documents: the student learns its teacher's vectors."""
 
     command = "distill"
+
+    def check(self, config: DistillConfig) -> None:
+        """See `Training.check`."""
+        refuse_endless(config)
 
     def prepare(self, config: DistillConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`: the student with its teacher, and the documents."""
@@ -104,10 +110,11 @@ class _VectorDistillation(Training):
         assembly = assemble(config, compute, corpus, pretrained, processes, teacher.encoder)
         assert isinstance(assembly.task, TeacherVectors)
         teacher.teach(assembly.task)
-        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        rows: dict[str, Any] = {"train": corpus.training_rows(assembly.task, config.seed)}
+        rows |= {name: corpus.rows(name, assembly.task) for name in scored}
         if pretrained is None:
-            start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, rows["train"])
-        self.facts = pair_facts(rows["train"], corpus)
+            start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, sample_of(rows["train"]))
+        self.facts = training_facts(rows["train"], corpus)
         return Prepared(assembly, corpus, rows)
 
     def show_dry_run(self, prepared: Prepared) -> None:

@@ -1,4 +1,4 @@
-"""encoderlab embed: the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
+"""encoderlab embed: writes the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def embed(config: EmbedConfig) -> None:
     check_sources(config)
     if config.tokens and config.pooling is not VectorPooling.mean:
         raise SettingError(
-            f"pooling={config.pooling.name} makes one vector of a text's tokens, and tokens=true asks for all of them",
-            remedy="Leave one of them out",
+            f"pooling={config.pooling.name} reduces a text to one vector, but tokens=true writes one per token",
+            remedy="Remove one of them",
         )
     assembly = reopen(config)
     examples, total = _examples(config, assembly)
@@ -48,10 +48,10 @@ def embed(config: EmbedConfig) -> None:
 
 
 def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
-    """The texts, and how many there are, as far as it is known.
+    """Return the texts, and how many there are if that is known.
 
-    A file is read as the run's own rows are, pairs as pairs, unless it says otherwise; lines are single texts whatever the run was
-    trained on, for a vector of one text is wanted from every encoder.
+    A file is read as the run's own rows are (pairs as pairs) unless the settings say otherwise. Lines are always single texts, so
+    that any encoder, whatever it was trained on, can embed single texts.
     """
     if config.split is not None:
         return split_examples(assembly, config.split, config.cache_dir)
@@ -65,10 +65,10 @@ def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example
 
 
 def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example], file: VectorFile) -> int:
-    """Write the vectors of some examples; returns how many of them were longer than the model reads."""
+    """Write the vectors of some examples; return how many examples were longer than the model reads."""
     _check_single(assembly, examples)
     rows = encoded_rows(assembly, examples)
-    rows = rows.first_windows() if config.tokens and assembly.task.windows else rows  # a token would have several vectors
+    rows = rows.first_windows() if config.tokens and assembly.task.windows else rows  # otherwise a token could have several vectors
     lines = [_described(example) for example in examples]
     if config.tokens:
         lines = [{"tokens": pieces} | line for pieces, line in zip(_pieces(assembly, rows), lines, strict=True)]
@@ -80,16 +80,16 @@ def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example],
 
 
 def _check_single(assembly: Assembly, examples: Sequence[Example]) -> None:
-    """Refuse a vector of a pair where the model makes one of each of its texts. Raises SettingError."""
+    """Raise SettingError for a pair if the model makes one vector of each of its texts."""
     if assembly.model.separates_pairs and any(getattr(example, "text_pair", None) is not None for example in examples):
         raise SettingError(
-            "This model reads the texts of a pair separately (model.pairs=separate), so a pair has no vector of its own",
-            remedy="Embed the first texts and the second texts, each from a file of its own",
+            "A pair has no single vector: this model reads its texts separately (model.pairs=separate)",
+            remedy="Put the first texts and the second texts into two files, and embed each",
         )
 
 
 def _pieces(assembly: Assembly, rows: ExampleRows) -> list[list[str]]:
-    """The tokens of each row as they are written in the vocabulary."""
+    """Return the tokens of each row as the vocabulary spells them."""
     flat, lengths = rows.store["input_ids"].gather(np.arange(len(rows)))
     return [assembly.tokenizer.pieces(ids) for ids in np.split(flat, np.cumsum(lengths)[:-1])]
 
@@ -101,12 +101,12 @@ def _described(example: Example) -> dict[str, Any]:
 
 
 def _summary(config: EmbedConfig, assembly: Assembly, file: VectorFile, n_cut: int) -> str:
-    """What was written, and what of it was cut, in one line."""
+    """Return one line that says what was written, and how many texts were truncated."""
     output, width = Path(config.output), assembly.config.model.d_model
     of = f" of {file.n_rows:,} texts" if config.tokens else ""
-    line = f"{file.n_vectors:,} vectors of {width} numbers{of}: {output}; what each stands for: {index_of(output)}"
+    line = f"{file.n_vectors:,} vectors of {width} numbers{of}: {output}; index: {index_of(output)}"
     if n_cut:
         cut = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
         limit = f"model.max_length={assembly.task.max_length} tokens" if config.tokens else assembly.task.limit
-        line += f"; {cut} cut to {limit}"
+        line += f"; {cut} truncated to {limit}"
     return line

@@ -1,4 +1,4 @@
-"""encoderlab eval: the scores of a finished run on a split of its dataset, or of another one."""
+"""encoderlab eval: scores a finished run on a split of its dataset, or of another one."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from encoderlab.tasks.rows import ExampleRows
 
 
 def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder:
-    """Score the run and write a run folder of its own. Raises DataError where the split has no labels or other ones."""
+    """Score the run and write a run folder of its own. Raises DataError if the split has no labels, or different ones."""
     processes.broadcast_from_main(lambda: check_free(config.run_dir))
     assembly = reopen(config, processes)
-    assembly.task.metrics()  # refuses an encoder without a head before anything is read
+    assembly.task.metrics()  # refuses an encoder without a head, before any data is read
     if isinstance(assembly.config.task, TeacherVectorsConfig):
         raise DataError(
-            f"{config.run} learned a teacher's vectors, and scoring them needs its teacher",
-            remedy="See the scores in its report.json, or use encoderlab finetune init_from=... to teach it a task",
+            f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher",
+            remedy="See the scores in its report.json, or train it on a task with encoderlab finetune init_from=...",
         )
     if isinstance(assembly.config.task, PretrainingConfig):
         return score_pretrained(config, assembly)
@@ -59,7 +59,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
 
 
 def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:
-    """The rows, and the name of their split. One file of one's own is scored whole, its labels read as the model names them."""
+    """Return the rows, and the name of their split. A file of your own is scored whole, with the labels named as in the model."""
     cache = cache_folder(config.cache_dir)
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
         unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels or None)
@@ -81,7 +81,7 @@ def _score_and_report(
     notes = reading_note(rows, assembly.task)
     if corpus.splits.labels != assembly.task.labels:
         notes.append(
-            f"The model's labels {assembly.task.labels} were taken for the dataset's {corpus.splits.labels}, in this order"
+            f"The model's labels {assembly.task.labels} are matched with the dataset's {corpus.splits.labels}, in this order"
         )
     throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
     scored = Fitted(_checkpoint(assembly, config), throughput, notes)
@@ -94,28 +94,28 @@ def _score_and_report(
 
 
 def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) -> None:
-    """Refuse rows without answers, of another form, with other labels, or that were not set apart from this model's training."""
+    """Raise DataError for rows without labels, of another form, with other labels, or that the model may have been trained on."""
     corpus.split(split)
     if own and any(corpus.fingerprints()[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
-            "The dataset has changed since this model was trained on it, so that training rows may now stand in another split",
+            "The dataset has changed since this model was trained, so training rows may now be in another split",
             remedy="To score on new rows, set dataset=files dataset.path=FILE",
         )
     check_paired(assembly, corpus.paired)
     if not corpus.labelled(split):
         raise DataError(
-            f"split={split} has no labels, so there is nothing to score against",
+            f"split={split} has no labels to score against",
             remedy=f"Run encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
         )
     if corpus.splits.labels != assembly.task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
         raise DataError(
-            f"The dataset's labels are {corpus.splits.labels}, and the model answers with {assembly.task.labels}",
-            allowed="data with the model's labels, in its order (dataset.label_names=[...] sets an order)",
+            f"The dataset's labels are {corpus.splits.labels}, but the model predicts {assembly.task.labels}",
+            allowed="data with the model's labels in the same order (set it with dataset.label_names=[...])",
         )
 
 
 def _same_in_other_words(labels: list[str], assembly: Assembly) -> bool:
-    """Whether a Hugging Face model means these labels: in another case, or as numbers, LABEL_0 being the first."""
+    """Return whether a Hugging Face model means these labels: in another case, or as numbers starting with LABEL_0."""
     theirs = assembly.task.labels
     numbered = [f"LABEL_{number}" for number in range(len(labels))]
     same = theirs == numbered or [label.casefold() for label in theirs] == [label.casefold() for label in labels]
@@ -123,7 +123,7 @@ def _same_in_other_words(labels: list[str], assembly: Assembly) -> bool:
 
 
 def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:
-    """How the weights were chosen; rows of another dataset had no say in it, whatever their split is called."""
+    """Return how the weights were chosen. Another dataset had no part in that, even if its split has the same name."""
     checkpoint = assembly.opened.checkpoint
     if config.dataset is None or checkpoint["chosen_on"] is None:
         return checkpoint

@@ -1,4 +1,4 @@
-"""encoderlab explain: which words speak for a model's answer, and which against it."""
+"""encoderlab explain: shows which words support a model's prediction, and which count against it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explain(config: ExplainConfig) -> RunFolder:
     assembly = reopen(config)
     check_answers(assembly)
     if config.word is not None and not reads_words(assembly):
-        raise SettingError(f"word={config.word} names a word, and this model labels whole texts", remedy="Leave word out")
+        raise SettingError(f"word={config.word} selects a word, but this model labels whole texts", remedy="Remove word")
     examples = chosen_examples(config, assembly)
     explanations = _explanations(config, assembly, examples)
     with RunFolder.new(config.run_dir, "explain", assembly.config.task.name) as folder:
@@ -35,7 +35,7 @@ def explain(config: ExplainConfig) -> RunFolder:
         write_explanations(folder.explanation, assembly.config.task.name, explanations)
         for explanation in explanations:
             show_explanation(explanation, sys.stdout)
-    print(f"The same as a page: {folder.explanation}", file=sys.stderr)
+    print(f"Page: {folder.explanation}", file=sys.stderr)
     return folder
 
 

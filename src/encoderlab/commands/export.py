@@ -1,9 +1,9 @@
-"""encoderlab export: a run's model as a folder that transformers, or onnxruntime, opens with no code of ours; or our own, smaller.
+"""encoderlab export: writes a run's model for transformers or onnxruntime, to be opened without our code, or in a compact form.
 
-Its tokenizer gives the ids that ours gives, also of cut texts, with two exceptions. In transformers it takes [MASK] and the like
-in a text for the special token, as users of transformers expect, where we never let a text hold one. And of a pair that leaves an
-odd number of places, both texts being cut and the second no shorter, it gives the odd place to the second text, and we, as BERT's
-own code does, to the first.
+Its tokenizer gives the same ids as ours, truncated texts included, with two exceptions. transformers reads [MASK] and the like in
+a text as the special token, as its users expect; we never let a text contain one. And when both texts of a pair are truncated,
+an odd number of positions is left and the second text is at least as long, transformers gives the odd position to the second
+text; we give it to the first, as BERT's own code does.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from encoderlab.training.config import Precision
 
 
 def export(config: ExportConfig) -> Path:
-    """Write the folder `path`. Raises SettingError where `path` is taken or the model has no equivalent, DataError."""
+    """Write the folder `path`. Raises SettingError if `path` exists or the format cannot represent the model, DataError."""
     path = Path(config.path)
     if not config.path or path.exists():
-        wrong = f"path={config.path} is already there" if config.path else "path is empty"
+        wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
     return EXPORTERS[config.format](config, path)
 
@@ -93,7 +93,10 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
     if not config.heads:
-        raise SettingError("format=onnx writes the heads too", allowed="heads=false with format=compact or huggingface")
+        raise SettingError(
+            "heads=false does not work with format=onnx, which writes the heads too",
+            allowed="heads=false with format=compact or huggingface",
+        )
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Run pip install "encoderlab[onnx]"')
@@ -106,13 +109,13 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, paired=assembly.opened.paired)}"
         card += window_card(assembly.task.windows, assembly.task.max_length)
         (temporary / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
-    off = f"{fields['largest_difference']:.1e} of the largest output at most ({fields['tolerance']:g} is allowed)"
-    print(f"{path}\nopset {fields['opset']}, compared in onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
+    off = f"{fields['largest_difference']:.1e} of the largest output (at most {fields['tolerance']:g} is allowed)"
+    print(f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
     return path
 
 
 def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
-    """Write the graph and compare it with the model; returns what config.json says. Raises DataError where they differ."""
+    """Write the graph and compare it with the model; return the fields of config.json. Raises DataError if they differ."""
     task, max_length = assembly.task, assembly.config.model.reach
     whole = WholeModel(assembly.model).eval()
     write_graph(whole, path)
@@ -137,7 +140,7 @@ def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
 
 
 def _thresholds(task: TaskConfig) -> dict[str, Any]:
-    """What config.json says of the labels: the probability from which each is given, and of two, which is the positive one."""
+    """Return what config.json says of labels: each one's threshold, and the positive class of a binary task."""
     if isinstance(task, MultilabelConfig) and task.thresholds:
         return {"thresholds": task.thresholds}
     if not isinstance(task, ClassificationConfig) or task.positive_label is None:
@@ -147,7 +150,7 @@ def _thresholds(task: TaskConfig) -> dict[str, Any]:
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:
-    """Write a tokenizer.json that cuts and pads as the model needs it, so that nothing beside it has to be read for that."""
+    """Write a tokenizer.json that truncates and pads as the model needs, so that no other file has to be read for it."""
     assembly.tokenizer.save(path)
     path.with_name("tokenizer_config.json").unlink()  # for transformers, which has no class for such a folder
     backend = tokenizers.Tokenizer.from_file(str(path))
@@ -159,8 +162,8 @@ def _write_tokenizer(path: Path, assembly: Assembly) -> None:
 def _export_compact(config: ExportConfig, path: Path) -> Path:
     saved = _read(config, path)
     if saved.config.dataset is None and config.heads:
-        wrong = f"run={config.run} is no run of encoderlab, and format=compact keeps a run's settings beside its heads"
-        raise SettingError(wrong, remedy="Use heads=false to write its encoder alone")
+        wrong = f"run={config.run} is not an encoderlab run, and format=compact stores a run's settings with its heads"
+        raise SettingError(wrong, remedy="Use heads=false to write only its encoder")
     stored, change = in_compact_storage(saved)
     before = sum(weight.nbytes for weight in saved.weights.values())
     card = _card(config, saved.config.task.name)
@@ -174,29 +177,29 @@ def _export_compact(config: ExportConfig, path: Path) -> Path:
 
 
 def _read(config: ExportConfig, path: Path) -> SavedModel:
-    """The model to export; without heads it is called as its new folder."""
+    """Return the model to export; without heads it is named after its new folder."""
     saved = read_model(model_folder(config.run))
     check_shapes(saved, f"run={config.run}")
     return saved if config.heads else encoder_alone(saved, path.resolve().name)
 
 
 def _card(config: ExportConfig, name: str) -> str:
-    """The card that was named, or else the model's own, or a title where it has none. Raises DataError."""
+    """Return the text of the card: the file in `config.card`, else the model's own, else a title. Raises DataError."""
     card = model_folder(config.run) / "README.md" if config.card is None else Path(config.card)
     if config.card is None and not card.is_file():
         return f"# {name}\n"
     try:
         return card.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise DataError(f"card={card} cannot be read: {reason}", allowed="a Markdown file") from None
 
 
 def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     if not getattr(saved.config.task, "special_tokens", True):
         raise SettingError(
-            "The model was trained with task.special_tokens=false, and tokenizers of transformers put [CLS] and [SEP] around words",
-            remedy="To export, train with task.special_tokens=true",
+            "The model was trained with task.special_tokens=false, but tokenizers of transformers add [CLS] and [SEP] to words",
+            remedy="Train with task.special_tokens=true to export",
         )
     task = saved.task()
     return to_huggingface(
@@ -212,7 +215,7 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
 def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
     _write_json(folder / "config.json", fields)
     content = safetensors.torch.save(weights, metadata={"format": "pt"})
-    (folder / "model.safetensors").write_bytes(content)  # its own writer lets nobody else read the file
+    (folder / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read the file
     tokenizer.save(folder / "tokenizer.json")
     _complete(folder / "tokenizer_config.json", fields)
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -220,7 +223,7 @@ def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokeni
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to that appears whole or not at all. Raises DataError where it cannot be written."""
+    """Yield a temporary folder to write to, which becomes `path` whole or not at all. Raises DataError if it cannot be written."""
     try:
         with atomic_write(path) as temporary:
             temporary.mkdir(parents=True)
@@ -230,7 +233,7 @@ def _new_folder(path: Path) -> Iterator[Path]:
 
 
 def _complete(path: Path, fields: dict[str, Any]) -> None:
-    """Tell transformers' tokenizer how long a sequence may be, and, for DistilBERT, that there are no segments."""
+    """Set the tokenizer's longest sequence for transformers and, for DistilBERT, that there are no segments."""
     content = json.loads(path.read_text(encoding="utf-8"))
     content["model_max_length"] = fields["max_position_embeddings"]
     if fields["model_type"] == "distilbert":

@@ -1,4 +1,4 @@
-"""encoderlab finetune: from a pretrained encoder to one that answers a task, and a report of how good it is."""
+"""encoderlab finetune: trains a pretrained encoder on a task, and reports how good it is."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
-    With `config.adapt` the encoder first reads the task's training texts for that time; see `runs.fitting.adaptation`.
-    Raises SettingError, DataError or TrainingError before the run folder is made.
+    With `config.adapt`, the encoder is first pretrained on the task's training texts for that long; see `runs.fitting.adaptation`.
+    Raises SettingError, DataError or TrainingError before the run folder is created.
     """
 
     return train_on_labels(config, "finetune", processes, adapting(processes))
 
 
 def adapting(processes: Processes) -> Callable[[Any, Corpus], Teaching]:
-    """What has a run's encoder read the task's training texts first, where its settings ask for that; see `train_on_labels`."""
+    """Return the step that first pretrains on the task's training texts if `config.adapt` is set; see `train_on_labels`."""
 
     def adapt(settings: PretrainConfig, documents: Documents) -> object:
         return pretrain(settings, processes, documents)
@@ -38,7 +38,7 @@ def adapting(processes: Processes) -> Callable[[Any, Corpus], Teaching]:
             return UNTAUGHT
         if processes.size > 1:
             raise SettingError(
-                f"adapt={config.adapt} works for one process, and there are {processes.size}",
+                f"adapt={config.adapt} needs a single process, and there are {processes.size}",
                 remedy="Start one process, or use encoderlab pretrain and then init_from=... with the run",
             )
         return Adaptation(config, corpus, adapt)

@@ -1,4 +1,4 @@
-"""encoderlab list: every task, dataset, tokenizer, model, training preset, experiment, sweep and encoder, with a line each."""
+"""encoderlab list: prints every task, dataset, tokenizer, model, training preset, experiment, sweep and encoder, one line each."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from encoderlab.encoders.catalogue import describe, shipped_names
 from encoderlab.errors import DataError, SettingError, closest
 
 GROUPS = ("task", "dataset", "tokenizer", "model", "training", "experiment", "sweep")
-ENCODERS = "encoders"  # no config group: what init_from and run take
+ENCODERS = "encoders"  # not a config group: values of init_from and run
 LISTED = (*GROUPS, ENCODERS)
 OTHER_ENCODERS = {
-    "outputs/...": "a run of yours: its folder, or the model/ folder in it",
+    "outputs/...": "one of your runs: its folder, or the model/ folder inside",
     "FOLDER": "a Hugging Face folder: BERT or DistilBERT with config.json, safetensors and a tokenizer",
-    "OWNER/NAME": "the same on the Hugging Face hub, fetched once: google-bert/bert-base-uncased",
+    "OWNER/NAME": "a model on the Hugging Face hub, downloaded once, such as google-bert/bert-base-uncased",
 }
 
 
 def list_configs(folder: Path, arguments: list[str]) -> None:
     """Print the options of the groups that `arguments` name (all if none), from `folder` and from the folder of `--config-dir`.
 
-    Raises SettingError for an unknown group, and for a folder that does not exist.
+    Raises SettingError for an unknown group or a missing folder.
     """
     groups, own = _groups_and_folder(arguments)
     for group in groups:
         if group not in LISTED:
             near = closest(group, LISTED)
             hint = f"Did you mean encoderlab list {near}?" if near else ""
-            raise SettingError(f"There is nothing called {group} to list", allowed=", ".join(LISTED), remedy=hint)
+            raise SettingError(f"Nothing called {group} can be listed", allowed=", ".join(LISTED), remedy=hint)
     for group in groups or LISTED:
         options = encoders() if group == ENCODERS else _all_options(folder, own, group)
         width = max(map(len, options), default=0)
@@ -38,7 +38,7 @@ def list_configs(folder: Path, arguments: list[str]) -> None:
 
 
 def _groups_and_folder(arguments: list[str]) -> tuple[list[str], Path | None]:
-    """The groups among the arguments, and the folder of `--config-dir`."""
+    """Return the groups among the arguments, and the folder of `--config-dir`."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--config-dir", "-cd", type=Path)
     try:
@@ -46,22 +46,22 @@ def _groups_and_folder(arguments: list[str]) -> tuple[list[str], Path | None]:
     except argparse.ArgumentError as error:
         raise SettingError(str(error), remedy="Set it to a folder: encoderlab list --config-dir FOLDER") from None
     if flags.config_dir is not None and not flags.config_dir.is_dir():
-        raise SettingError(f"There is no folder {flags.config_dir}", remedy="Set --config-dir to a folder of configs")
+        raise SettingError(f"--config-dir={flags.config_dir} does not exist", remedy="Set --config-dir to a folder of configs")
     return groups, flags.config_dir
 
 
 def _all_options(shipped: Path, own: Path | None, group: str) -> dict[str, str]:
-    """The options of a group in both folders. Hydra takes the shipped one where both have a name."""
+    """Return the options of a group in both folders. Hydra uses the shipped one if both have the name."""
     found = options_of(shipped, group)
     if own is None:
         return found
     yours = options_of(own, group)
-    hidden = {name: f"{found[name]} (shipped; it hides yours of this name)" for name in yours if name in found}
+    hidden = {name: f"{found[name]} (shipped; it hides your config of the same name)" for name in yours if name in found}
     return {name: yours[name] for name in yours if name not in found} | found | hidden
 
 
 def encoders() -> dict[str, str]:
-    """The shipped encoders by name with a line each, and what else `init_from` takes."""
+    """Return the shipped encoders by name with a line each, and the other values that `init_from` takes."""
     return {name: _described(name) for name in shipped_names()} | OTHER_ENCODERS
 
 
@@ -75,7 +75,7 @@ def _described(name: str) -> str:
 
 
 def options_of(folder: Path, group: str) -> dict[str, str]:
-    """The options of a config group by name, each with its one-line description: the first comment of its file."""
+    """Return the options of a config group by name, each with its description: the first comment of its file."""
     return {path.stem: _description(path) for path in sorted((folder / group).glob("*.yaml"))}
 
 

@@ -1,4 +1,4 @@
-"""encoderlab predict: one answer for each row given, in order."""
+"""encoderlab predict: one prediction for each input row, in order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENDINGS = {
 
 
 def predict(config: PredictConfig) -> None:
-    """Answer for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
+    """Predict for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
     _check_settings(config)
     form = _form(config)
     assembly = reopen(config)
@@ -54,7 +54,7 @@ def predict(config: PredictConfig) -> None:
 
 
 def _predict(config: PredictConfig, form: PredictionFormat, wanted: Wanted, assembly: Assembly) -> None:
-    """Write the answers to one source of texts."""
+    """Write the predictions for one source of texts."""
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
     wanted = wanted if carried is None else replace(wanted, carried=carried.schema)
@@ -72,31 +72,32 @@ def _predict(config: PredictConfig, form: PredictionFormat, wanted: Wanted, asse
 
 
 def _is_submission(config: PredictConfig) -> bool:
-    """Whether `output` is a folder for files under GLUE's own names."""
+    """Return whether `output` is a folder for files with the names that GLUE requires."""
     path = Path(config.output or ".tsv")
     return config.format is PredictionFormat.glue and (path.is_dir() or not path.suffix)
 
 
 def _submission(config: PredictConfig, wanted: Wanted) -> list[PredictConfig]:
-    """The settings for each file of GLUE's, their folder being made.
+    """Return the settings for each of GLUE's files, and create their folder.
 
-    Raises SettingError where the run's task has none, or a file is already there, DataError where there can be no such folder.
+    Raises SettingError if the run's task is not one of GLUE's or a file exists already, DataError if the folder cannot be created.
     """
     task = GLUE_TASKS.get(wanted.task)
     if task is None:
         raise SettingError(
-            f"output={config.output} is a folder, and {wanted.task} is not one of GLUE's tasks",
+            f"output={config.output} is a folder, but {wanted.task} is not one of GLUE's tasks",
             allowed=", ".join(GLUE_TASKS),
             remedy="Set output=FILE.tsv",
         )
     if config.split is None:
         raise SettingError(
-            f"output={config.output} is a folder for the rows of a split", remedy="Set split=test, or output=FILE.tsv"
+            f"output={config.output} is a folder, which holds the predictions of a split",
+            remedy="Set split=test, or use output=FILE.tsv",
         )
     files = {split: Path(str(config.output), name) for split, name in task.files_of(config.split).items()}
     there = next((path for path in files.values() if path.exists()), None)
     if there is not None:
-        raise SettingError(f"{there} is already there", remedy="Choose another folder")
+        raise SettingError(f"{there} already exists", remedy="Choose another folder")
     try:
         Path(str(config.output)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -106,13 +107,13 @@ def _submission(config: PredictConfig, wanted: Wanted) -> list[PredictConfig]:
 
 @dataclass
 class _Done:
-    """How many rows were answered for, and how many of them were longer than the model reads."""
+    """How many rows were predicted, and how many of them were longer than the model reads."""
 
     rows: int = 0
     truncated: int = 0
 
     def summary(self, task: Task) -> str:
-        """One sentence but for the name of the file, with which it ends."""
+        """Return a sentence that ends where the name of the file follows."""
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
         limit = f"{task.max_length} tokens" if task.windows is None else f"{task.windows.most} windows of {task.max_length} tokens"
         cut = f"{self.truncated:,} of them truncated at {limit}" if self.truncated else "none of them truncated"
@@ -120,62 +121,62 @@ class _Done:
 
 
 def _check_settings(config: PredictConfig) -> None:
-    """Refuse what contradicts itself, before a model is loaded."""
+    """Refuse settings that contradict each other, before a model is loaded."""
     check_sources(config)
     if config.text_pair is not None and config.text is None:
-        raise SettingError("text_pair is given without text", remedy="Set text=... text_pair=...")
+        raise SettingError("text_pair is given without text", remedy="Set text=... too")
     if config.output is not None and (not config.output or (Path(config.output).exists() and not _is_submission(config))):
-        wrong = f"output={config.output} is already there" if config.output else "output is empty"
+        wrong = f"output={config.output} already exists" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
     if config.unsure is not None and config.min_probability is None:
-        raise SettingError(
-            "unsure is given without min_probability, so that no answer is left open", remedy="Set min_probability=0.8"
-        )
+        raise SettingError("unsure has no effect without min_probability", remedy="Set min_probability=0.8")
 
 
 def _form(config: PredictConfig) -> PredictionFormat:
-    """The form that is asked for, or told by the ending of `output`. Raises SettingError for one that cannot be written there."""
+    """Return the format: the one set, or the one of `output`'s extension. Raises SettingError if it cannot be written there."""
     form = config.format or ENDINGS.get(Path(config.output or "").suffix.lower(), PredictionFormat.csv)
     if form is PredictionFormat.parquet and config.output is None:
-        raise SettingError("format=parquet needs a file to write", remedy="Set output=FILE.parquet")
+        raise SettingError("format=parquet cannot be written to standard output", remedy="Set output=FILE.parquet")
     if form is PredictionFormat.glue and (config.top_k is not None or config.min_probability is not None):
-        raise SettingError("format=glue takes one label a row, and no top_k or min_probability", allowed="csv, jsonl, parquet")
+        raise SettingError("format=glue writes one label per row, without top_k or min_probability", allowed="csv, jsonl, parquet")
     return form
 
 
 def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -> Wanted:
-    """What is to be written of each answer. Raises SettingError where the model has no such answers."""
+    """Return what to write for each prediction. Raises SettingError if the model cannot predict it."""
     labels, of_words = assembly.task.labels, assembly.task.heads.sequence_classes is None
     target = assembly.task.heads.sequence_target
     _refuse_options(config, form, target)
     if form is PredictionFormat.glue and of_words:
         raise SettingError(
-            "format=glue takes one answer a row, and this model answers for each word", allowed="csv, jsonl, parquet"
+            "format=glue writes one prediction per row, but this model labels each word", allowed="csv, jsonl, parquet"
         )
     if config.top_k is not None and config.top_k > len(labels):
-        raise SettingError(f"top_k={config.top_k} is more than the classes of this model", allowed=f"at most {len(labels)}")
+        raise SettingError(f"top_k={config.top_k} is more than this model has classes", allowed=f"at most {len(labels)}")
     stands_for_open = OPEN_WORD if of_words and config.unsure is None else config.unsure
     if config.min_probability is not None and stands_for_open in labels:
         raise SettingError(
-            f"unsure={stands_for_open} is one of the model's labels", remedy="Set unsure=... with a word that is none of them"
+            f"unsure={stands_for_open} is one of the model's labels", remedy="Set unsure=... to a word that is not a label"
         )
     name = assembly.config.task.name
     return Wanted(labels, config.top_k, config.min_probability, config.unsure, target, task=name)
 
 
 def _refuse_options(config: PredictConfig, form: PredictionFormat, target: TargetKind) -> None:
-    """Raise SettingError for what only a model with one label a row can do."""
+    """Raise SettingError for options that only a model with one label per row supports."""
     if config.min_probability is not None and target != "label":
-        gives = "a number" if target == "number" else "any number of labels, each from a threshold of its own"
-        raise SettingError(f"min_probability is for one label a row, and this model gives {gives}", remedy="Remove min_probability")
+        gives = "a number" if target == "number" else "any number of labels, each with its own threshold"
+        raise SettingError(
+            f"min_probability needs a model with one label per row, and this one predicts {gives}", remedy="Remove min_probability"
+        )
     if config.top_k is not None and target == "number":
-        raise SettingError("top_k is for labels, and this model gives a number", remedy="Remove top_k")
+        raise SettingError("top_k needs a model with labels, and this one predicts a number", remedy="Remove top_k")
     if form is PredictionFormat.glue and target == "label_set":
-        raise SettingError("format=glue takes one answer a row, and this model gives several", allowed="csv, jsonl, parquet")
+        raise SettingError("format=glue writes one label per row, but this model predicts several", allowed="csv, jsonl, parquet")
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
-    """What to answer for, and how many rows that is, as far as it is known."""
+    """Return the examples to predict, and how many there are if that is known."""
     if config.text is not None:
         check_paired(assembly, config.text_pair is not None)
         return [example_of(config.text, config.text_pair, reads_words(assembly))], 1
@@ -211,7 +212,7 @@ def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answer
 
 @contextmanager
 def _output(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a new file that appears whole or not at all."""
+    """Open standard output, or a new file that appears whole or not at all."""
     if path is None:
         with _standard_output() as file:
             yield file
@@ -222,7 +223,7 @@ def _output(path: str | None) -> Iterator[TextIO]:
 
 @contextmanager
 def _new_file(path: str) -> Iterator[Path]:
-    """The path at which to write a new file, which appears whole or not at all. Raises DataError where it cannot be written."""
+    """Yield the path at which to write a new file, which appears whole or not at all. Raises DataError if it cannot be written."""
     try:
         with atomic_write(Path(path)) as temporary:
             yield temporary
@@ -240,5 +241,5 @@ def _standard_output() -> Iterator[TextIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries once more at exit
         raise DataError(f"Standard output cannot be written: {error.strerror}", remedy="Free space, or set output=FILE") from None

@@ -1,4 +1,4 @@
-"""encoderlab pretrain: from documents to an encoder that has seen much text, and a report of what it learned of it."""
+"""encoderlab pretrain: trains an encoder on documents, and reports how well it predicts masked tokens and next sentences."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
-from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.masked_predictions import fill_masks
-from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts, training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.same_parts import check_same_parts
@@ -43,6 +43,7 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.stream import sample_of
 
 
 def pretrain(
@@ -50,16 +51,16 @@ def pretrain(
     processes: Processes = SINGLE_PROCESS,
     documents: Documents | None = None,
 ) -> RunFolder | None:
-    """Pretrain, score on held-out documents, and write the run folder; what can be refused is refused before it is made.
+    """Pretrain, score on held-out documents, and write the run folder. Anything invalid is refused before the folder is created.
 
     The `processes` share the work. The `documents` are those of `config.dataset` unless others are given.
-    Raises SettingError, DataError or TrainingError with what the user can do.
+    Raises SettingError, DataError or TrainingError, each with a remedy.
     """
     return run_training(_Pretraining(documents), config, processes)
 
 
 class _Pretraining(Training):
-    """Documents, masked tokens and sentence pairs."""
+    """Pretraining on documents, by masked tokens and sentence pairs."""
 
     command = "pretrain"
 
@@ -71,18 +72,21 @@ class _Pretraining(Training):
     def check(self, config: PretrainConfig) -> None:
         """See `Training.check`."""
         _pretraining_task(config)
+        refuse_endless(config)
 
     def prepare(self, config: PretrainConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
-        """See `Training.prepare`: also shows what is known of the pairs before training begins."""
+        """See `Training.prepare`. Also prints what is known of the pairs before training begins."""
         self.init_from = config.init_from
         compute = compute_for(replace(config, model=run_settings(config, pretrained).model), processes)
         corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
-        rows = {name: corpus.rows(name, _task_of(assembly)) for name in ("train", *scored)}
+        rows: dict[str, Any] = {"train": corpus.training_rows(_task_of(assembly), config.seed)}
+        rows |= {name: corpus.rows(name, _task_of(assembly)) for name in scored}
         if processes.is_main:
-            self.pairs = pair_facts(rows["train"], corpus)
-            self.guessed = guessed_pairs(rows["train"], list(rows.values())[-1]) if config.baselines else {}
+            sample = sample_of(rows["train"])
+            self.pairs = training_facts(rows["train"], corpus)
+            self.guessed = guessed_pairs(sample, list(rows.values())[-1]) if config.baselines else {}
             show_pairs(self.pairs, self.guessed)
         return Prepared(assembly, corpus, rows)
 
@@ -117,9 +121,9 @@ class _Pretraining(Training):
 def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
     if not isinstance(config.task, PretrainingConfig):
         raise SettingError(
-            f"task={config.task.name} asks for labels, and pretraining has none",
+            f"task={config.task.name} needs labels, which pretraining does not use",
             allowed="task=pretraining, task=wikipedia",
-            remedy=f"Leave task out, or run encoderlab train task={config.task.name}",
+            remedy=f"Remove task, or run encoderlab train task={config.task.name}",
         )
     return config.task
 
@@ -136,9 +140,9 @@ def _scores(assembly: Assembly, rows: SentenceRows) -> PretrainingScores:
 
 
 def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
-    """What `encoderlab eval` does for a pretraining run: score it on a split of its documents, or of others.
+    """Score a pretraining run on a split of its documents, or of others; this is its `encoderlab eval`.
 
-    Raises DataError where the split is not there, or the run's own documents have changed.
+    Raises DataError if there is no such split, or if the run's own documents have changed.
     """
     processes = assembly.processes
     with processes.main_process_first():
@@ -158,7 +162,7 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
 
 
 def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[DocumentCorpus, dict[str, SentenceRows]]:
-    """The documents, and the rows of those that were trained on and those that are to be scored, last."""
+    """Return the documents, and the rows that were trained on and, last, those to score."""
     task = _task_of(assembly)
     corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), task.config, cache_folder(config.cache_dir))
     split = config.split or corpus.scored_splits()[-1]
@@ -167,7 +171,7 @@ def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Documen
     found = corpus.fingerprints()
     if config.dataset is None and any(found[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
-            "The documents have changed since this model was pretrained on them: some may now stand in another split",
+            "The documents have changed since this model was pretrained, so some may now be in another split",
             remedy="To score on new documents, set dataset=files dataset.path=FILE",
         )
     return corpus, {name: corpus.rows(name, task) for name in ("train", split)}
@@ -197,7 +201,7 @@ def _report_scores(
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known beside the scores: the command, the pairs, what guessing gets of them, and where the weights came from."""
+    """What a report shows next to the scores: the command, the pairs, the baselines on them, and where the weights came from."""
 
     command: str
     pairs: dict[str, Any]
@@ -209,7 +213,7 @@ def _report(
     assembly: Assembly, rows: dict[str, SentenceRows], scores: dict[str, PretrainingScores], facts: _Facts, fitted: Fitted
 ) -> dict[str, Any]:
     scored = list(scores)[-1]
-    counted = guessed_tokens(rows["train"], scores[scored].token_labels) if assembly.config.baselines else {}
+    counted = guessed_tokens(sample_of(rows["train"]), scores[scored].token_labels) if assembly.config.baselines else {}
     return build_pretraining_report(
         summary_of(facts.command, assembly, fitted, facts.init_from),
         scores,

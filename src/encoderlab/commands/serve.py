@@ -1,4 +1,4 @@
-"""encoderlab serve: a finished run behind HTTP on this machine, and a page to try it by hand."""
+"""encoderlab serve: serves a finished run over HTTP on this machine, with a web page to try it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import uvicorn
 
 LARGEST_BODY = 2**23  # bytes of a request
-MOST_REQUESTS = 64  # at a time; more are told to come again
-LAST_SECONDS = 5  # that requests at hand have when the server is told to end
+MOST_REQUESTS = 64  # at a time; further ones are told to try again
+LAST_SECONDS = 5  # to finish open requests when the server is told to stop
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
 
 
 def serve(config: ServeConfig) -> None:
-    """Answer requests until a signal comes. Raises SettingError, DataError, and Interrupted at the end."""
+    """Answer requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
             raise SettingError(f"serve needs {name}, which is not installed", remedy='Run pip install "encoderlab[serve]"')
@@ -36,16 +36,16 @@ def serve(config: ServeConfig) -> None:
         _warm_up(assembly)
         server = _server(config, assembly)
         host, port = listening.getsockname()[:2]
-        print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C ends it)", flush=True)
+        print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
         if not _is_loopback(config.host):
-            print(f"host={config.host}: whoever reaches this machine can ask the model", file=sys.stderr)
+            print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
         with deferred("ending after the requests at hand"):
             server.run(sockets=[listening])
 
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket of this address, held before a model is loaded. Raises SettingError where there can be none."""
+    """Return a socket bound to this address, before a model is loaded. Raises SettingError if it cannot be bound."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, kind, protocol)
@@ -55,7 +55,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind(address)
-            opened.listen(128)  # two may bind a port with this option, but only one may listen
+            opened.listen(128)  # with this option two may bind a port, but only one may listen
         except OSError as error:
             raise _not_to_be_had(host, port, error) from None
         yield opened
@@ -63,19 +63,19 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 def _not_to_be_had(host: str, port: int, error: OSError) -> SettingError:
     return SettingError(
-        f"host={host} port={port} cannot be listened to: {error.strerror}",
-        remedy="Set port=0 for any free port" if port else "Set host=127.0.0.1",
+        f"Cannot listen on host={host} port={port}: {error.strerror}",
+        remedy="Use port=0 for any free port" if port else "Use host=127.0.0.1",
     )
 
 
 def _warm_up(assembly: Assembly) -> None:
-    """Answer once, so that the first request does not wait for what is made once. Raises DataError where there are no answers."""
+    """Predict once, so that the first request does not wait for one-time set-up. Raises DataError if the model cannot predict."""
     paired = bool(assembly.opened.paired)
     answers_of(assembly, [example_of("a", "a" if paired else None, reads_words(assembly))])
 
 
 def _server(config: ServeConfig, assembly: Assembly) -> uvicorn.Server:
-    """The server, which ends where a signal has come: see `interruption`."""
+    """Return the server, which stops when a signal has arrived; see `interruption`."""
     import uvicorn
 
     from encoderlab.serving.web_service import Limits, web_service
@@ -83,11 +83,11 @@ def _server(config: ServeConfig, assembly: Assembly) -> uvicorn.Server:
     class Server(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """They are ours."""
+            """Do nothing: encoderlab handles the signals."""
             yield
 
         async def on_tick(self, counter: int) -> bool:
-            """Asked ten times a second whether to end."""
+            """Check ten times a second whether to stop."""
             return await super().on_tick(counter) or is_interrupted()
 
     app = web_service(

@@ -1,4 +1,4 @@
-"""encoderlab tokenizer: train a tokenizer, look at how it cuts a text, compare vocabularies on the same texts."""
+"""encoderlab tokenizer: trains a tokenizer, shows how it splits a text, and compares vocabularies on the same texts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COUNTED_WORDS = 1_000_000  # more would not change the figures shown
 
 
 def tokenizer(config: TokenizerCommandConfig) -> None:
-    """Train or open the tokenizer, print how it and others cut held-out texts, and write it. Raises SettingError, DataError."""
+    """Train or open the tokenizer, print how it and others split held-out texts, and write it. Raises SettingError, DataError."""
     if config.output is not None and (not config.output or Path(config.output).exists()):
-        wrong = f"output={config.output} is already there" if config.output else "output is empty"
+        wrong = f"output={config.output} already exists" if config.output else "output is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
     compared = {name: open_tokenizer(name) for name in config.compare or []}
     cache = cache_folder(config.cache_dir)
@@ -33,19 +33,19 @@ def tokenizer(config: TokenizerCommandConfig) -> None:
     split = "validation" if "validation" in texts else "train"
     counted = first_words(texts[split](), COUNTED_WORDS)
     if not counted:
-        raise DataError(f"The {split} split has no words to count pieces of", remedy="Use more rows, or another dataset")
+        raise DataError(f"The {split} split has no words to tokenize", remedy="Use more rows, or another dataset")
     _show(config, {_name(config): made} | compared, split, counted)
     if config.output is not None:
         _write(made, config.output)
 
 
 def _name(config: TokenizerCommandConfig) -> str:
-    """What the table calls the tokenizer of the settings."""
+    """Return the name of the configured tokenizer in the table."""
     return getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
 
 
 def _show(config: TokenizerCommandConfig, tokenizers: dict[str, Tokenizer], split: str, counted: list[str]) -> None:
-    """Print the figures, and the pieces of `text`, on standard output: they are what the command is for."""
+    """Print the figures, and the tokens of `text`, on standard output, because they are the result of the command."""
     figures = {name: asdict(cutting_of(one, counted)) for name, one in tokenizers.items()}
     cuts = {name: _pieces(one, config.text) for name, one in tokenizers.items()} if config.text is not None else {}
     words = sum(len(text.split()) for text in counted)
@@ -65,7 +65,7 @@ def _pieces(one: Tokenizer, text: str) -> list[tuple[str, int]]:
 
 
 def _write(made: Tokenizer, output: str) -> None:
-    """Write the tokenizer to a new folder, and say how to use it."""
+    """Write the tokenizer to a new folder, and print how to use it."""
     try:
         with atomic_write(Path(output)) as temporary:
             made.save(temporary / "tokenizer.json")

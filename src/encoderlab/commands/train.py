@@ -1,4 +1,4 @@
-"""encoderlab train: from a config to a trained encoder and a report of how good it is."""
+"""encoderlab train: trains an encoder from a config, and reports how good it is."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from encoderlab.tasks.task import Task
 
 
 def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
-    """Train, score, and write the run folder; everything that can be refused is refused before the folder is made.
+    """Train, score, and write the run folder. Anything invalid is refused before the folder is created.
 
-    With `config.dry_run` there is no folder: what the run would be like is printed. The `processes` share the work.
-    Raises SettingError, DataError or TrainingError with what the user can do.
+    With `config.dry_run` no folder is written; an estimate of the run is printed. The `processes` share the work.
+    Raises SettingError, DataError or TrainingError, each with a remedy.
     """
     return train_on_labels(config, "train", processes)
 
@@ -59,7 +59,7 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
 def train_on_labels(
     config: RunConfig, command: str, processes: Processes, taught_by: Callable[[Any, Corpus], Teaching] | None = None
 ) -> RunFolder | None:
-    """What `command` does, from fresh weights or from the pretrained encoder that `config.init_from` names; see `train`.
+    """Do the work of `command`, from fresh weights or from the pretrained encoder that `config.init_from` names; see `train`.
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
@@ -81,16 +81,16 @@ def refuse_documents(config: RunConfig) -> None:
 
 
 class TrainingOnLabels(Training):
-    """Examples with targets, and perhaps a teacher beside them."""
+    """Examples with targets, and perhaps a teacher."""
 
     def __init__(self, command: str, taught_by: Callable[[Any, Corpus], Teaching] | None) -> None:
         self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None
-        self.reading: list[str] = []  # how much of long rows is read
+        self.reading: list[str] = []  # how much of the long rows is read
 
     def check(self, config: RunConfig) -> None:
         """See `Training.check`: pretraining has no labels."""
         refuse_documents(config)
-        if config.folds is not None:  # of a run that was named from Python, where resume= brings its settings later
+        if config.folds is not None:  # reached from Python, where resume= brings the settings later
             raise SettingError(f"The run in {config.run_dir} is a cross-validation", remedy=f"Set folds={config.folds} too")
 
     def prepare(self, config: RunConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
@@ -113,7 +113,7 @@ class TrainingOnLabels(Training):
         return Prepared(assembly, corpus, rows)
 
     def scored_splits(self, corpus: Corpus) -> list[str]:
-        """The splits to score, the one that the report is about last. Raises DataError where there is none."""
+        """Return the splits to score; the report's main one comes last. Raises DataError if there is none."""
         return corpus.scored_splits()
 
     def show_dry_run(self, prepared: Prepared) -> None:
@@ -165,7 +165,7 @@ def _examples(prepared: Prepared) -> Corpus:
 
 
 def _baselines(corpus: Corpus, split: str, task: Task) -> dict[str, Baseline]:
-    """The baselines on a split; of two classes, the linear one has a threshold like the task's."""
+    """Return the baselines on a split; for two classes, the linear one has a threshold like the task's."""
     if isinstance(task, Classification):
         return baselines(corpus.splits, split, task.threshold, task.positive)
     return baselines(corpus.splits, split)
@@ -174,7 +174,7 @@ def _baselines(corpus: Corpus, split: str, task: Task) -> dict[str, Baseline]:
 def _frozen_notes(assembly: Assembly) -> list[str]:
     frozen = sum(parameter.numel() for parameter in assembly.model.parameters() if not parameter.requires_grad)
     layers = assembly.config.training.freeze_layers
-    return [f"{frozen:,} parameters did not learn: training.freeze_layers={layers}, and the embeddings with them"] if frozen else []
+    return [f"{frozen:,} parameters were frozen: training.freeze_layers={layers}, and the embeddings"] if frozen else []
 
 
 def _paths(folder: RunFolder) -> dict[str, str]:

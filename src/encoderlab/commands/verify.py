@@ -1,4 +1,4 @@
-"""encoderlab verify: whether a run's files, numbers, config and data are as they should be."""
+"""encoderlab verify: checks that a run's files, numbers, config and data are intact and consistent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from encoderlab.runs.inspection.verification import findings
 
 
 def verify(config: VerifyConfig) -> None:
-    """Print a line for each part of the run, or for the model where there is no run.
+    """Print a line for each part of the run, or of the model if there is no run.
 
-    Raises DataError where a part is not as it should be, or there is neither.
+    Raises DataError if a part is damaged or inconsistent, or if there is neither a run nor a model.
     """
     shipped = shipped_location(config.run)
     given = shipped or Path(config.run)
@@ -28,4 +28,4 @@ def verify(config: VerifyConfig) -> None:
         can_go_on = not folder.finished and all(part.startswith("checkpoints/") for part in bad)
         remedy = "A damaged checkpoint is not used: resume= starts from the newest good one" if can_go_on else ""
         remedy = REINSTALL if shipped else remedy
-        raise DataError(f"{len(bad)} of {all_} parts of {folder.root} are not as they should be: {', '.join(bad)}", remedy=remedy)
+        raise DataError(f"{len(bad)} of {all_} parts of {folder.root} are damaged or inconsistent: {', '.join(bad)}", remedy=remedy)

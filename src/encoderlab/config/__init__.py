@@ -1,1 +1,1 @@
-"""The way from the arguments of a command line to typed settings."""
+"""From command-line arguments to typed settings."""

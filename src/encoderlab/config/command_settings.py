@@ -1,4 +1,4 @@
-"""The settings of the commands that make runs, and what those share that open them; see `inference_settings` for the latter."""
+"""The settings of commands that create runs, and those shared by commands that open them; see also `inference_settings`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig, seconds_of
 
-CACHE = "~/.cache/encoderlab"  # where ENCODERLAB_CACHE names no other (configs/command.yaml)
+CACHE = "~/.cache/encoderlab"  # unless ENCODERLAB_CACHE names another folder (configs/command.yaml)
 
 
 TRACKERS = ("tensorboard", "wandb")
@@ -23,59 +23,60 @@ RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time
 
 @dataclass
 class CommandConfig:
-    """What every command shares."""
+    """The settings that every command has."""
 
     cache_dir: str = setting(
-        CACHE, "Folder for what can be made again: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
+        CACHE, "Folder for files that can be rebuilt: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
     )
 
     def __post_init__(self) -> None:
         check_settings(self, "")
         if not self.cache_dir:
-            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Leave it out to use ~/.cache/encoderlab")
+            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Remove it to use ~/.cache/encoderlab")
 
 
 @dataclass
 class RunConfig(CommandConfig):
-    """Train an encoder and report how good it is."""
+    """Train an encoder and report its scores."""
 
-    task: TaskConfig = setting(REQUIRED, "What is asked of the encoder.")
+    task: TaskConfig = setting(REQUIRED, "What the encoder learns to predict.")
     dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
     tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
-    resume: str | None = setting(None, "Go on with this run: its folder, or auto for the latest unfinished one of these settings.")
+    resume: str | None = setting(None, "Resume this run: its folder, or auto for the latest unfinished run with these settings.")
     folds: int | None = setting(
-        None, "Cross-validation: train so many times, each time tested on another part of the training rows.", least=2, most=100
+        None, "Cross-validation: train this many times, each time testing on another part of the training rows.", least=2, most=100
     )
-    baselines: bool = setting(True, "Score what needs no encoder on the same rows, to be compared with.")
+    baselines: bool = setting(True, "Score simple baselines (no encoder) on the same rows, for comparison.")
     dry_run: bool = setting(
         False, "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written."
     )
-    trackers: list[str] = setting([], "Trackers to tell of the run's figures too: [tensorboard,wandb] or one of them.")
+    trackers: list[str] = setting([], "Trackers that receive the run's figures: [tensorboard,wandb] or one of them.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_trackers()
         if self.folds is not None and self.dataset.fold is not None:
             raise SettingError(
-                f"folds={self.folds} runs every fold, and dataset.fold={self.dataset.fold} names one",
+                f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one",
                 allowed="one of the two",
-                remedy="Leave dataset.fold out",
+                remedy="Remove dataset.fold",
             )
         if self.dry_run and self.resume is not None:
             raise SettingError(
-                f"dry_run=true estimates a new run, and resume={self.resume} continues an existing one",
+                f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one",
                 allowed="one of the two",
-                remedy="Leave resume out, or dry_run",
+                remedy="Remove resume or dry_run",
             )
 
     def _refuse_folds(self, command: str, because: str) -> None:
         if self.folds is not None:
             raise SettingError(
-                f"folds={self.folds} is not for {command}: {because}", remedy="Leave folds out, or use encoderlab train or finetune"
+                f"folds={self.folds} does not work with {command}: {because}",
+                remedy="Remove folds, or use encoderlab train or finetune",
             )
 
     def _refuse_trackers(self) -> None:
@@ -83,14 +84,16 @@ class RunConfig(CommandConfig):
         if unknown is not None:
             near = closest(unknown, TRACKERS)
             remedy = f"Did you mean trackers=[{near}]?" if near else ""
-            raise SettingError(f"There is no tracker {unknown}", allowed=", ".join(TRACKERS), remedy=remedy)
+            raise SettingError(f"Unknown tracker {unknown}", allowed=", ".join(TRACKERS), remedy=remedy)
 
 
 @dataclass
 class PretrainConfig(RunConfig):
-    """Pretrain an encoder on documents: masked tokens, and what follows what."""
+    """Pretrain an encoder on documents: masked tokens and next sentences."""
 
-    init_from: str | None = setting(None, "Go on from this: a run folder, a Hugging Face folder or a hub name; null: from scratch.")
+    init_from: str | None = setting(
+        None, "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,13 +102,13 @@ class PretrainConfig(RunConfig):
 
 @dataclass
 class FinetuneConfig(RunConfig):
-    """Train a task from a pretrained encoder, and report how good it is."""
+    """Finetune a pretrained encoder on a task, and report its scores."""
 
     init_from: str = setting(
-        SHIPPED, "The pretrained encoder: one of encoderlab list encoders, a run folder, a Hugging Face folder or a hub name."
+        SHIPPED, "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name."
     )
     adapt: str | None = setting(
-        None, "Time to pretrain on the task's own training texts first, by masked tokens, such as 90s or 5m; null: none."
+        None, "Time to first pretrain on the task's own training texts (masked tokens), such as 90s or 5m; null: none."
     )
 
     def __post_init__(self) -> None:
@@ -115,7 +118,7 @@ class FinetuneConfig(RunConfig):
 
 
 class StudentStart(Enum):
-    """What a student starts from, where `init_from` names nothing: weights as drawn, or parts of its teacher."""
+    """What a student starts from if `init_from` is not set: fresh weights, or parts of its teacher."""
 
     fresh = "fresh"
     embeddings = "embeddings"
@@ -125,52 +128,54 @@ class StudentStart(Enum):
 
 @dataclass
 class DistillConfig(RunConfig):
-    """Train a student to answer as a larger teacher does, on a task's rows or on documents."""
+    """Train a small student to predict what a larger teacher predicts, on a task's rows or on documents."""
 
     teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
     init_from: str | None = setting(None, "The encoder the student starts from; null: see start.")
     start: StudentStart = setting(
         StudentStart.fresh,
-        "Without init_from: fresh weights, the teacher's embeddings (reduced by PCA where the student is narrower), its layers "
-        "too, evenly spaced, or pruned (its layers with their strongest heads and neurons, fitted to the student's width).",
+        "Without init_from: fresh weights; the teacher's embeddings (reduced by PCA if the student is narrower); its layers "
+        "too, evenly spaced; or pruned (its layers with their strongest heads and neurons, fitted to the student's width).",
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
         0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).", least=0, most=1
     )
     unlabelled: str | None = setting(
-        None, "On a task: a file of more texts without labels (csv, tsv, jsonl, parquet, txt), which the teacher labels."
+        None, "On a task: a file of further, unlabelled texts (csv, tsv, jsonl, parquet, txt) for the teacher to label."
     )
     compare: bool = setting(
-        True, "On a task: train the same student without its teacher too, and compare all three on the same rows."
+        True, "On a task: also train the same student without its teacher, and compare all three on the same rows."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._refuse_folds("distillation", "the teacher may have learnt the rows of every fold")
+        self._refuse_folds("distillation", "the teacher may have been trained on the rows of every fold")
 
 
 @dataclass
 class OpenRunConfig(CommandConfig):
-    """What every command that opens a finished run shares."""
+    """The settings of every command that opens a finished run."""
 
     run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one for each core this process may use.", least=1, most=1024)
+    precision: Precision = setting(
+        Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16."
+    )
+    threads: int | None = setting(None, "CPU threads; null: one per core that this process may use.", least=1, most=1024)
 
 
 @dataclass
 class EvalConfig(OpenRunConfig):
     """Score a finished run on a split of its dataset, or of another one."""
 
-    split: str | None = setting(None, "The split to score; null: test where it has labels, else validation.")
+    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
     run_dir: str | None = setting(None, RUN_DIR)
 
 
 class ExportFormat(Enum):
-    """What a model can be handed on as."""
+    """The formats a model can be exported to."""
 
     huggingface = "huggingface"
     sentence_transformers = "sentence_transformers"
@@ -180,30 +185,30 @@ class ExportFormat(Enum):
 
 @dataclass
 class ExportConfig(CommandConfig):
-    """Write a run's model in a form that other tools open with no code of ours, or in less space."""
+    """Export a run's model to a format that other tools read without encoderlab, or to a smaller folder."""
 
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library, which pools by mean; "
-        "onnx: a graph for onnxruntime, checked with it; compact: our own model folder at about a third of the size (8-bit token "
-        "embeddings, all else in 16 bits).",
+        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean pooling); "
+        "onnx: a graph for onnxruntime, checked against the model; compact: encoderlab's own at a third of the size (8-bit token "
+        "embeddings, everything else in 16 bits).",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
-    heads: bool = setting(True, "Write the heads too; false: the encoder alone, to start from or to embed with (not for onnx).")
+    heads: bool = setting(True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx).")
     card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
 
 
 @dataclass
 class SweepConfig:
-    """What may be typed with -m, for all runs together."""
+    """The settings of a sweep: given with -m, for all its runs together."""
 
     sweep_dir: str | None = setting(
         None, "Folder of the sweep, new or to resume (finished jobs are not repeated); null: outputs/multirun/<time>-<uid>."
     )
     trials: int | None = setting(
         None,
-        "Search instead of trying every combination: as many runs, drawn from log(a,b), interval(a,b), range(a,b) or a,b,c.",
+        "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) or a,b,c.",
         least=1,
         most=100_000,
     )

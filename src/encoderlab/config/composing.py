@@ -1,7 +1,7 @@
-"""What is checked while Hydra reads a command line: its flags, the number of runs, and that no config names code to be run.
+"""Checks a command line while Hydra reads it: its flags, the number of runs, and that no config names code to run.
 
-No config can have Hydra or logging call anything, and YAML is counted as a stream of events before anything is built from it
-(`bounded_yaml`).
+No config can make Hydra or logging call anything. The size of a YAML file is checked as a stream of events before anything is
+built from it (`bounded_yaml`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from encoderlab.errors import SettingError, closest
 from encoderlab.system.bounded_yaml import check_yaml
 
 PLUGINS = ("hydra_plugins.", "hydra._internal.core_plugins.")  # where Hydra itself looks for launchers and sweepers
-LOGGING = {  # what logging's dictConfig may make: it would call anything that is named here
+LOGGING = {  # what logging's dictConfig may build: it would call anything that is named here
     "logging.StreamHandler",
     "logging.FileHandler",
     "logging.NullHandler",
@@ -34,16 +34,15 @@ LOGGING = {  # what logging's dictConfig may make: it would call anything that i
     "ext://sys.stderr",
     "${hydra.runtime.output_dir}/${hydra.job.name}.log",
 }
-MOST_RUNS = 10_000  # Hydra holds all combinations of values at once
+MOST_RUNS = 10_000  # Hydra keeps all combinations of values in memory
 CHECKED = "is_checked"  # an attribute of the function that composes, while configs are checked
 CALLED = ("()", "class", "factory")
 
 
 def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
-    """What Hydra makes of the arguments.
+    """Parse Hydra's flags in the arguments.
 
-    Raises SettingError at a flag that it lacks, or that is used wrongly, and where a file in the folder of `--config-dir` would
-    become too large.
+    Raises SettingError for an unknown or misused flag, and if a file in the folder of `--config-dir` would become too large.
     """
     from hydra._internal.utils import get_args_parser
 
@@ -56,8 +55,8 @@ def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
             raise SettingError(message, remedy=f"See encoderlab {command} --help")
         flag = unknown[1].split(" -")[0]
         near = closest(flag.partition("=")[0], flags)
-        remedy = f"Did you mean {near}?" if near else "Settings are typed as name=value, without dashes"
-        raise SettingError(f"There is no flag {flag}", allowed=", ".join(flags), remedy=remedy)
+        remedy = f"Did you mean {near}?" if near else "Write settings as name=value, without dashes"
+        raise SettingError(f"Unknown flag {flag}", allowed=", ".join(flags), remedy=remedy)
 
     parser.error = refuse  # type: ignore[method-assign]
     flags_typed = parser.parse_args(arguments)
@@ -74,19 +73,19 @@ def _refuse_large(file: Path) -> None:
 
 
 def check_combinations(arguments: list[str]) -> None:
-    """Refuse values for `-m` that make no run, or more than any sweep will see the end of. Raises SettingError."""
+    """Raise SettingError for values of `-m` that give no run, or more runs than any sweep could finish."""
     parser, combinations = OverridesParser.create(), 1.0
     for argument in arguments:
         n = _n_values(argument, parser)
         if not n >= 1:
-            raise SettingError(f"{argument} has no value", remedy="Use range(FROM,TO) with FROM below TO, or values as 1,2,3")
+            raise SettingError(f"{argument} has no value", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3")
         combinations *= n
     if combinations > MOST_RUNS:
-        raise SettingError(f"The values make more than {MOST_RUNS:,} runs", remedy="Try fewer of them in one sweep")
+        raise SettingError(f"These values make more than {MOST_RUNS:,} runs", remedy="Use fewer values in one sweep")
 
 
 def _n_values(argument: str, parser: OverridesParser) -> float:
-    """How many values Hydra would try, 1 where that is not known yet."""
+    """Return how many values Hydra would try; 1 if that is not known yet."""
     try:
         value = parser.parse_override(argument).value()
     except HydraException:
@@ -110,13 +109,13 @@ class CheckedLoader(ConfigLoaderImpl):
 
 @contextmanager
 def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
-    """Let Hydra compose configs in here, and `check` each before anything in it is used; refuse what names code to run.
+    """Within this context, Hydra composes configs and `check` sees each before it is used; one that names code to run is refused.
 
-    Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: a config file of
-    somebody else could run anything. Raises SettingError.
+    Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another person's
+    config file could run anything. Raises SettingError.
 
-    Hydra would compose a config a second time just to read `hydra.mode`; here `-m` alone starts several runs. A group that is typed
-    wins over an experiment, which Hydra lets change single settings of it.
+    Hydra would compose a config a second time just to read `hydra.mode`; here only `-m` starts several runs. A group on the command
+    line wins over an experiment, whose single settings of that group Hydra would otherwise keep.
     """
     from hydra._internal import hydra as internal
 
@@ -142,7 +141,7 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
 
 
 def _typed_beside_experiment(config: DictConfig, overrides: list[str]) -> list[str]:
-    """The groups whose option is typed, where an experiment is chosen too."""
+    """Return the groups chosen on the command line, if an experiment is chosen too."""
     choices = config.hydra.runtime.choices
     if choices.get("experiment") is None:
         return []
@@ -151,12 +150,12 @@ def _typed_beside_experiment(config: DictConfig, overrides: list[str]) -> list[s
 
 
 def _group_of(override: str) -> str:
-    """The group that an override chooses, or of which it sets something: model for model=tiny and for ++model.n_layers=3."""
+    """Return the group that an override chooses or changes: model for model=tiny and for ++model.n_layers=3."""
     return override.lstrip("+~").partition("=")[0].partition(".")[0]
 
 
 def _take(groups: list[str], others: DictConfig, config: DictConfig) -> None:
-    """Put the `groups` of the `others` into `config`."""
+    """Replace the `groups` in `config` by those of `others`."""
     with open_dict(config):
         for name in groups:
             config[name] = others[name]
@@ -177,7 +176,7 @@ def _refuse_code(hydra: DictConfig) -> None:
 
 
 def _called(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """What logging would look up by name, or could once it is interpolated, and is not among LOGGING."""
+    """Yield what logging would look up by name, now or after interpolation, and that is not in LOGGING."""
     if isinstance(node, str) and ("://" in node or "${" in node) and node not in LOGGING:
         yield key, node
     elif isinstance(node, dict):
@@ -192,5 +191,5 @@ def _called(node: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 def _names_code(key: str, value: object, allowed: str) -> SettingError:
     return SettingError(
-        f"{key}={value} names code to be run", allowed=allowed, remedy="Take it out of the command line, or of the config file"
+        f"{key}={value} names code to run", allowed=allowed, remedy="Remove it from the command line or the config file"
     )

@@ -1,6 +1,6 @@
-"""Turns what Hydra and OmegaConf say of a bad command line into one line that says what to type.
+"""Turns Hydra's and OmegaConf's errors about a command line into one line that says what to write instead.
 
-`HYDRA_FULL_ERROR=1` makes Hydra raise instead of printing its own account. Hydra accepts `+model.n_layer=2`, so every key is
+`HYDRA_FULL_ERROR=1` makes Hydra raise its errors instead of printing them. Hydra accepts `+model.n_layer=2`, so every key is
 compared with the schema after composing, and an unknown one is refused with the closest real name.
 """
 
@@ -19,34 +19,34 @@ from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range, brought_along
 
-LAUNCHERS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name, and that of the extra that brings it
+LAUNCHERS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name, and the extra that installs it
 
 
 def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
-    """Refuse what Hydra stumbles over: `model=null`, what the command does not read, a setting of a dataset that was not chosen.
+    """Raise SettingError for what Hydra itself does not refuse clearly.
 
-    Raises SettingError.
+    That is `model=null`, a group the command does not read, and a setting of a dataset that was not chosen.
     """
     chosen = {argument.partition("=")[0] for argument in arguments}
     unread = brought_along(COMMAND_CONFIGS[command])
     for argument in arguments:
         group, equals, value = argument.partition("=")
         if group in GROUPS and equals and value in ("", "null"):
-            raise SettingError(f"{argument} chooses nothing", remedy=f"encoderlab list {group} shows what there is")
+            raise SettingError(f"{argument} chooses nothing", remedy=f"Choose one of those that encoderlab list {group} shows")
         owner = re.split("[.@]", group.lstrip("+~"))[0]
         if group.lstrip("+~") == "hydra.mode":
             raise SettingError(f"{argument} cannot be set", remedy="Use -m to start several runs")
         if owner in unread:
-            raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Leave {argument} out")
+            raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Remove {argument}")
         if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
-            raise SettingError(f"{argument} needs a dataset", remedy="Set dataset=files or dataset=hub in front")
+            raise SettingError(f"{argument} needs a dataset", remedy="Set dataset=files or dataset=hub before it")
 
 
 @contextmanager
 def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
-    """Raise what Hydra, OmegaConf and YAML find wrong in here as a SettingError of one line; and all else, while no job has begun.
+    """Raise errors of Hydra, OmegaConf and YAML as a one-line SettingError; and any other error, as long as no job has begun.
 
-    Hydra raises plain errors of all kinds for what it cannot make sense of.
+    Hydra raises plain errors of many kinds for input it cannot parse.
     """
     try:
         yield
@@ -60,11 +60,11 @@ def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
         if begun:
             raise
         reason = str(error) or type(error).__name__
-        raise SettingError(f"The command line is not understood: {reason}", remedy=f"See encoderlab {command} --help") from None
+        raise SettingError(f"The command line cannot be read: {reason}", remedy=f"See encoderlab {command} --help") from None
 
 
 def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
-    """The error as a SettingError of one line."""
+    """Return the error as a one-line SettingError."""
     text = str(error)
     if found := re.search(r"In 'hydra/launcher/([\w-]+)': Could not load 'hydra/launcher/(joblib|submitit)", text):
         remedy = f"Run pip install 'encoderlab[{LAUNCHERS[found[2]]}]'"
@@ -72,13 +72,13 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
     if isinstance(error, MissingConfigException):
         return _missing_option(text)
     if isinstance(error, OverrideParseException):
-        return SettingError(f"{error.override} is not understood", allowed="name=value", remedy=f"See encoderlab {command} --help")
+        return SettingError(f"{error.override} cannot be read", allowed="name=value", remedy=f"See encoderlab {command} --help")
     if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
         where = re.search(r"full_key: ([\w.]+)", text)
         return _unknown(where[1] if where else found[1], command, _owner(error))
     if text.startswith("Ambiguous value for argument"):
         return SettingError(
-            f"{text.split(chr(39))[1]} is several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"
+            f"{text.split(chr(39))[1]} has several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"
         )
     if found := re.search(r"Could not (?:override|append to|delete from) '?(?:config\. )?'?([\w.@/]+)'?", text):
         return _unknown(found[1], command, _owner(error))
@@ -89,24 +89,24 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
 
 
 def _owner(error: Exception) -> str:
-    """The class that lacks a key, as OmegaConf names it; "" where it names none."""
+    """Return the class that lacks a key, as OmegaConf names it; "" if it names none."""
     found = re.search(r"object_type=(\w+)", f"{error} {error.__cause__}")
     return found[1] if found else ""
 
 
 def _missing_option(text: str) -> SettingError:
-    """A config group has no such option: `task=sts2`."""
+    """Return the refusal of an unknown option of a config group, such as `task=sts2`."""
     found = re.search(r"Could not find '([\w/.-]+)'", text) or re.search(r"Cannot find primary config '([\w/.-]+)'", text)
     if found is None:
         return SettingError(" ".join(text.split()))
     group, _, name = found[1].rpartition("/")
     if not group:
-        return SettingError(f"There is no config file {name} where configs are looked for", remedy="Leave out --config-path")
+        return SettingError(f"There is no config file {name} in the search path", remedy="Remove --config-path")
     listed = re.search(r"Available options in '[^']*':\n(.*?)\nConfig search path", text, re.DOTALL)
     options = [line.strip() for line in listed[1].splitlines()] if listed else []
     options = [option for option in options if not option.endswith("_schema")]
     near = closest(name, options)
-    hint = f"Did you mean {group}={near}?" if near else "encoderlab list shows them with a line each"
+    hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
     if group == "dataset" and name in ("classification", "tagging"):
         hint = f"The task {name} has no data of its own: set dataset=files dataset.path=... or dataset=hub dataset.path=..."
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
@@ -116,23 +116,23 @@ def _missing_option(text: str) -> SettingError:
 
 
 def _unknown(key: str, command: str, owner: str = "") -> SettingError:
-    """A key that does not exist: names the closest among its neighbours, which are those of the class `owner` where it is known."""
+    """Return the refusal of an unknown key. It names the closest key, among those of the class `owner` if that is known."""
     key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     if key in GROUPS:
-        return SettingError(f"{key} takes the name of one of its configs", remedy=f"encoderlab list {key} shows them")
+        return SettingError(f"{key} takes the name of a config", remedy=f"Choose one of those that encoderlab list {key} shows")
     if key.startswith("hydra."):
         return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
     owners = [schema for (of_group, _), schema in SCHEMAS.items() if of_group == group] or [COMMAND_CONFIGS[command]]
     owners = [schema for schema in owners if schema.__name__ == owner] or owners
     known = sorted({declared.name for owner in owners for declared in fields(owner)})
     if name in known:
-        known = []  # a setting of another option of the group: unknown_setting says of which
+        known = []  # a setting of another option of the group: unknown_setting says which
     return unknown_setting(key, known)
 
 
 def _bad_value(key: str, value: str, error: BaseException, command: str) -> SettingError:
-    """A value of the wrong type, or none of an Enum's names."""
+    """Return the refusal of a value of the wrong type, or one that is not among an Enum's names."""
     group, _, name = key.rpartition(".")
     owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
     declared = next((owner.__dataclass_fields__[name] for owner in owners if name in owner.__dataclass_fields__), None)

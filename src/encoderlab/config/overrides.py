@@ -1,4 +1,4 @@
-"""Makes the arguments of the command line fit for Hydra: a text or a path is taken as it was typed.
+"""Prepares command-line arguments for Hydra, so that texts and paths arrive as they were typed.
 
 Free text is quoted for Hydra's grammar: `text="Dull, dull, dull."` is a sentence and not a list of three values.
 """
@@ -10,11 +10,11 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-FOLDERS = {"compare": "runs"}  # commands that take folders without a name, and the setting that these become
-DOCS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is docs where none is chosen
+FOLDERS = {"compare": "runs"}  # commands that take folders as plain arguments, and the setting these become
+DOCS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is docs if none is chosen
 FREE_TEXT = ("text", "text_pair", "label", "unsure")
-# The recipe's batch stays as it is, and with it the result: what is left to the machine is in how many parts it is computed. (The
-# setting is no union of number and text: OmegaConf 2.3 cannot merge one, see its issue 1087.)
+# The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The setting
+# is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
 _AUTO_PARTS = "training.accumulate=null"
 MEANT = {
     "training.batch_size=auto": _AUTO_PARTS,
@@ -26,9 +26,9 @@ MEANT = {
 
 
 def with_task_of_own_data(command: str, arguments: list[str]) -> list[str]:
-    """The arguments, with task=classification where they choose files or a hub dataset and no task.
+    """Return the arguments, with task=classification added if they choose files or a hub dataset but no task.
 
-    The default task, docs, comes with data of its own and would only lend its name to those of the user.
+    The default task, docs, has data of its own; a user's data would only inherit its name.
     """
     chosen = {argument.partition("=")[0] for argument in arguments}
     own = {"dataset=files", "dataset=hub"} & set(arguments)
@@ -37,10 +37,10 @@ def with_task_of_own_data(command: str, arguments: list[str]) -> list[str]:
 
 
 def folders_as_setting(command: str, arguments: list[str], typed: Collection[str]) -> list[str]:
-    """The arguments of `compare a b output=c` as those of `compare runs=[a,b] output=c`.
+    """Return the arguments of `compare a b output=c` as those of `compare runs=[a,b] output=c`.
 
-    `typed` are those among the arguments that are no flags of Hydra, nor their values. A folder is what has no equals sign, or is
-    there: a path may hold one.
+    `typed` are the arguments other than Hydra's flags and their values. A folder is an argument without an equals sign, or one that
+    exists, because a path may contain one.
     """
     if command not in FOLDERS:
         return arguments
@@ -59,10 +59,10 @@ def _is_there(path: str) -> bool:
 
 
 def quoted_arguments(arguments: list[str]) -> list[str]:
-    """The arguments, with the value quoted wherever Hydra's grammar would misread it or cannot read it.
+    """Return the arguments, with the value quoted wherever Hydra's grammar would misread it or cannot read it.
 
-    `text="Dull, dull, dull."` is a sentence and no list of three values; a path with brackets or blanks is a path. What has
-    another name among the settings is given it: `training.batch_size=auto` is `training.accumulate=null`.
+    `text="Dull, dull, dull."` is a sentence and not a list of three values; a path with brackets or blanks is a path. An alias is
+    replaced: `training.batch_size=auto` becomes `training.accumulate=null`.
     """
     parser = OverridesParser.create()
     return [_quoted(MEANT.get(argument, argument), parser) for argument in arguments]
@@ -83,12 +83,12 @@ def _quoted(argument: str, parser: OverridesParser) -> str:
 
 
 def uninterpolated(value: str) -> str:
-    """The value in which OmegaConf finds no interpolation, and that it makes `value` of: a backslash keeps ${ from being one."""
+    """Return the value with `${` escaped by a backslash, so that OmegaConf reads back exactly `value`."""
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
 
 
 def quote(value: str) -> str:
-    """The value as a quoted string of Hydra's grammar that reads back as exactly `value`, with no interpolation in it."""
+    """Return the value as a quoted string of Hydra's grammar that reads back as exactly `value`, without interpolation."""
     value = uninterpolated(value)
     value = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
     return f"'{value}'"

@@ -1,4 +1,4 @@
-"""The table of schemas behind the config groups and the commands, and the way from Hydra's config to a typed one."""
+"""The table of schemas behind the config groups and commands, and the conversion of Hydra's config to typed settings."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ Typed = TypeVar("Typed")
 
 
 def register_schemas() -> None:
-    """Make the schemas known to Hydra: the configs extend them by name."""
+    """Register the schemas with Hydra: the configs extend them by name."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -106,23 +106,23 @@ def register_schemas() -> None:
 
 
 def typed(config: DictConfig, schema: type[Typed]) -> Typed:
-    """The config as an instance of `schema`, every range checked.
+    """Return the config as an instance of `schema`, with every range checked.
 
-    Raises SettingError for a key the schema lacks (Hydra lets `+model.n_layer=2` pass), for a required setting that was not given,
-    and for a value out of range.
+    Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is missing, and
+    for a value out of range.
     """
     for key, owner in _keys(config, schema):
         known = _names(owner)
         if key.rpartition(".")[2] not in known:
             raise unknown_setting(_to_the_end(config, key), known)
     try:
-        return cast("Typed", OmegaConf.to_object(config))  # its schema says so
+        return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
     except MissingMandatoryValue as error:
         raise required_setting(str(error.full_key)) from None
 
 
 def _to_the_end(config: DictConfig, key: str) -> str:
-    """The key, and the first names inside its value: what a user typed as `+trainig.epochs=1` made up a group."""
+    """Return the key with the first names inside its value, because a misspelt `+trainig.epochs=1` creates a group."""
     inside = OmegaConf.select(config, key, throw_on_missing=False, throw_on_resolution_failure=False)
     while isinstance(inside, DictConfig) and len(inside):
         name = next(iter(inside))
@@ -131,9 +131,9 @@ def _to_the_end(config: DictConfig, key: str) -> str:
 
 
 def check_shown(config: DictConfig, schema: type[CommandConfig] | None) -> None:
-    """Refuse what `typed` refuses in a config of Hydra's that is only to be shown, save that settings may be missing.
+    """Refuse in a config that is only shown whatever `typed` would refuse, except missing settings.
 
-    `schema` is None where the config is to be used: its command will refuse them. Raises SettingError.
+    `schema` is None if the config is to be used: its command will check it. Raises SettingError.
     """
     if schema is None:
         return
@@ -152,34 +152,34 @@ def without_hydra(config: DictConfig) -> DictConfig:
 
 
 def unknown_setting(key: str, known: list[str]) -> SettingError:
-    """The refusal of a key that is none of the `known` names beside it; names the closest, or where the key belongs."""
+    """Return the refusal of a key that is not one of the `known` names next to it; it names the closest, or the right group."""
     group, _, name = key.rpartition(".")
     if group and group not in GROUPS:
         meant = closest(group, GROUPS)
         inside = closest(name, [name for (owner, _), schema in SCHEMAS.items() if owner == meant for name in _names(schema)])
-        remedy = f"Did you mean {meant}.{inside}?" if inside else f"Settings with a dot begin with {', '.join(sorted(GROUPS))}"
+        remedy = f"Did you mean {meant}.{inside}?" if inside else f"Settings with a dot start with {', '.join(sorted(GROUPS))}"
         return SettingError(f"There is no setting {key}", remedy=remedy)
     prefix = f"{group}." if group else ""
     owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in _names(schema)]
     if owners:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
-        return SettingError(f"{key} is no setting of the chosen {group}", remedy=f"It belongs to {where}")
+        return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
     if near := closest(name, known) or next((one for one in known if name == initials(one)), ""):
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
     return SettingError(f"There is no setting {key}", allowed=", ".join(f"{prefix}{name}" for name in known))
 
 
 def initials(name: str) -> str:
-    """What people shorten a name to: lr for learning_rate."""
+    """Return what people shorten a name to: lr for learning_rate."""
     return "".join(word[:1] for word in name.split("_"))
 
 
 class MissingSettingError(SettingError):
-    """A setting that has no default was not given."""
+    """A setting without a default is missing."""
 
 
 def required_setting(key: str) -> MissingSettingError:
-    """The refusal to start without a setting that has no default."""
+    """Return the error for a missing setting that has no default."""
     return MissingSettingError(f"{key} is not set", remedy=f"Set {key}=...")
 
 
@@ -188,7 +188,7 @@ def _names(schema: type) -> list[str]:
 
 
 def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:
-    """Every key of the config with dots, and the dataclass that should declare it."""
+    """Yield every key of the config with dots, and the dataclass that should declare it."""
     for name in config:
         yield f"{prefix}{name}", schema
         value = config._get_node(name)
@@ -197,7 +197,7 @@ def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[
 
 
 def settings_to_dict(settings: Any) -> dict[str, Any]:
-    """Settings as plain values. A member of a config group also names its `schema`: `settings_from_dict` can then read it back."""
+    """Return settings as plain values. An option of a config group also names its `schema`, which `settings_from_dict` needs."""
     schemas = {schema: name for (_, name), schema in SCHEMAS.items()}
     plain: dict[str, Any] = {"schema": schemas[type(settings)]} if type(settings) in schemas else {}
     for declared in fields(settings):
@@ -209,7 +209,7 @@ def settings_to_dict(settings: Any) -> dict[str, Any]:
 
 
 def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
-    """The settings that `settings_to_dict` wrote, every type and range checked.
+    """Return the settings that `settings_to_dict` wrote, with every type and range checked.
 
     Raises SettingError for an unknown schema or key, or a bad value.
     """
@@ -227,7 +227,7 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
 
 
 def _literal(value: Any) -> Any:
-    """The value as OmegaConf has to be given it to leave it as it is: what was written is no interpolation."""
+    """Return the value escaped for OmegaConf, so that text is never interpolated."""
     if isinstance(value, dict):
         return {name: _literal(inner) for name, inner in value.items()}
     if isinstance(value, list):

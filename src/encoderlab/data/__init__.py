@@ -1,1 +1,1 @@
-"""Examples and documents, what is counted in them, how they are split, and the store their tokens lie in."""
+"""Examples and documents, their statistics, their splits, and the store of their tokens."""

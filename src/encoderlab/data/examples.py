@@ -1,6 +1,6 @@
-"""Examples as a data source hands them on, and the splits that hold them.
+"""Examples as a data source returns them, and the splits that hold them.
 
-A row knows where it was read (`Split.where`), so that `encoderlab data` can name the line of an odd one.
+A split knows where each row was read (`Split.where`), so that `encoderlab data` can name the line of an odd row.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
+from encoderlab.data.row_table import RowTable
+
 if TYPE_CHECKING:
-    import datasets
     import pyarrow as pa
 
     from encoderlab.batch import TargetKind
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text, or a pair of them, and what is right about it: the id of its label, the ids of its labels, or a number.
+    """One text, or a pair of texts, with its target: the id of its label, the ids of its labels, or a number.
 
-    `label` is None where that is not known.
+    `label` is None if that is unknown.
     """
 
     text: str
@@ -32,7 +33,7 @@ class TextExample:
 
 @dataclass(frozen=True, slots=True)
 class WordsExample:
-    """A sequence of words, and the id of each word's label (None where they are not known)."""
+    """A sequence of words, and the id of each word's label (None if unknown)."""
 
     words: tuple[str, ...]
     labels: tuple[int, ...] | None = None
@@ -42,33 +43,37 @@ Example = TextExample | WordsExample
 
 
 def are_texts(examples: Sequence[Example]) -> TypeGuard[Sequence[TextExample]]:
-    """Whether all are texts, or pairs of them."""
+    """Return whether all are texts, or pairs of texts."""
     return all(isinstance(example, TextExample) for example in examples)
 
 
 def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
-    """Whether all are sequences of words."""
+    """Return whether all are sequences of words."""
     return all(isinstance(example, WordsExample) for example in examples)
 
 
 class Split:
-    """The examples of one split, kept by `datasets` as an Arrow table, so that memory need not hold them all at once.
+    """The examples of one split, kept as an Arrow table, so that memory need not hold them all at once.
 
-    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them, or
-    numbers; a row with an unknown answer has label None. `where` says where a row, given by its index, was read from; where a
-    source does not know, it is counted. `carried` are further columns of the same rows, such as an id: they are kept for the user
-    and mean nothing to a task.
+    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them,
+    or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was read;
+    without it, rows are numbered. `carried` are further columns of the same rows, such as an id: they are copied for the
+    user, and tasks ignore them.
     """
 
-    def __init__(self, table: datasets.Dataset, where: Callable[[int], str] | None = None, carried: pa.Table | None = None) -> None:
-        self.table, self.carried = table, carried
+    def __init__(
+        self, table: pa.Table | RowTable, where: Callable[[int], str] | None = None, carried: pa.Table | None = None
+    ) -> None:
+        self.table = table if isinstance(table, RowTable) else RowTable(table)
+        self.carried = carried
         self.where = where or _counted
 
     def __len__(self) -> int:
         return len(self.table)
 
     def __getitem__(self, row: int) -> Example:
-        return _example(self.table[row])
+        place = range(len(self))[row]  # counts from the end where row is negative
+        return _example({name: values[0] for name, values in self.table[place : place + 1].items()})
 
     def __iter__(self) -> Iterator[Example]:
         for start in range(0, len(self.table), 1000):
@@ -78,21 +83,21 @@ class Split:
                 yield _example(dict(zip(names, values, strict=True)))
 
     def of_texts(self) -> Iterator[TextExample]:
-        """The examples of a split that holds texts."""
+        """Yield the examples of a split that holds texts."""
         return cast("Iterator[TextExample]", iter(self))
 
     def of_words(self) -> Iterator[WordsExample]:
-        """The examples of a split that holds sequences of words."""
+        """Yield the examples of a split that holds sequences of words."""
         return cast("Iterator[WordsExample]", iter(self))
 
     def take(self, rows: Sequence[int]) -> Split:
-        """The split with only `rows`, in that order."""
+        """Return the split with only `rows`, in that order."""
         places, where = np.asarray(rows, np.int64), self.where
         carried = None if self.carried is None else self.carried.take(places)
         return Split(self.table.select(rows), lambda row: where(int(places[row])), carried)
 
     def texts(self) -> Iterator[str]:
-        """All texts in their order, pairs one after the other, words with a blank between them."""
+        """Yield all texts in order, the two of a pair one after the other, words joined by blanks."""
         for example in self:
             if isinstance(example, WordsExample):
                 yield " ".join(example.words)
@@ -103,10 +108,10 @@ class Split:
 
     @property
     def target(self) -> TargetKind:
-        """What the right answer about a whole row is."""
+        """Return the kind of target of a whole row."""
         import pyarrow as pa
 
-        schema = self.table.data.schema
+        schema = self.table.schema
         kind = schema.field("label").type if "label" in schema.names else pa.int64()
         if pa.types.is_floating(kind):
             return "number"
@@ -114,9 +119,10 @@ class Split:
 
     @property
     def labelled(self) -> bool:
-        """Whether any row has a known answer."""
-        column = "labels" if "words" in self.table.column_names else "label"
-        return column in self.table.column_names and any(value is not None for value in self.table[column])
+        """Return whether any row has a known target."""
+        names = self.table.schema.names
+        column = "labels" if "words" in names else "label"
+        return column in names and self.table.any_known(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +137,8 @@ class Folded:
 class Splits:
     """All splits of a dataset by name (train, validation, test), and the names of its labels in the order of their ids.
 
-    `origin` says where the rows came from, as far as the source knows: name, revision, files. It is kept with the run. If `test` is
-    a fold of the training rows, `folded` holds them all.
+    `origin` tells where the rows came from, as far as the source knows: name, revision, files. It is kept with the run. If
+    `test` is a fold of the training rows, `folded` holds them all.
     """
 
     by_name: dict[str, Split]

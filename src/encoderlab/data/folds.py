@@ -1,4 +1,4 @@
-"""Training rows divided for more than one run: into folds, each of which tests one run, or into nested shares."""
+"""Training rows divided for several runs: into folds, each of which tests one run, or into nested shares."""
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ from encoderlab.data.splitting import groups_of, rarest_labels, strata_of
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError, SettingError
 
-_ROWS = ("row", "rows with different texts")  # one of them, several
+_ROWS = ("row", "rows with different texts")  # singular, plural
 _GROUPS = ("group (dataset.group)", "groups (dataset.group)")
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One fold, counted from 1, of so many."""
+    """One fold of several, counted from 1."""
 
     number: int
     of: int
 
     @classmethod
     def parse(cls, text: str) -> Fold:
-        """The fold that `dataset.fold` names. Raises SettingError unless it is written as 2/5."""
+        """Return the fold that `dataset.fold` names. Raises SettingError unless it is written as 2/5."""
         found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
         fold = cls(*map(int, found.groups())) if found else cls(0, 0)
         if not (fold.of >= 2 and 1 <= fold.number <= fold.of):
-            raise SettingError(f"dataset.fold is {text}", allowed="one of several, as 2/5", remedy="Use folds=5 to run them all")
+            raise SettingError(
+                f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all"
+            )
         return fold
 
 
 def assign_folds(
     split: Split, folds: int, seed: int, names: Sequence[str] = (), kept_together: Sequence[Any] | None = None
 ) -> np.ndarray:
-    """The fold of each row, from 1 to `folds`: int64 [rows].
+    """Return the fold of each row, from 1 to `folds`: int64 [rows].
 
-    Folds are of equal size and have each label's share of the rows, to the nearest group. Rows with equal text (and pair, or words)
-    are in one fold, and so are rows with an equal value in `kept_together`. A row with several labels counts for the rarest,
-    numbers for the fifth of their range; sentences of words are drawn without regard to labels. `names` are those of the labels.
-    Raises DataError where a label, or the whole split, has too few rows.
+    Folds have equal size and the same share of each label, to the nearest group. Rows with equal text (and pair, or words) share a
+    fold, and so do rows with an equal value in `kept_together`. A row with several labels counts for the rarest, a number for its
+    fifth of the range; sentences of words are drawn without regard to labels. `names` are the labels' names.
+    Raises DataError if a label, or the whole split, has too few rows.
     """
     hashes = hashed(split)
     groups = groups_of(hashes.texts, kept_together)
@@ -70,24 +72,24 @@ def _refuse_rare_labels(groups: np.ndarray, labels: np.ndarray, folds: int, name
 
 def _too_many(folds: int, most: int, of_what: str) -> DataError:
     fewer = f"Set folds={most}, or add rows" if most >= 2 else "Add rows, or merge rare labels (dataset.label_names)"
-    words = f"folds={folds} is too many: training has {most} {of_what}"
+    words = f"folds={folds} is too many: training has only {most} {of_what}"
     return DataError(words, allowed="at least one for each fold", remedy=fewer)
 
 
 def _refuse_missing_labels(assigned: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str]) -> None:
-    """Raise DataError where all rows of a label are in one fold: groups that bear several labels may do that."""
+    """Raise DataError if all rows of a label are in one fold, which groups with several labels can cause."""
     pairs = np.unique(np.stack([labels, assigned], axis=1)[labels >= 0], axis=0)
     found, counts = np.unique(pairs[:, 0], return_counts=True)
     if len(found) and counts.min() < 2:
         name = names[found[counts.argmin()]]
         raise DataError(
-            f"All rows of the label {name!r} fall into one of {folds} folds, which leaves none to train on",
+            f"All rows of the label {name!r} fall into one of {folds} folds, so none is left to train on",
             remedy="Set another dataset.split_seed, or fewer folds",
         )
 
 
 def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.random.Generator) -> np.ndarray:
-    """Folds from 1: label by label, the rarest first, each group goes where that label has the fewest rows, the largest first."""
+    """Return folds from 1: label by label, rarest first, each group, largest first, goes where the label has the fewest rows."""
     sizes = np.bincount(groups)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds
@@ -104,13 +106,13 @@ def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.ra
 
 
 def divide(train: Split, fold: Fold, assigned: np.ndarray) -> tuple[dict[str, Split], Folded]:
-    """The rows as `train` and `test` of one fold, in their order, and what they were before."""
+    """Return the rows as `train` and `test` of one fold, in order, and the rows before the division."""
     parts = {"train": np.flatnonzero(assigned != fold.number), "test": np.flatnonzero(assigned == fold.number)}
     return {name: train.take(rows.tolist()) for name, rows in parts.items()}, Folded(train, assigned)
 
 
 def nested_share(train: Split, share: float, seed: int) -> Split:
-    """So large a share of the rows, at least one, in their order, with each label's share of them.
+    """Return this share of the rows, at least one, in order, with each label's share of them.
 
     The rows of a smaller share are among those of a larger one: rows are ranked once, at even distances within their label.
     """

@@ -1,4 +1,4 @@
-"""Work shared out to processes of joblib, its results in order: for any number of processes the same, byte for byte."""
+"""Work distributed over joblib processes. Results come in order, and are the same for any number of processes, byte for byte."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST_WORKERS = 8  # one process cannot read fast enough for more
-_IDLE_SECONDS = 5  # after which a worker ends: whoever sent it work was killed
+_IDLE_SECONDS = 5  # until an idle worker ends, because whoever sent it work was killed
 
 
 def workers_at_hand() -> int:
-    """How many processes may share work out among themselves; 1 where this one has to do it alone."""
+    """Return how many processes may share work; 1 if this process has to do it alone."""
     if multiprocessing.parent_process() is not None:
-        return 1  # it is one of many that have shared the cores out among themselves
+        return 1  # one of several processes that already share the cores
     if os.environ.get("LOCAL_RANK", "0") != "0":
-        return 1  # of the processes that torchrun starts on a machine, the first prepares the data, and has all cores to itself
+        return 1  # of torchrun's processes on a machine, the first prepares the data and has all the cores
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MOST_WORKERS)
 
 
 def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """`work` done on each item, the results in the order of the items; a few items and results are in memory at once.
+    """Yield the results of `work` on each item, in the order of the items; only a few items and results are in memory at once.
 
-    `work`, items and results are pickled. Raises what `work` raises, and DataError where a worker is killed.
+    `work`, items and results are pickled. Raises what `work` raises, and DataError if a worker is killed.
     """
     if workers < 2:
         yield from map(work, items)
@@ -44,19 +44,19 @@ def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: i
 
     pickled = pickle.dumps(work)
     is_unsafe = "PYTHONSAFEPATH" not in os.environ
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # workers import nothing from the folder they are started in
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # workers import nothing from the folder they start in
     pool: Any = Parallel(workers, return_as="generator", idle_worker_timeout=_IDLE_SECONDS)
-    warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)  # where work is stopped
+    warnings.filterwarnings("ignore", r"\d+ tasks (have|which)", UserWarning)  # when work is stopped
     try:
         yield from pool(delayed(_answer)(pickled, item) for item in items)
     except BrokenProcessPool as error:
         raise DataError(
-            "A process that helped to prepare the data was killed, or broke down",
-            remedy="Free memory (close other programs) and run the same command again: nothing half-made is kept",
+            "A process that was preparing the data was killed or crashed",
+            remedy="Free memory (close other programs) and run the same command again; no partial results are kept",
         ) from error
     finally:
-        get_reusable_executor().shutdown()  # joblib would keep idle workers, and their memory
-        if is_unsafe:  # the variable is for the workers alone
+        get_reusable_executor().shutdown()  # joblib would keep idle workers and their memory
+        if is_unsafe:  # the variable is only for the workers
             os.environ.pop("PYTHONSAFEPATH", None)
 
 
@@ -66,7 +66,7 @@ def _answer(work: bytes, item: Any) -> Any:
 
 @lru_cache(1)
 def _loaded(work: bytes) -> Callable[[Any], Any]:
-    """What was pickled, unpickled once in each worker. Signals are for the process that shares the work out."""
+    """Return what was pickled, unpickled once per worker. Signals are left to the process that distributes the work."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

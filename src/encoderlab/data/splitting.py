@@ -1,4 +1,4 @@
-"""Rows held out from training: drawn by seed, in every label's proportion, equal texts and rows of one group always together."""
+"""Rows held out from training: drawn by seed, stratified by label, with equal texts and rows of a group kept together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
 def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None) -> dict[str, Split]:
-    """`split` divided into a part for each name in `fractions` and what remains, named train.
+    """Return `split` divided into a part for each name in `fractions` and the remainder, named train.
 
-    Rows keep their order. Rows with equal text (and pair, or words) stay on one side, and so do rows with an equal value in
-    `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and of each label its
-    share of them; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest, and
-    numbers are drawn from each fifth of their range alike. Training is never left without a label that another part has. Raises
-    DataError where a part would be empty.
+    Rows keep their order. Rows with equal text (and pair, or words) stay together, and so do rows with an equal value in
+    `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and the same fraction of
+    each label; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest, and numbers
+    are drawn equally from each fifth of their range. Training keeps every label that another part has. Raises DataError if a part
+    would be empty.
     """
     hashes = hashed(split)
     groups = groups_of(hashes.texts, kept_together)
@@ -44,12 +44,12 @@ def _too_few(n_rows: int, groups: np.ndarray, name: str, *, grouped: bool) -> Da
     of = "groups (dataset.group)" if grouped else "different texts"
     return DataError(
         f"{n_rows} rows with {groups.max(initial=-1) + 1} {of} are too few to take {name} rows from",
-        remedy=f"Add rows, or give {name} rows of their own: dataset.train=FILE dataset.{name}=FILE",
+        remedy=f"Add rows, or use a separate file of {name} rows: dataset.train=FILE dataset.{name}=FILE",
     )
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
-    """The group of each row: rows with one text or one value belong together, and whatever these belong with."""
+    """Return the group of each row: rows that share a text or a value belong together, directly or through other rows."""
     _, groups = np.unique(texts, return_inverse=True)
     if kept_together is None:
         return groups
@@ -67,7 +67,7 @@ def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndar
 
 
 def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
-    """What each row is drawn for, int64 [rows]: its label, the rarest of its labels, the fifth that its number lies in."""
+    """Return the stratum of each row, int64 [rows]: its label, the rarest of its labels, or the fifth of its number's range."""
     if hashes.of_words:
         return np.full(len(split), _UNLABELLED)
     if hashes.target == "number":
@@ -81,7 +81,7 @@ def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
 
 
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:
-    """Which rows to take, as a mask: whole groups, of each label about its share of `fraction` of the rows."""
+    """Return which rows to take, as a mask: whole groups, and of each label about its share of `fraction` of the rows."""
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     taken = np.zeros(len(sizes), bool)
@@ -89,7 +89,7 @@ def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: n
     budget = fraction * len(labels)
     for label, wanted in _quotas(label_of_group, sizes, budget).items():
         members = np.flatnonzero(label_of_group == label)
-        # A text repeated more often than rows are wanted stays in training, unless all are.
+        # A text repeated more often than rows are wanted stays in training, unless all texts are.
         small = members[sizes[members] <= max(wanted, sizes[members].min())]
         drawn = generator.permutation(small)[: len(members) - 1]
         rows = np.cumsum(sizes[drawn])
@@ -107,9 +107,9 @@ def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: n
 
 
 def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dict[int, float]:
-    """How many rows to take of each label, `budget` in all.
+    """Return how many rows to take of each label, `budget` in total.
 
-    Each gets its share; a label too rare for a row gets one nevertheless, as long as such labels get no more than a quarter.
+    Each gets its share. A label too rare for a row still gets one, as long as such labels get no more than a quarter.
     """
     values, of_label, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
     rows = np.bincount(of_label, weights=sizes)
@@ -122,9 +122,9 @@ def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dic
 
 
 def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
-    """The label each group counts for: the rarest among its rows, so that rare labels are the first to reach every part."""
+    """Return the label each group counts for: the rarest among its rows, so that rare labels are the first to reach every part."""
     values, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    rarity = counts[places] * len(values) + places  # ties go by label
+    rarity = counts[places] * len(values) + places  # ties are broken by label
     rarest = np.full(n_groups, np.iinfo(np.int64).max)
     np.minimum.at(rarest, groups, rarity)
     return values[rarest % len(values)]

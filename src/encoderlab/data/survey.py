@@ -1,4 +1,4 @@
-"""What the rows of a dataset are like: counts, lengths, duplicates, texts shared between splits, and a fingerprint of each."""
+"""Statistics of a dataset's rows: counts, lengths, duplicates, texts shared between splits, and a fingerprint of each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _UNLABELLED = -1
 class Hashes:
     """A split by row: a hash of its text (with its pair, or its words), its label, its length in words.
 
-    `labels` are ids, -1 where unknown; for sentences of words and for rows with several labels a hash of them all, for numbers
-    their bits (see `numbers`). `places` counts each label over all places that bear one (rows, or words), by id.
+    `labels` are ids, -1 if unknown; for sentences of words and rows with several labels, a hash of all labels; for numbers, their
+    bits (see `numbers`). `places` counts each label by id, over rows or words.
     """
 
     texts: np.ndarray  # uint64
@@ -36,20 +36,20 @@ class Hashes:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The numbers that are the rows' right answers, NaN where unknown: float64 [rows]."""
+        """Return the numbers that are the rows' targets, NaN if unknown: float64 [rows]."""
         assert self.target == "number", "only such rows have them"
         return self.labels.view(np.float64)
 
     def with_labels(self) -> np.ndarray:
-        """A hash of each row's text and label together: uint64."""
+        """Return a hash of each row's text and label together: uint64."""
         return self.texts * _ODD + self.labels.astype(np.uint64)
 
 
 @dataclass(frozen=True)
 class SplitSurvey:
-    """One split. `labels` counts rows, or words where each word has a label; lengths are in words.
+    """One split. `labels` counts rows, or words if each word has a label; lengths are in words.
 
-    `numbers` holds `min`, `mean`, `deviation` and `max` of the right answers, where those are numbers.
+    `numbers` holds `min`, `mean`, `deviation` and `max` of the targets, if those are numbers.
     """
 
     rows: int
@@ -74,14 +74,14 @@ class Survey:
     splits: dict[str, SplitSurvey]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain dictionaries, for JSON."""
+        """Return the same as plain dictionaries, for JSON."""
         return {name: asdict(split) for name, split in self.splits.items()}
 
 
 def survey(splits: Splits) -> Survey:
-    """Read every split once; what is kept is 24 bytes a row.
+    """Read every split once; 24 bytes per row are kept.
 
-    `duplicates` are rows whose text stands earlier in the split. `shared_with_train` are rows whose text is in the training split;
+    `duplicates` are rows whose text occurs earlier in the split. `shared_with_train` are rows whose text is in the training split;
     of these, `shared_with_other_label` have a label that training never gives that text.
     """
     hashes = {name: hashed(split) for name, split in splits.by_name.items()}
@@ -90,8 +90,8 @@ def survey(splits: Splits) -> Survey:
 
 
 def hashed(split: Split) -> Hashes:
-    """The rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2 million)."""
-    of_words = "words" in split.table.column_names
+    """Return the rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2 million)."""
+    of_words = "words" in split.table.schema.names
     read = _words_batch if of_words else _texts_batch
     batches = [read(batch) for batch in _batches(split)]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
@@ -114,7 +114,7 @@ def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
 
 
 def _texts_labels(labels: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """What stands for each row's right answer, int64 [rows], and the ids of all labels, int64 [labels]."""
+    """Return an integer for each row's target, int64 [rows], and the ids of all labels, int64 [labels]."""
     first = next((label for label in labels if label is not None), None)
     if isinstance(first, list):
         return _hashed_ids(labels), np.array([id_ for ids in labels for id_ in ids or ()], np.int64)
@@ -135,7 +135,7 @@ def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
 
 
 def _hashed_ids(labels: list[Any]) -> np.ndarray:
-    """A hash of each row's ids, -1 where they are not known."""
+    """Return a hash of each row's ids, -1 if they are unknown."""
     # Shifted to stay at or above 0, so that no hash of labels looks like an unknown one.
     answers = _joined(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
     known = np.array([ids is not None for ids in labels], bool)
@@ -143,7 +143,7 @@ def _hashed_ids(labels: list[Any]) -> np.ndarray:
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
-    """8 bytes; equal texts of another kind have others (BLAKE2's personalisation, RFC 7693, section 2.5)."""
+    """Return 8 bytes that differ for equal texts of another `kind` (BLAKE2's personalisation, RFC 7693, section 2.5)."""
     return hashlib.blake2b(text.encode(), digest_size=8, person=kind).digest()
 
 
@@ -174,7 +174,7 @@ def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSur
 
 
 def _described(numbers: np.ndarray) -> dict[str, float] | None:
-    """The range of the known numbers, and where they lie; None where there are none."""
+    """Return the range, mean and deviation of the known numbers; None if there are none."""
     known = numbers[~np.isnan(numbers)]
     if not len(known):
         return None

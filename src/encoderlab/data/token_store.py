@@ -1,9 +1,9 @@
 """The token store: named columns of numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
 
-A ragged column keeps all rows' numbers in one flat file and, in a second one, the place where each row begins. Nothing is read
-until a batch asks for it, and memory does not grow with the corpus.
+A ragged column keeps the numbers of all rows in one flat file and the offset of each row in a second one. Nothing is read until
+a batch needs it, and memory does not grow with the corpus.
 
-The store knows nothing of examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
+The store knows nothing about examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Column:
     offsets: np.ndarray
 
     def lengths(self) -> np.ndarray:
-        """How many numbers each row has."""
+        """Return how many numbers each row has."""
         return np.diff(self.offsets)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of `rows`, one row after the other in a flat array, and how many each has. Whole numbers come as int64."""
+        """Return the numbers of `rows` in a flat array, one row after the other, and how many each has. Integers come as int64."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         return self.stretches(starts, lengths), lengths
 
     def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """`lengths` numbers from each of `starts` on, one stretch after the other in a flat array; whole numbers come as int64."""
-        begins = np.cumsum(lengths) - lengths  # where each stretch begins in the answer
+        """Return `lengths` numbers from each of `starts`, one stretch after the other in a flat array; integers come as int64."""
+        begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
         places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
         found = self.values[places]
         return found if found.dtype.kind == "f" else found.astype(np.int64)
@@ -69,13 +69,13 @@ class TokenStore:
 
 
 Rows = Iterable[Mapping[str, Sequence[float]]]
-Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many of them each row has
+Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many each row has
 
 
 def open_store(folder: Path) -> TokenStore:
-    """The store that `write_store` left in `folder`, mapped and not read.
+    """Open the store that `write_store` wrote to `folder`, memory-mapped.
 
-    Raises DataError where a file is missing, or not as long as it was written.
+    Raises DataError if a file is missing, or has the wrong size.
     """
     try:
         shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def open_store(folder: Path) -> TokenStore:
 
 
 def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequence[float]]]) -> TokenStore:
-    """A store of a few rows that is never written; `columns` as for `write_store`."""
+    """Return a store of a few rows in memory; `columns` as for `write_store`."""
     made = {}
     for name, dtype in columns.items():
         flat, lengths = _flatten(rows, name, dtype)
@@ -106,7 +106,7 @@ def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenSt
 
 
 def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
-    """Write rows that come in blocks, their arrays of the dtypes in `columns`: see `write_store`. One is in memory at once."""
+    """Write rows that come in blocks, with arrays of the dtypes in `columns`; see `write_store`. One block is in memory at once."""
     try:
         with atomic_write(folder) as temporary:
             temporary.mkdir(parents=True)
@@ -114,18 +114,18 @@ def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Bloc
             shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(temporary, columns)}
             (temporary / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
     except OSError:
-        if not (folder / SHAPE).exists():  # else another process was quicker to write the same
+        if not (folder / SHAPE).exists():  # otherwise another process has already written the same
             raise
     return open_store(folder)
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
-    """The store in `folder`, or the one that `make` writes there. A damaged one is deleted and made again, and that is said."""
+    """Return the store in `folder`, or the one that `make` writes there. A damaged one is deleted and rebuilt, with a message."""
     if folder.exists():
         try:
             return open_store(folder)
         except DataError:
-            print(f"The token store {folder} is damaged. It is made again.", file=sys.stderr)
+            print(f"The token store {folder} is damaged and is being rebuilt.", file=sys.stderr)
             shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return make(folder)
@@ -144,12 +144,12 @@ def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Bl
             for name, (values, lengths) in block.items():
                 writers[name].write(values, lengths)
         counts = {writer.finish() for writer in writers.values()}
-    assert len(counts) == 1, "a row has numbers in every column, if only none of them"
+    assert len(counts) == 1, "every column has the same number of rows"
     return counts.pop()
 
 
 class _ColumnWriter:
-    """Writes a column block by block: its numbers to one file, and to another, in NumPy's format, the places where rows begin."""
+    """Writes a column block by block: its numbers to one file and, in NumPy's format, the offsets of its rows to another."""
 
     def __init__(self, files: ExitStack, values: Path, offsets: Path, dtype: str) -> None:
         self._values: BinaryIO = files.enter_context(values.open("wb"))
@@ -169,7 +169,7 @@ class _ColumnWriter:
         assert not len(ends) or ends[-1] == self._end, "the lengths do not add up to the numbers"
 
     def finish(self) -> int:
-        """Say in the file how many rows there are, and give that number."""
+        """Write the number of rows to the file's header, and return it."""
         self._offsets.seek(0)
         self._head()
         assert self._offsets.tell() == self._begins, "NumPy leaves room in its header for any length"
@@ -181,7 +181,7 @@ class _ColumnWriter:
 
 
 def _flatten(rows: Sequence[Mapping[str, Sequence[float]]], name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """One column of the rows as a flat array, and how many numbers each row has."""
+    """Return one column of the rows as a flat array, and how many numbers each row has."""
     values = [row[name] for row in rows]
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     return np.fromiter(chain.from_iterable(values), dtype, int(lengths.sum())), lengths
@@ -194,7 +194,7 @@ def _open_column(folder: Path, name: str, dtype: str) -> Column:
 
 
 def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
-    """A column's numbers, and where its rows begin."""
+    """Return the paths of a column's numbers, and of its rows' offsets."""
     return folder / f"{name}.bin", folder / f"{name}.offsets.npy"
 
 
@@ -203,4 +203,4 @@ def _file_sizes(folder: Path, columns: Iterable[str]) -> dict[str, int]:
 
 
 def _damaged(folder: Path) -> DataError:
-    return DataError(f"The cache folder {folder} is damaged", remedy="Delete it: it is made again")
+    return DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")

@@ -1,4 +1,4 @@
-"""The encoders that come with encoderlab: their names, what is known of each, and whether its files are what was shipped.
+"""The encoders included in encoderlab: their names, a description of each, and checks that their files are unchanged.
 
 A shipped encoder is a name. It becomes a folder where `run=` and `init_from=` do, and nowhere else, and wins over a folder with
 that name. Its files are hashed each time it is opened. It is a model folder of ours that states an encoder instead of a run's
@@ -17,7 +17,7 @@ from typing import Any
 from encoderlab.errors import DataError, closest
 from encoderlab.system.manifest import differing_files
 
-SHIPPED = "mini-en"  # what finetune and embed start from where nothing else is named
+SHIPPED = "mini-en"  # the default of finetune and embed
 FOLDER = Path(__file__).parent
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 REINSTALL = "Reinstall encoderlab (pip install --force-reinstall --no-deps encoderlab)"
@@ -42,7 +42,7 @@ def shipped_names() -> list[str]:
 
 
 def shipped_location(name: str) -> Path | None:
-    """Where the shipped encoder of this name lies, unchecked; None where none has this name. Raises DataError if it is missing."""
+    """Return the folder of the shipped encoder of this name, unchecked; None for an unknown name. Raises DataError if missing."""
     if name not in shipped_names():
         return None
     folder = FOLDER / name
@@ -52,24 +52,24 @@ def shipped_location(name: str) -> Path | None:
 
 
 def shipped_folder(name: str) -> Path | None:
-    """The folder of the shipped encoder of this name, every hash checked; None where none has this name.
+    """Return the folder of the shipped encoder of this name, with every hash checked; None if there is none.
 
-    Raises DataError where the encoder is missing or a file is not what was shipped.
+    Raises DataError if the encoder is missing or a file has changed.
     """
     folder = shipped_location(name)
     if folder is not None and (differing := differing_files(folder)):
-        raise DataError(f"{folder / differing[0]} is not the file that was shipped: its SHA-256 differs", remedy=REINSTALL)
+        raise DataError(f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's", remedy=REINSTALL)
     return folder
 
 
 def suggestion(name: str, setting: str) -> str:
-    """The question whether a shipped encoder was meant, for a name without a slash that is spelled nearly so; else ""."""
+    """Return the question whether a shipped encoder was meant, for a similar name without a slash; otherwise ""."""
     near = "" if "/" in name else closest(name, shipped_names())
     return f"Did you mean {setting}={near}?" if near else ""
 
 
 def describe(name: str) -> ShippedEncoder:
-    """What is known of a shipped encoder. Raises DataError where it is missing or damaged."""
+    """Return the description of a shipped encoder. Raises DataError if it is missing or damaged."""
     folder = shipped_folder(name)
     assert folder is not None, f"{name} is no shipped encoder"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["encoder"]["model"]

@@ -1,1 +1,1 @@
-"""Entities in BIO and BIOES labels: which labels have them, where they lie, how they are counted and decoded."""
+"""Entities in BIO and BIOES labels: which labels form them, and how they are located, counted and decoded."""

@@ -29,10 +29,10 @@ class FittedModel:
         self._assembly = Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FittedModel, (self.saved,)  # opened anew: on a machine with another device, too
+        return FittedModel, (self.saved,)  # opened again, also on a machine with another device
 
     def answers(self, examples: Sequence[TextExample]) -> list[Answer]:
-        """An answer for each example, in order. Raises InputError for an example that the model cannot read."""
+        """A prediction for each example, in order. Raises InputError for an example that the model cannot read."""
         try:
             if examples:
                 check_paired(self._assembly, examples[0].text_pair is not None)
@@ -41,8 +41,8 @@ class FittedModel:
             refuse(error)
 
     def save(self, path: Path) -> None:
-        """Write the model folder `path`. Raises SettingError where it is already there."""
+        """Write the model folder `path`. Raises SettingError if it already exists."""
         if path.exists():
-            raise SettingError(f"path={path} is already there", allowed="a new folder", remedy="Choose another name")
+            raise SettingError(f"path={path} already exists", allowed="a new folder", remedy="Choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         save_model(self.saved, path, f"# {self.saved.config.task.name}\n\nTrained from Python with encoderlab.\n")

@@ -1,4 +1,4 @@
-"""What scikit-learn hands to an estimator of texts, checked: a text or a pair of texts in each row, and a target in each."""
+"""Checks the inputs of a text estimator: a text or a pair of texts in each row, and a target for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED = "a text in each row, or a pair of texts"
 
 
 class InputError(DataError, ValueError):
-    """Rows that an estimator cannot learn from or answer. It is a ValueError too, as scikit-learn expects."""
+    """Rows that an estimator cannot learn from or predict. It is a ValueError too, as scikit-learn expects."""
 
 
 def refuse(error: UserError) -> NoReturn:
@@ -29,12 +29,12 @@ def texts_of(X: Any) -> list[TextExample]:
     Raises InputError for anything else, and where some rows are pairs and others are not.
     """
     if hasattr(X, "toarray"):
-        raise InputError("X is a sparse matrix, and sparse input holds no texts", allowed=ALLOWED)
+        raise InputError("X is a sparse matrix, which cannot contain texts", allowed=ALLOWED)
     if isinstance(X, str) or not isinstance(X, Iterable) or (isinstance(X, np.ndarray) and not X.ndim):
         raise InputError(f"X is {one_line(repr(X))[:80]}", allowed=f"an iterable with {ALLOWED}")
     examples = [_example(row, value) for row, value in enumerate(_values(X))]
     if len({example.text_pair is None for example in examples}) > 1:
-        raise InputError("X holds single texts and pairs of texts", allowed="one of the two")
+        raise InputError("X contains both single texts and pairs of texts", allowed="one of the two")
     return examples
 
 
@@ -56,16 +56,16 @@ def _example(row: int, value: Any) -> TextExample:
     if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(text, str) for text in value):
         return TextExample(str(value[0]), str(value[1]))
     if isinstance(value, complex) or (isinstance(value, tuple | list) and any(isinstance(one, complex) for one in value)):
-        raise InputError("Complex data not supported: X holds numbers", allowed=ALLOWED)
+        raise InputError("Complex data not supported: X contains numbers", allowed=ALLOWED)
     raise InputError(f"Row {row} of X is {one_line(repr(value))[:80]}", allowed=ALLOWED)
 
 
 def targets_of(y: Any, n_rows: int, estimator: str) -> np.ndarray:
-    """The targets, [rows]. Raises ValueError where they are missing, not as many as the rows, not one column, or only one."""
+    """The targets, [rows]. Raises ValueError if they are missing, not as many as the rows, not one column, or only one."""
     if y is None:
         raise InputError(f"{estimator} requires y to be passed, but the target y is None")
     if n_rows < 2:
-        raise InputError(f"X holds {n_rows} sample{'' if n_rows else 's'}", allowed="at least two")
+        raise InputError(f"X has {n_rows} sample{'' if n_rows else 's'}", allowed="at least two")
     targets = column_or_1d(y, warn=True)
     assert_all_finite(targets, input_name="y")
     check_consistent_length(range(n_rows), targets)

@@ -73,7 +73,7 @@ class _TextEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to the new folder `path`: encoderlab.load and every command that takes run= open it.
 
-        Raises SettingError where `path` is already there, and NotFittedError.
+        Raises SettingError if `path` already exists, and NotFittedError.
         """
         check_is_fitted(self)
         self.model_.save(Path(path))
@@ -82,7 +82,7 @@ class _TextEstimator(BaseEstimator):
         """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that nothing can be learned from."""
         if not isinstance(self.settings, Mapping | None):
             raise SettingError(
-                f"settings={one_line(repr(self.settings))[:80]}", allowed='a dictionary, as {"training.warmup": 0.1}'
+                f"settings={one_line(repr(self.settings))[:80]}", allowed='a dictionary such as {"training.warmup": 0.1}'
             )
         chosen = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
         settings = {name: value for name, value in chosen.items() if value is not None} | dict(self.settings or {})
@@ -104,7 +104,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     parameters are the settings of those names, None being the command's own default; `settings` takes any other by its full name,
     as {"training.warmup": 0.1}, and wins over them. A tenth of the rows is held out to choose the checkpoint
     (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir` names a folder for the
-    run; its rows then lie beside it. Nothing is printed without `verbose`.
+    run; its rows are then written next to it. Nothing is printed without `verbose`.
 
     After `fit`: `classes_`, sorted; `model_`, the trained model.
     """
@@ -121,20 +121,20 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         check_classification_targets(targets)
         classes, ids = np.unique(targets, return_inverse=True)
         if len(classes) < 2:
-            raise InputError(f"y holds {len(classes)} class", allowed="at least two classes")
+            raise InputError(f"y has {len(classes)} class", allowed="at least two classes")
         names = [str(value) for value in classes]
         self._train(examples, [names[id_] for id_ in ids], names)
         self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each row of X: [rows], of the type of y."""
+        """Return the most probable class of each row of X: [rows], of the type of y."""
         answers = self._answers(X)
         ids = {str(value): id_ for id_, value in enumerate(self.classes_)}
         return self.classes_[np.array([ids[answer.labels[0]] for answer in answers], dtype=np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class for each row of X: [rows, classes], in the order of `classes_`."""
+        """Return the probability of every class for each row of X: [rows, classes], in the order of `classes_`."""
         found = [answer.probabilities for answer in self._answers(X)]
         return np.array(found, dtype=np.float64).reshape(len(found), len(self.classes_))
 
@@ -155,5 +155,5 @@ class TextRegressor(RegressorMixin, _TextEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The number of each row of X: float64 [rows]."""
+        """Return the predicted number of each row of X: float64 [rows]."""
         return np.array([answer.number for answer in self._answers(X)], dtype=np.float64)

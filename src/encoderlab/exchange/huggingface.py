@@ -1,4 +1,4 @@
-"""BERT and DistilBERT of transformers: a folder of theirs as our encoder, and our encoder as such a folder's contents."""
+"""BERT and DistilBERT of transformers: reads their folders as our encoder, and converts our encoder to their format."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder
 
 @dataclass(frozen=True, slots=True)
 class HuggingFaceModel:
-    """What a folder of transformers holds, in our terms.
+    """The content of a transformers folder, in our terms.
 
     `weights` has the names of `EncoderWithHeads.state_dict()`; where no sequence is asked but the checkpoint has a pooler all the
     same, also `pool.dense.weight` and `pool.dense.bias`, beyond what that model takes. `labels` are those of a head with classes,
@@ -57,8 +57,8 @@ class HuggingFaceModel:
 def read_huggingface(folder: Path) -> HuggingFaceModel:
     """Read a local folder with config.json and safetensors; nothing in it is run.
 
-    Which heads there are is told by the weights, and of a `classifier` by the architecture's name. Weights become float32. Raises
-    DataError for whatever cannot be read as the same model.
+    The weights determine the heads, and for a `classifier` the architecture's name. Weights become float32. Raises
+    DataError for anything that cannot be read as the same model.
     """
     fields = read_config(folder)
     family = family_of(folder, fields)
@@ -68,9 +68,9 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in found
     config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
-        raise DataError(f"{folder} guesses masked tokens with {config.activation.value}", allowed="gelu, as our head does")
+        raise DataError(f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu, as in our head")
     if config.n_layers > len(found):
-        raise DataError(f"{folder}: config.json says {config.n_layers} layers, and there are {len(found)} weights")
+        raise DataError(f"{folder}: config.json states {config.n_layers} layers, but there are {len(found)} weights")
     pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= found.keys()
     wanted = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
     names = their_names(family, wanted, pair_head=pair_head)
@@ -134,7 +134,7 @@ def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tenso
         if name.endswith(_BUFFERS):
             continue
         if name in found:
-            raise DataError(f"{folder} holds two weights that are both {name}", remedy="Use another checkpoint")
+            raise DataError(f"{folder} has two weights named {name}", remedy="Use another checkpoint")
         found[name] = weight
     if "cls.predictions.decoder.bias" in found:
         found["cls.predictions.bias"] = found.pop("cls.predictions.decoder.bias")
@@ -146,16 +146,16 @@ def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tenso
 
 def _check_weights(folder: Path, wanted: dict[str, torch.Size], found: Mapping[str, Tensor]) -> None:
     """Refuse weights that are missing, of another shape, or of a part that ours does not have."""
-    remedy = "Use another checkpoint, or mend its config.json"
+    remedy = "Use another checkpoint, or correct its config.json"
     if missing := wanted.keys() - found.keys():
         raise DataError(f"{folder} lacks the weight {_first(missing)}", remedy=remedy)
     for name, shape in wanted.items():
         if found[name].shape != shape:
             raise DataError(
-                f"{folder}: {name} has the shape {list(found[name].shape)}, and config.json asks for {list(shape)}", remedy=remedy
+                f"{folder}: {name} has the shape {list(found[name].shape)}, but config.json requires {list(shape)}", remedy=remedy
             )
     if unknown := found.keys() - wanted.keys():
-        raise DataError(f"{folder} holds the weight {_first(unknown)}, which no encoder of ours has", remedy=remedy)
+        raise DataError(f"{folder} has the unknown weight {_first(unknown)}", remedy=remedy)
 
 
 def _first(names: set[str]) -> str:
@@ -198,7 +198,7 @@ def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> I
         yield "model.embedding_norm=false", "model.embedding_norm=true"
     if config.head_width * config.n_heads != config.d_model:
         yield (
-            f"model.d_head={config.head_width} beside model.d_model={config.d_model}",
+            f"model.d_head={config.head_width} with model.d_model={config.d_model}",
             "model.d_head=null and a model.n_heads that divides model.d_model",
         )
     if heads.vocabulary and config.activation is Activation.relu:
@@ -251,7 +251,7 @@ def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict
 
 
 def _is_straight(weights: Mapping[str, Tensor]) -> bool:
-    """Whether the pooler is the one that `_straight_pooler` makes."""
+    """Return whether the pooler is the one that `_straight_pooler` makes."""
     dense, bias = (weights.get(name) for name in _POOL)
     return dense is not None and bool((bias == 0).all()) and torch.equal(dense, torch.eye(len(dense)) * STRAIGHT)
 

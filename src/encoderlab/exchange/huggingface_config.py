@@ -30,11 +30,11 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
     """ "bert" or "distilbert", once nothing `fields` in config.json means another computation than ours. Raises DataError."""
     family = fields.get("model_type")
     if not isinstance(family, str) or family not in PREFIXES:
-        raise DataError(f"{folder} holds a model of model_type={family}", allowed=", ".join(PREFIXES))
+        raise DataError(f"{folder} has a model of model_type={family}", allowed=", ".join(PREFIXES))
     known = [PREFIXES[family] + suffix for suffix in SUFFIXES[family]]
     named = fields.get("architectures") or known
     if not isinstance(named, list) or not {str(name) for name in named} & set(known):
-        raise DataError(f"{folder} holds a model of architectures={str(named)[:80]}", allowed=", ".join(known))
+        raise DataError(f"{folder} has a model of architectures={str(named)[:80]}", allowed=", ".join(known))
     only: dict[str, tuple[Any, ...]] = {
         ACTIVATION[family]: ("gelu", "relu"),
         "position_embedding_type": ("absolute", None),
@@ -46,7 +46,7 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
     for key, allowed in only.items():
         if fields.get(key, allowed[0]) not in allowed:
             choices = " or ".join(str(choice) for choice in allowed if choice is not None)
-            raise DataError(f"{folder} holds a model with {key}={str(fields[key])[:80]}", allowed=choices)
+            raise DataError(f"{folder} has a model with {key}={str(fields[key])[:80]}", allowed=choices)
     return family
 
 
@@ -86,19 +86,19 @@ def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decode
     pad_id = 0 if fields.get("pad_token_id") is None else _number(folder, fields, "pad_token_id", 0)
     if not 0 <= pad_id < vocabulary_size <= 2**31:
         raise DataError(
-            f"{folder}: config.json says vocab_size={vocabulary_size} and pad_token_id={pad_id}",
+            f"{folder}: config.json states vocab_size={vocabulary_size} and pad_token_id={pad_id}",
             allowed="an id of the vocabulary for padding",
         )
     activation = Activation(fields.get(ACTIVATION[family], "gelu"))
     try:
         config = ModelConfig(name=family, **values, activation=activation, pooling=POOLINGS[family], tie_decoder=tie_decoder)
     except SettingError as error:
-        raise DataError(f"{folder}: config.json cannot be followed: {error.wrong}", allowed=error.allowed) from None
+        raise DataError(f"{folder}: config.json is not supported: {error.wrong}", allowed=error.allowed) from None
     return config, vocabulary_size, pad_id
 
 
 def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
-    """The names of the classes in the order of their ids; [] where no head has classes. Raises DataError."""
+    """The names of the classes in the order of their ids; [] if no head has classes. Raises DataError."""
     classes = heads.sequence_classes if heads.token_classes is None else heads.token_classes
     if classes is None:
         return []
@@ -106,21 +106,21 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
         return _pair_labels(folder, fields, classes)
     if heads.sequence_target == "number":
         if classes != 1:
-            raise DataError(f"{folder} holds a head with {classes} numbers", allowed="one number")
+            raise DataError(f"{folder} has a head with {classes} numbers", allowed="one number")
         return []
     if classes < 2:
-        raise DataError(f"{folder} holds a head with {classes} answer", allowed="two classes or more")
+        raise DataError(f"{folder} has a head with {classes} class", allowed="two classes or more")
     numbered = [f"LABEL_{number}" for number in range(classes)]
     named = fields.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
     labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
     if len(named) != classes or not all(isinstance(label, str) for label in labels) or len(set(labels)) != classes:
-        said_so = f"{folder}: config.json says id2label={str(named)[:80]}"
-        raise DataError(f"{said_so}, and the head has {classes} classes", allowed="a name of its own for each class")
+        said_so = f"{folder}: config.json states id2label={str(named)[:80]}"
+        raise DataError(f"{said_so}, but the head has {classes} classes", allowed="a different name for each class")
     return labels
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """The thresholds as our own export says them: of every label, or of the positive one of two. None where there are none."""
+    """The thresholds as our own export says them: of every label, or of the positive one of two. None if there are none."""
     named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None
@@ -128,14 +128,14 @@ def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float]
 
 
 def positive_label_of(fields: dict[str, Any], labels: list[str]) -> str | None:
-    """The label that the figures of two classes are about, as our own export says it; None where it does not."""
+    """The label that the figures of two classes are about, as our own export says it; None if it does not."""
     named = fields.get("positive_label")
     return named if len(labels) == 2 and named in labels else None
 
 
 def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:
     if classes != len(PAIR_LABELS):
-        raise DataError(f"{folder} holds a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
+        raise DataError(f"{folder} has a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
     ours = {str(number): label for number, label in enumerate(ORDER_LABELS)}
     return ORDER_LABELS if fields.get("id2label") == ours else PAIR_LABELS
 
@@ -179,5 +179,5 @@ def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any)
     kinds = (int,) if isinstance(default, int) else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:
         kind = "a whole number" if isinstance(default, int) else "a number"
-        raise DataError(f"{folder}: config.json says {key}={str(value)[:80]}", allowed=kind)
+        raise DataError(f"{folder}: config.json states {key}={str(value)[:80]}", allowed=kind)
     return type(default)(value)

@@ -1,4 +1,4 @@
-"""The files of a Hugging Face folder, read with suspicion: config.json, and safetensors in one piece or in shards.
+"""The files of a Hugging Face folder, read as untrusted input: config.json, and safetensors in one piece or in shards.
 
 Weights are read from safetensors only, and no code of a checkpoint is ever run.
 """
@@ -25,7 +25,7 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
-    """The content of config.json. Raises DataError where it is none, or has more than `largest` bytes."""
+    """The content of config.json. Raises DataError if it is none, or has more than `largest` bytes."""
     return _json_object(folder / "config.json", largest)
 
 
@@ -41,12 +41,12 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 def read_weights(file: Path) -> dict[str, Tensor]:
     """All weights of a file, by name; those in compact storage as float32.
 
-    Raises DataError where it is damaged, or holds anything but floats, or far too many.
+    Raises DataError if it is damaged, or holds anything but floats, or far too many.
     """
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             if len(names := opened.keys()) > MOST_WEIGHTS:
-                raise DataError(f"{file} holds {len(names):,} weights", allowed=f"at most {MOST_WEIGHTS:,}")
+                raise DataError(f"{file} has {len(names):,} weights", allowed=f"at most {MOST_WEIGHTS:,}")
             is_compact = opened.metadata() == COMPACT
         weights = safetensors.torch.load_file(file)
         weights = expanded(weights) if is_compact else weights
@@ -62,15 +62,15 @@ def _weight_files(folder: Path) -> list[Path]:
         shards = _json_object(folder / INDEX, LARGEST_INDEX).get("weight_map")
         names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
         if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
-            raise DataError(f"{folder / INDEX} is damaged: its weight_map names no files beside it", remedy="Fetch it again")
+            raise DataError(f"{folder / INDEX} is damaged: its weight_map names no files next to it", remedy="Download it again")
         return [folder / name for name in names]
     if pickles := sorted(path.name for pattern in ("*.bin", "*.pt", "*.h5", "*.ckpt*") for path in folder.glob(pattern)):
         raise DataError(
-            f"{folder} holds its weights as {pickles[0]} only, a kind of file that can run code when it is opened",
+            f"{folder} has its weights only as {pickles[0]}, a format that can run code when opened",
             allowed=WEIGHTS,
-            remedy="If you trust it, open it with transformers' from_pretrained and write it anew with save_pretrained",
+            remedy="If you trust it, convert it with transformers' from_pretrained and save_pretrained",
         )
-    raise DataError(f"{folder} holds no weights", allowed=f"{WEIGHTS}, or {INDEX} with its shards")
+    raise DataError(f"{folder} has no weights", allowed=f"{WEIGHTS}, or {INDEX} with its shards")
 
 
 def _floating(file: Path, name: str, weight: Tensor) -> Tensor:
@@ -90,10 +90,10 @@ def _json_object(path: Path, largest: int) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     if not isinstance(content, dict):
-        raise _damaged(path, TypeError("it holds no object"))
+        raise _damaged(path, TypeError("it is not an object"))
     return content
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
-    return DataError(f"{path} is damaged: {reason or type(error).__name__}", remedy="Fetch it again, or use another")
+    return DataError(f"{path} is damaged: {reason or type(error).__name__}", remedy="Download it again, or use another")

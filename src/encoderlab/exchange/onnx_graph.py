@@ -20,7 +20,7 @@ from encoderlab.model.packing import FIRST_TOKENS, attendable
 
 OPSET = 18  # what onnxruntime reads since 1.14 (2023)
 TOLERANCE = 1e-4  # how far an output may be off, in parts of the largest there is, or of 1 where all are smaller
-LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights lie beside it
+LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights are stored next to it
 BATCH_SIZES = (1, 2, 5)  # that are compared
 EXAMPLE = (2, 2)  # batch and length the graph is drawn from: none may be 1, which would be taken for fixed
 
@@ -90,7 +90,7 @@ def write_graph(whole: WholeModel, path: Path) -> None:
 def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabulary_size: int) -> float:
     """How far the graph's outputs are off from the model's, for several sizes and lengths with padding, in the parts of TOLERANCE.
 
-    Raises DataError where that is more than TOLERANCE, or no number.
+    Raises DataError if that is more than TOLERANCE, or no number.
     """
     import onnxruntime
 
@@ -107,7 +107,7 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
             off = max(_difference(*pair) for pair in zip(wanted, found, strict=True))
             if not off <= TOLERANCE:
                 raise DataError(
-                    f"The ONNX graph is wrong: of {rows} rows of {length} tokens its outputs are off by {off:.2g}",
+                    f"The ONNX graph is wrong: for {rows} rows of {length} tokens its outputs are off by {off:.2g}",
                     allowed=f"at most {TOLERANCE:g} of the largest output",
                     remedy="Nothing was written; try other versions of onnx, onnxscript and onnxruntime",
                 )

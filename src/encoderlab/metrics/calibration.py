@@ -1,8 +1,8 @@
-"""Calibration: are answers given with a confidence of 80% right 80% of the time, and what one number, the temperature, mends.
+"""Calibration: whether predictions with a confidence of 80% are right 80% of the time, and what a temperature corrects.
 
-The error is the expected calibration error (ECE) of Guo et al. 2017, "On Calibration of Modern Neural Networks", eq. 3: answers are
-sorted into 15 bins of equal width by their confidence (the probability of the answer), and the distance between a bin's mean
-confidence and its share of right answers is averaged over the bins, each weighted by its answers.
+The error is the expected calibration error (ECE) of Guo et al. 2017, "On Calibration of Modern Neural Networks", eq. 3:
+predictions are sorted into 15 bins of equal width by their confidence (the probability of the prediction), and the distance
+between a bin's mean confidence and its accuracy is averaged over the bins, each weighted by its predictions.
 
 The temperature is fitted on validation rows, never on those that are scored. Log probabilities stand for logits, which they equal
 up to a constant per row.
@@ -69,7 +69,7 @@ def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
     """The temperature, from 0.05 to 20, at which `probabilities` [n, classes] have the least loss (Guo et al. 2017, section 4.2).
 
-    Above 1 it makes a model less sure of itself; the answers stay the same. None where the best would lie beyond that range:
+    Above 1 it makes a model less confident; the predictions stay the same. None if the best is outside that range:
     too few rows were wrong, or right, to say. Of very many rows, some at equal distances are taken.
     """
     from scipy.optimize import minimize_scalar

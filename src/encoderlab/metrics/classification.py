@@ -1,4 +1,4 @@
-"""Scores of sequence classification: one answer for each example."""
+"""Scores of sequence classification: one prediction for each example."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from encoderlab.metrics.thresholds import ThresholdRule
 
 
 class ClassificationMetrics:
-    """Collects one answer for each example.
+    """Collects one prediction for each example.
 
     `labels` names the classes in the order of their ids. `main` is the figure that a report puts first. Of two classes, `positive`
     is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which probability on it is given; one that is
-    not known is chosen on the very rows that are scored. None: the likelier class is the answer.
+    not known is fitted on the scored rows themselves. None: the more probable class is predicted.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ClassificationMetrics:
         """See `Metrics.add`."""
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
         assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may write its next answers over these, hence the copy.
+        # A compiled model may overwrite these with its next output, hence the copy.
         logits = prediction.sequence_logits.detach().to(torch.float32, copy=True)
         self._kept.append((batch.rows, batch.labels, logits))
 

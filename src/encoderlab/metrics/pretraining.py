@@ -1,4 +1,4 @@
-"""Scores of pretraining: the hidden tokens, and whether the second text of a pair stands where it belongs."""
+"""Scores of pretraining: the masked tokens, and whether the second text of a pair follows the first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PretrainingScores:
 
     `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target tokens and
     `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets]; `pairs_right` is
-    True where the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that
+    True where the pair was judged rightly, [n], and None if pairs were not judged. `intervals` are the 95% intervals that
     `with_intervals` adds.
     """
 
@@ -59,7 +59,7 @@ class PretrainingScores:
 class _Kept(NamedTuple):
     """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [asked].
 
-    `pair_hits` and `pair_losses` are [batch], and empty where pairs are not judged.
+    `pair_hits` and `pair_losses` are [batch], and empty if pairs are not judged.
     """
 
     rows: Tensor
@@ -108,7 +108,7 @@ class PretrainingMetrics:
 
         Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
         `target_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
-        Raises DataError where no token was asked.
+        Raises DataError if no token was asked.
         """
         assert self._kept, "nothing was added"
         kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
@@ -116,7 +116,7 @@ class PretrainingMetrics:
         rows = kept.rows[order].numpy()
         assert (np.diff(rows) > 0).all(), "a row was added twice"
         if not len(kept.labels):
-            raise DataError(f"None of the {len(rows):,} rows to be scored holds a token of the vocabulary that could be asked for")
+            raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
         place = np.searchsorted(rows, kept.row.numpy())
         by_row = kept.row.argsort(stable=True)  # places within a row come in rising order already
         return PretrainingScores(
@@ -131,7 +131,7 @@ class PretrainingMetrics:
 
 
 def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
+    """Return whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
     logits = logits.detach().float()
     return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
 

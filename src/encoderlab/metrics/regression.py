@@ -78,7 +78,7 @@ class NumberScores(AnswerScores):
 def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """`pearson`, `spearman`, `mae` (mean absolute error) and `rmse` (root mean squared error) of numbers [n].
 
-    A correlation is 0 where either side is constant, which leaves it undefined.
+    A correlation is 0 if either side is constant, which leaves it undefined.
     """
     plain, ranked = (
         figures_of(columns_of(*pair).sum(0, keepdims=True)) for pair in ((labels, predicted), _ranks(labels, predicted))
@@ -135,7 +135,7 @@ class RegressionMetrics:
         """See `Metrics.add`."""
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
         assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may write its next answers over these, hence the copy.
+        # A compiled model may overwrite these with its next output, hence the copy.
         self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach()[:, 0].to(torch.float32, copy=True)))
 
     def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -1,4 +1,4 @@
-"""Scores of a student's vectors: how near they are to its teacher's, for whole texts and for single tokens."""
+"""Scores of a student's vectors: how close they are to its teacher's, for whole texts and for single tokens."""
 
 from __future__ import annotations
 

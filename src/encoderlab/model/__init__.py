@@ -1,1 +1,1 @@
-"""The encoder of the paper, layer by layer, and the heads that stand on it."""
+"""The encoder of the paper, layer by layer, and the heads on top of it."""

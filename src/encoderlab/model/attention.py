@@ -20,17 +20,17 @@ def attention_weights(
 ) -> Float[Tensor, "batch heads queries length"]:
     """softmax(q k^T / sqrt(d_head)), equation 1: how much of each token goes into each output. Each row sums to 1.
 
-    `mask` is True at tokens that may be attended to, at least one in each sequence (see `attendable`); None: all of them. The
-    scale is the root of d_head, as in the paper; some notebooks use that of the sequence's length.
+    `mask` is True at tokens that may be attended to, at least one per sequence (see `attendable`); None: all tokens. The
+    scale is the root of d_head, as in the paper; some notebooks use the root of the sequence's length.
     """
-    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # fewer numbers to divide than after the product
+    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # fewer divisions than after the product
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None, None, :], -math.inf)
     return scores.softmax(dim=-1)
 
 
 def formula_is_faster(device: torch.device, dtype: torch.dtype, dropout: float) -> bool:
-    """Whether PyTorch has no fused kernel that is faster than equation 1 itself."""
+    """Return whether equation 1 itself is faster than PyTorch's fused kernel, or there is none."""
     # on a CPU the kernel's backward pass is 4 to 8 times slower in bfloat16, and with dropout there is no kernel
     return device.type == "cpu" and (dtype == torch.bfloat16 or dropout > 0)
 
@@ -42,7 +42,7 @@ def attend(
     mask: Bool[Tensor, "batch length"] | None,
     dropout: Dropout,
 ) -> Float[Tensor, "batch heads queries d_head"]:
-    """dropout(attention_weights(q, k, mask)) v, equation 1, by PyTorch's fused kernel wherever that is the faster way."""
+    """dropout(attention_weights(q, k, mask)) v, equation 1, by PyTorch's fused kernel wherever that is faster."""
     p = dropout.p if dropout.training else 0.0
     if formula_is_faster(q.device, q.dtype, p):
         return dropout(attention_weights(q, k, mask)) @ v
@@ -57,16 +57,16 @@ def attend_packed(
     keys: Layout,
 ) -> Float[Tensor, "targets heads d_head"]:
     """`attend` without dropout for packed sequences, by PyTorch's kernel for them: FlashAttention-2 (Dao 2023)."""
-    from torch.nn.attention.varlen import varlen_attn  # takes a second to import, which a CPU need not wait for
+    from torch.nn.attention.varlen import varlen_attn  # takes a second to import, and a CPU does not need it
 
     assert queries.bounds is not None and keys.bounds is not None, "both are packed"
     answers = varlen_attn(q, k, v, queries.bounds, keys.bounds, queries.width, keys.width)
-    assert isinstance(answers, Tensor)  # a pair only where more is asked for
+    assert isinstance(answers, Tensor)  # a tuple only if more outputs are requested
     return answers
 
 
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
-    """Whether `attend_packed` has a kernel for these; see the checks in PyTorch's flash_api.cpp."""
+    """Return whether `attend_packed` has a kernel for these; see the checks in PyTorch's flash_api.cpp."""
     fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 256
     return device.type == "cuda" and fits and _gpu_has_flash_attention(d_head)
 
@@ -84,7 +84,7 @@ def _gpu_has_flash_attention(d_head: int) -> bool:
 
 
 def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int = 64) -> str:
-    """The name of what computes attention in training."""
+    """Return the name of the attention implementation used in training."""
     if formula_is_faster(device, dtype, dropout):
         return "matrix products and softmax"
     if packed_kernel_takes(device, dtype, dropout, d_head):
@@ -95,8 +95,8 @@ def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O with head_i = Attention(x W_i^Q, x W_i^K, x W_i^V) (paper, section 3.2.2).
 
-    The W_i of all heads stand side by side in one map. `d_head` need not be d_model / n_heads. Rotary positions, if configured,
-    rotate queries and keys.
+    The W_i of all heads are concatenated in one linear map. `d_head` need not be d_model / n_heads. Rotary positions, if
+    configured, rotate queries and keys.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -114,7 +114,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
     ) -> Float[Tensor, "*targets d_model"]:
-        """What the `selected` tokens (None: all) take from all tokens of their sequences, whose vectors are `x`."""
+        """Return what the `selected` tokens (None: all) attend to among all tokens of their sequences, whose vectors are `x`."""
         queried, queries = (x, layout) if selected is None else (selected.pick(x), selected.layout)
         q, k, v = (self.by_head(each) for each in (self.query(queried), self.key(x), self.value(x)))
         if self.rotate is not None:
@@ -128,11 +128,11 @@ class MultiHeadAttention(nn.Module):
         return self.output(answers.flatten(-2))
 
     def has_packed_kernel(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether packed sequences have an attention kernel of their own; see `packed_kernel_takes`."""
+        """Return whether there is an attention kernel for packed sequences; see `packed_kernel_takes`."""
         return packed_kernel_takes(device, dtype, self.dropout.p if self.training else 0.0, self.d_head)
 
     def weights(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
-        """The attention weights that `forward` uses when it does not train; `x` is padded."""
+        """Return the attention weights that `forward` uses in evaluation mode; `x` is padded."""
         q, k = self.by_head(self.query(x)), self.by_head(self.key(x))
         if self.rotate is not None:
             q, k = self.rotate(q, layout.positions), self.rotate(k, layout.positions)

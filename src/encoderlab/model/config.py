@@ -1,4 +1,4 @@
-"""The model's settings: size, shape and the choices of the paper and after it."""
+"""The model's settings: size, shape, and the choices of the paper and later work."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from encoderlab.settings import check_settings, setting
 
 
 class Positions(Enum):
-    """How the encoder knows the order of its tokens; see `positions.py`."""
+    """How the encoder represents the order of its tokens; see `positions.py`."""
 
     sinusoidal = "sinusoidal"
     learned = "learned"
@@ -18,7 +18,7 @@ class Positions(Enum):
 
 
 class Norm(Enum):
-    """What a norm computes; see `norm.py`."""
+    """Which normalisation a norm computes; see `norm.py`."""
 
     layer = "layer"
     rms = "rms"
@@ -26,14 +26,14 @@ class Norm(Enum):
 
 
 class NormPosition(Enum):
-    """Where the norms stand: after each residual sum (the paper, BERT), or in front of each sublayer."""
+    """Where the norms are: after each residual sum (the paper, BERT), or before each sublayer."""
 
     post = "post"
     pre = "pre"
 
 
 class Activation(Enum):
-    """What stands between the two linear maps of the feed-forward network; see `feed_forward.py`."""
+    """The function between the two linear maps of the feed-forward network; see `feed_forward.py`."""
 
     relu = "relu"
     gelu = "gelu"
@@ -41,7 +41,7 @@ class Activation(Enum):
 
 
 class Pooling(Enum):
-    """How the vectors of a sequence's tokens become one; see `pooling.py`."""
+    """How the vectors of a sequence's tokens are combined into one; see `pooling.py`."""
 
     cls = "cls"
     mean = "mean"
@@ -57,7 +57,7 @@ class Pairs(Enum):
     separate = "separate"
 
 
-AGREEING = (  # the settings that pretrained weights were learnt for: with another value they would mean something else, or not fit
+AGREEING = (  # the settings that pretrained weights depend on: with other values they would mean something else, or not fit
     "n_layers",
     "d_model",
     "n_heads",
@@ -77,15 +77,15 @@ AGREEING = (  # the settings that pretrained weights were learnt for: with anoth
 
 @dataclass
 class ModelChoice(ABC):
-    """An encoder's size and shape, said in full or taken from a pretrained one."""
+    """An encoder's size and shape, given in full or taken from a pretrained encoder."""
 
     group: ClassVar[str] = "model"
 
     @abstractmethod
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
-        """The whole settings, given those of the encoder the run starts from (None: it starts from nothing).
+        """Return the full settings, given those of the encoder the run starts from (None: from scratch).
 
-        `max_length` may be None: the rows will decide. Raises SettingError where the two do not go together.
+        `max_length` may be None: the rows will decide. Raises SettingError if the two contradict each other.
         """
 
 
@@ -93,9 +93,9 @@ class ModelChoice(ABC):
 class ModelConfig(ModelChoice):
     """An encoder's size and shape."""
 
-    name: str = setting("custom", "What reports call this model.")
+    name: str = setting("custom", "Name of this model in reports.")
     n_layers: int = setting(2, "Encoder layers.", least=1, most=1000)
-    d_model: int = setting(128, "Width of the vector that stands for a token.", least=1, most=65536)
+    d_model: int = setting(128, "Width of each token's vector.", least=1, most=65536)
     n_heads: int = setting(2, "Attention heads of each layer.", least=1, most=1024)
     d_head: int | None = setting(
         None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1, most=4096
@@ -103,28 +103,28 @@ class ModelConfig(ModelChoice):
     d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536)
     max_length: int | None = setting(
         128,
-        "Longest sequence, special tokens included; null or auto: as 99% of the training rows need, at most 512 (pretrain: 128).",
+        "Longest sequence, with special tokens; null or auto: enough for 99% of the training rows, at most 512 (pretrain: 128).",
         least=1,
         most=1048576,
     )
-    positions: Positions = setting(Positions.learned, "How order is told: sinusoidal, learned, rotary.")
-    segments: int = setting(2, "Segment embeddings (2 tell the texts of a pair apart; 0: none).", least=0, most=1024)
+    positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
+    segments: int = setting(2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024)
     scale_embeddings: bool = setting(False, "Multiply token embeddings by sqrt(d_model), as the paper does.")
     embedding_norm: bool = setting(True, "Normalise the sum of the embeddings, as BERT does.")
     norm: Norm = setting(Norm.layer, "layer, rms, or scalar (one learned scale and shift for all features).")
-    norm_position: NormPosition = setting(NormPosition.post, "post (after each residual sum) or pre (in front of each sublayer).")
+    norm_position: NormPosition = setting(NormPosition.post, "post (after each residual sum) or pre (before each sublayer).")
     norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
     activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
-    bias: bool = setting(True, "Learn biases in the linear maps and norms of the layers.")
+    bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(
         Pooling.cls,
-        "What stands for a whole sequence: cls (its first token), mean, max, pooler or relu_pooler (BERT's, DistilBERT's).",
+        "Pooling of a sequence: cls (its first token), mean, max, pooler or relu_pooler (BERT's and DistilBERT's).",
     )
     pairs: Pairs = setting(
         Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
     )
-    tie_decoder: bool = setting(True, "Guess masked tokens with the token embeddings as the decoder's weights, as BERT does.")
-    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the vector the heads see.", least=0, most=0.9)
+    tie_decoder: bool = setting(True, "Predict masked tokens with the token embeddings as the decoder's weights, as BERT does.")
+    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", least=0, most=0.9)
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, most=0.9)
     initializer_range: float | None = setting(
@@ -142,61 +142,61 @@ class ModelConfig(ModelChoice):
         if self.d_head is None and self.d_model % self.n_heads:
             near = self.d_model - self.d_model % self.n_heads or self.n_heads
             raise SettingError(
-                f"model.d_head cannot be derived: model.d_model={self.d_model} is no multiple of model.n_heads={self.n_heads}",
+                f"model.d_head cannot be derived: model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}",
                 remedy=f"Set model.d_head={-(-self.d_model // self.n_heads)}, or model.d_model={near}",
             )
         if self.positions is Positions.rotary and self.head_width % 2:
             raise SettingError(
-                f"model.positions=rotary turns pairs of features, and model.d_head is {self.head_width}",
+                f"model.positions=rotary rotates pairs of features, but model.d_head={self.head_width} is odd",
                 allowed="an even model.d_head",
                 remedy=f"Set model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
-        """See `ModelChoice.resolve`: the two agree in all that pretrained weights were learnt for. Dropout and heads may differ."""
+        """See `ModelChoice.resolve`: both agree in everything that pretrained weights depend on. Dropout and heads may differ."""
         if pretrained is not None:
             for name in AGREEING:
                 mine, theirs = (_comparable(config, name) for config in (self, pretrained))
                 if mine != theirs:
                     raise SettingError(
-                        f"model.{name} is {mine}, and {theirs} in the pretrained encoder",
-                        remedy="Set model=as_pretrained to take the pretrained encoder's own",
+                        f"model.{name} is {mine}, but {theirs} in the pretrained encoder",
+                        remedy="Set model=as_pretrained to use the pretrained encoder's settings",
                     )
             check_reach(self.max_length, pretrained)
         return self
 
     @property
     def head_width(self) -> int:
-        """`d_head`, derived where it is not set."""
+        """Return `d_head`, derived if it is not set."""
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
     @property
     def reach(self) -> int:
-        """`max_length`, which has to be decided by now."""
-        assert self.max_length is not None, "model.max_length is still left to the rows"
+        """Return `max_length`, which must have been decided by now."""
+        assert self.max_length is not None, "model.max_length has not been decided yet"
         return self.max_length
 
     @property
     def feed_forward_width(self) -> int:
-        """`d_ff`, derived where it is not set."""
+        """Return `d_ff`, derived if it is not set."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
 
 def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:
-    """Refuse to read further than a pretrained encoder has learnt positions for; those that are computed go on for ever.
+    """Raise SettingError for a `max_length` beyond the learned positions of a pretrained encoder.
 
-    Raises SettingError.
+    Positions that are computed have no limit.
     """
     if pretrained.positions is Positions.learned and max_length is not None and max_length > pretrained.reach:
         raise SettingError(
-            f"model.max_length is {max_length}, and the pretrained encoder has learnt {pretrained.max_length} positions",
+            f"model.max_length is {max_length}, but the pretrained encoder has only {pretrained.max_length} positions",
             allowed=f"at most {pretrained.max_length}",
             remedy=f"Set model.max_length={pretrained.max_length}",
         )
 
 
 def _comparable(config: ModelConfig, name: str) -> object:
-    """A setting as it takes effect, and as a user types it."""
+    """Return a setting as it takes effect, and as a user writes it."""
     derived = {"d_head": config.head_width, "d_ff": config.feed_forward_width}
     value = derived.get(name, getattr(config, name))
     return value.value if isinstance(value, Enum) else value

@@ -20,8 +20,8 @@ from encoderlab.model.positions import build_positions
 class Embeddings(nn.Module):
     """Token + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2).
 
-    Padding's token embedding is and stays zero. Word dropout zeroes the embeddings of whole tokens, so that the encoder learns not
-    to lean on single words.
+    Padding's token embedding is and stays zero. Word dropout zeroes the embeddings of whole tokens, so that the encoder does
+    not learn to rely on single words.
     """
 
     norm: nn.Module
@@ -42,7 +42,7 @@ class Embeddings(nn.Module):
         token_type_ids: Int[Tensor, "*batch tokens"],
         positions: slice | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """The sum of the three, normalised; `positions` are the tokens' in their sequences (None: as they stand)."""
+        """Return the sum of the three, normalised; `positions` are the tokens' positions in their sequences (None: consecutive)."""
         x = self.token(input_ids) * self.scale
         if self.training and self.word_dropout:
             x = F.dropout1d(x, self.word_dropout)
@@ -56,7 +56,7 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a residual connection with a norm (paper, section 3.1).
 
-    Given the vectors `x` of tokens that lie as `layout` says, it computes those of all tokens or, faster, only of the `selected`.
+    Given the vectors `x` of tokens in `layout`, it computes those of all tokens or, faster, only of the `selected` ones.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -100,7 +100,7 @@ LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
 
 
 class Encoder(nn.Module):
-    """Ids in, one vector per token out. Pre-norm layers leave their sum unnormed, so one more norm follows the last."""
+    """Ids in, one vector per token out. Pre-norm layers do not normalise their sum, so one more norm follows the last."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Encoder(nn.Module):
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> Float[Tensor, "batch length d_model"]:
-        """The vector of each token. `attention_mask` is True at real tokens; None means that nothing is padding."""
+        """Return the vector of each token. `attention_mask` is True at real tokens; None means no padding."""
         layout = self._layout(input_ids, attention_mask)
         x = self.embeddings(input_ids, token_type_ids)
         for layer in self.layers:
@@ -131,9 +131,9 @@ class Encoder(nn.Module):
         n_tokens: int | None = None,
         selection: Selection | None = None,
     ) -> Float[Tensor, "*answers d_model"]:
-        """The same vectors, faster: without computing padding, and only for the selected tokens.
+        """Return the same vectors, faster: without computing padding, and only for the selected tokens.
 
-        Where `n_tokens` counts the real tokens of a batch with padding, all layers work on these alone, and the vectors of padding
+        If `n_tokens` counts the real tokens of a batch with padding, all layers work on only these, and the vectors of padding
         are zeros. With a `selection` the last layer computes only its tokens, which saves a third of the time of two layers:
         [targets, d_model], or [batch, first, d_model] for the first tokens of each sequence.
         """
@@ -153,7 +153,7 @@ class Encoder(nn.Module):
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> list[Float[Tensor, "batch heads length length"]]:
-        """The attention weights of every layer, the lowest first: [sequence, head, token that attends, token attended to]."""
+        """Return the attention weights of every layer, lowest first: [sequence, head, attending token, attended token]."""
         layout = self._layout(input_ids, attention_mask)
         x = self.embeddings(input_ids, token_type_ids)
         maps = []
@@ -168,7 +168,7 @@ class Encoder(nn.Module):
         attention_mask: Bool[Tensor, "batch length"] | None,
         n_tokens: int | None = None,
     ) -> Layout:
-        """Packed where there is padding and the number of real tokens is known, else padded."""
+        """Return a packed layout if there is padding and the number of real tokens is known, otherwise a padded one."""
         batch, length = input_ids.shape
         assert length <= self.max_length, f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
         if attention_mask is None or n_tokens is None:

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network: two linear maps with an activation between, the same at every place."""
+"""The position-wise feed-forward network: two linear maps with an activation between, the same at every position."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ ACTIVATIONS = {Activation.relu: F.relu, Activation.gelu: F.gelu, Activation.gegl
 
 
 class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2 (paper, equation 2). GEGLU needs a W1 twice as wide, hence half as many parameters again."""
+    """activation(x W1 + b1) W2 + b2 (paper, equation 2). GEGLU needs a W1 twice as wide, so 1.5 times as many parameters."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -19,9 +19,9 @@ TILE = 64  # outputs: 128 bytes in bf16
 
 
 class MaskedTokenHead(nn.Module):
-    """decoder(norm(gelu(dense(x)))) + bias: a logit for each piece of the vocabulary (BERT, task 1; its code's `cls.predictions`).
+    """decoder(norm(gelu(dense(x)))) + bias: a logit for each token of the vocabulary (BERT, task 1; its code's `cls.predictions`).
 
-    A tied decoder is the table of token embeddings, which is handed in at each call: the head then has no decoder of its own, and
+    A tied decoder is the table of token embeddings, passed in at each call: the head then has no decoder of its own, and
     a saved model holds the table once (Press and Wolf 2017).
     """
 
@@ -57,7 +57,7 @@ def linear_in_tiles(
 
 
 def most_targets_in_a_sequence(batch: Batch) -> int:
-    """The most target positions that one sequence has. Counting those on a GPU would mean waiting for it: there, all may be."""
+    """Return the most target positions in one sequence. On a GPU, counting would have to wait, so it may be the whole length."""
     n, length = batch.input_ids.shape
     if batch.target_positions.device.type != "cpu":
         return length
@@ -67,10 +67,10 @@ def most_targets_in_a_sequence(batch: Batch) -> int:
 class EncoderWithHeads(nn.Module):
     """An encoder with a head for each kind of target.
 
-    The sequence head is a linear map of the pooled vector. The token head is one of the vector at each target position, or a
-    `MaskedTokenHead` that predicts pieces of the vocabulary. The teacher head maps each token's vector to that of a teacher, in
-    distillation. Initial weights come from PyTorch's global generator: seed it (`torch.manual_seed`) first. `packs` says whether
-    the encoder leaves padding out; None: wherever that is faster.
+    The sequence head is a linear map of the pooled vector. The token head is a linear map of the vector at each target
+    position, or a `MaskedTokenHead` that predicts tokens of the vocabulary. The teacher head maps each token's vector to that
+    of a teacher, in distillation. Initial weights come from PyTorch's global generator: seed it (`torch.manual_seed`) first.
+    `packs` tells whether the encoder skips padding; None: whenever that is faster.
     """
 
     packs: bool | None = None
@@ -99,7 +99,7 @@ class EncoderWithHeads(nn.Module):
             nn.init.zeros_(self.sequence_head.weight)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Logits for each row and for the target positions (no others: vocabularies are large); or a teacher's vectors."""
+        """Return logits for each row and each target position (no others, as vocabularies are large); or a teacher's vectors."""
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
         if self.separates_pairs:
@@ -124,10 +124,10 @@ class EncoderWithHeads(nn.Module):
         attention_mask: Bool[Tensor, "pairs length"] | None,
         n_tokens: int | None = None,
     ) -> Float[Tensor, "pairs classes"]:
-        """Logits for pairs whose texts are encoded one by one; `n_tokens` of the pairs are real (None: not known)."""
+        """Return logits for pairs of texts that are encoded one by one; `n_tokens` tokens of the pairs are real (None: unknown)."""
         assert self.pool is not None and self.sequence_head is not None
         ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
-        known = n_tokens + len(input_ids) if n_tokens else None  # each second text has a [CLS] of its own
+        known = n_tokens + len(input_ids) if n_tokens else None  # each second text gets its own [CLS]
         packed = known if known is not None and self._packs(ids, known) else None
         selection = FIRST_TOKENS if self.reads_first else None
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
@@ -136,18 +136,18 @@ class EncoderWithHeads(nn.Module):
     def let_batches_decide_all_shapes(self) -> None:
         """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the batch's own.
 
-        CUDA graphs are recorded for each shape anew, and the numbers of real tokens and of targets differ at nearly every step.
+        CUDA graphs are recorded again for each shape, and the numbers of real tokens and of targets differ at nearly every step.
         """
         self.packs, self.reads_first = False, self.reads_first and not self.asks_tokens
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
-        """The vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
+        """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
         vectors = teacher_head(self._encode(batch))
         pooled = MeanPool()(vectors, attendable(batch.attention_mask))
         return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.target_positions))
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
-        """What the pooling reads, and the vectors at target positions (None: no head for them); no others are computed."""
+        """Return what the pooling reads, and the vectors at target positions (None: no head for them); no others are computed."""
         n, length = batch.input_ids.shape
         if not self.reads_first:
             hidden = self._encode(batch)
@@ -171,18 +171,18 @@ class EncoderWithHeads(nn.Module):
         return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
-        """The embeddings' parameters, each layer's from the lowest up, and last those above them: the final norm and the heads."""
+        """Return the embeddings' parameters, each layer's from the lowest, and last those above: the final norm and the heads."""
         depths = [list(part.parameters()) for part in (self.encoder.embeddings, *self.encoder.layers)]
         lower = {id(parameter) for depth in depths for parameter in depth}
         return [*depths, [parameter for parameter in self.parameters() if id(parameter) not in lower]]
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers the model has learnt or may learn, frozen ones among them."""
+        """Return the number of parameters, including frozen ones."""
         return sum(self.parameters_by_part().values())
 
     def parameters_by_part(self) -> dict[str, int]:
-        """How many of them there are in the embeddings, the layers (a final norm included) and the heads."""
+        """Return the number of parameters in the embeddings, the layers (with a final norm) and the heads."""
         counts = {"embeddings": 0, "layers": 0, "heads": 0}
         for name, parameter in self.named_parameters():
             part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
@@ -191,6 +191,6 @@ class EncoderWithHeads(nn.Module):
 
 
 def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> EncoderWithHeads:
-    """A model whose weights have shapes and neither memory nor numbers; `load_state_dict(..., assign=True)` brings both."""
+    """Return a model whose weights have shapes but no memory; `load_state_dict(..., assign=True)` provides it."""
     with torch.device("meta"), ShapesOnly():
         return EncoderWithHeads(config, vocabulary_size, pad_id, heads)

@@ -12,10 +12,10 @@ from encoderlab.model.config import ModelConfig
 
 @torch.no_grad()
 def initialize(model: nn.Module, config: ModelConfig) -> None:
-    """Draw the weights of all linear maps and embeddings of `model` afresh, from PyTorch's global generator.
+    """Draw the weights of all linear maps and embeddings of `model` from PyTorch's global generator.
 
     With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of Glorot and
-    Bengio (2010, equation 16), so that what comes out is about as large as what goes in; embeddings with standard deviation
+    Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard deviation
     1 / sqrt(d_model), which `scale_embeddings` brings to 1. (PyTorch's own 1 without a scale is too much to unlearn: it cost 3 and
     5 points on SST-2 for two models of width 64, one seed each.) Biases and padding's embedding start at zero.
     """
@@ -38,9 +38,9 @@ def _initialize_linear(linear: nn.Linear, standard_deviation: float | None) -> N
 
 
 class ShapesOnly(TorchFunctionMode):
-    """Skips drawing normal weights, for a model on the meta device, of which only the shapes are wanted.
+    """Skips drawing normal weights for a model on the meta device, where only shapes matter.
 
-    There PyTorch draws them with its compiler's front end, which takes as long to load as PyTorch itself.
+    PyTorch would draw them there with its compiler's front end, which takes as long to load as PyTorch itself.
     """
 
     def __torch_function__(

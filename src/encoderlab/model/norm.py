@@ -1,4 +1,4 @@
-"""The norms: each brings the features of a token to a common size."""
+"""The norms: each scales the features of a token to a common size."""
 
 import torch
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from encoderlab.model.config import ModelConfig, Norm
 
 
 def build_norm(config: ModelConfig) -> nn.Module:
-    """The norm the settings ask for, over the last dimension.
+    """Return the norm that the settings choose, over the last dimension.
 
     layer: subtract the mean, divide by the standard deviation, then a scale and a shift per feature (Ba et al. 2016).
     rms: divide by the root of the mean square, then a scale per feature (Zhang and Sennrich 2019, equation 4).
@@ -32,6 +32,6 @@ class ScalarNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*positions d_model"]) -> Float[Tensor, "*positions d_model"]:
         variance, mean = torch.var_mean(x, dim=-1, keepdim=True)
-        # epsilon stands inside the root: the root's gradient at zero is infinite
+        # epsilon is inside the root because the root's gradient at zero is infinite
         normed = (x - mean) * torch.rsqrt(variance + self.epsilon) * self.weight
         return normed if self.bias is None else normed + self.bias

@@ -1,7 +1,7 @@
-"""How the tokens of a batch lie in memory: padded to one length, or packed, real tokens alone; and which the last layer computes.
+"""The layout of a batch's tokens in memory, padded to one length or packed without padding, and the tokens the last layer computes.
 
-Leaving padding out of everything, from the embeddings up, is the unpadding of MosaicBERT (Portes et al. 2023) and ModernBERT
-(Warner et al. 2024). Nothing here makes the host wait for the device: whatever sets a shape comes from the host.
+Removing padding everywhere, from the embeddings up, is the unpadding of MosaicBERT (Portes et al. 2023) and ModernBERT
+(Warner et al. 2024). Nothing here makes the host wait for the device: everything that determines a shape comes from the host.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from torch import Tensor
 
 
 def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tensor, "batch length"] | None:
-    """The same mask, but with every token of a sequence that is nothing but padding: a softmax over no tokens is NaN."""
+    """Return the mask with every token of a fully padded sequence made attendable, because a softmax over no tokens is NaN."""
     if attention_mask is None:
         return None
     return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
 
 
 def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kernel: bool) -> bool:
-    """Whether leaving out the padding of a batch with `n_tokens` real tokens is faster than computing it.
+    """Return whether removing the padding of a batch with `n_tokens` real tokens is faster than computing it.
 
-    `kernel` says that attention over packed sequences has a kernel of its own.
+    `kernel` tells whether there is an attention kernel for packed sequences.
     """
-    if n_tokens == 0 or input_ids.device.type == "mps":  # which has no nonzero_static
+    if n_tokens == 0 or input_ids.device.type == "mps":  # MPS has no nonzero_static
         return False
-    # Without a kernel each layer gathers and pads: on a CPU, with 4% of padding that costs what it saves, with 18% and 42% training
+    # Without a kernel each layer gathers and pads. On a CPU that costs what it saves with 4% of padding; with 18% and 42%, training
     # steps of `tiny` and `mini` took 0.8 and 0.6 times as long.
     return kernel or n_tokens < 0.9 * input_ids.numel()
 
 
 class Layout:
-    """The tokens of a batch: padded, [batch, width, ...], or packed one behind another, [tokens, ...].
+    """The tokens of a batch: padded, [batch, width, ...], or packed one after another, [tokens, ...].
 
-    `pad` and `pack` convert between the two; where nothing is packed, both leave a tensor as it is. `positions` are the tokens'
-    positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens stand at the `slots` of
-    the flattened padded batch, and those of sequence i from `bounds[i]` to `bounds[i + 1]`.
+    `pad` and `pack` convert between the two; if nothing is packed, both return the tensor unchanged. `positions` are the
+    tokens' positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens come from
+    the `slots` of the flattened padded batch; those of sequence i are `bounds[i]` to `bounds[i + 1]`.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class Layout:
         bounds: Int[Tensor, " bounds"] | None = None,
     ) -> None:
         self.batch, self.width, self.positions, self.mask, self.slots, self.bounds = batch, width, positions, mask, slots, bounds
-        self.real: Tensor | None = None  # where tokens are packed: True at the tokens of the flattened padded batch that are left
+        self.real: Tensor | None = None  # if tokens are packed: True at the tokens of the flattened padded batch that are kept
 
     @classmethod
     def padded(cls, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None = None) -> Layout:
-        """All tokens of a batch as they stand; `attention_mask` is True at real ones."""
+        """Return the layout of all tokens of a batch as they are; `attention_mask` is True at real ones."""
         return cls(batch, length, slice(length), attendable(attention_mask))
 
     @classmethod
     def packed(cls, attention_mask: Bool[Tensor, "batch length"], n_tokens: int) -> Layout:
-        """The real tokens of a batch alone, of which there are `n_tokens`."""
+        """Return the layout of only the `n_tokens` real tokens of a batch."""
         batch, length = attention_mask.shape
         real = attention_mask.flatten()
         slots = torch.nonzero_static(real, size=n_tokens).flatten()
@@ -68,11 +68,11 @@ class Layout:
         return layout
 
     def pack(self, x: Shaped[Tensor, "batch width *features"]) -> Shaped[Tensor, "*tokens"]:
-        """The tokens of this layout, out of a padded batch."""
+        """Return the tokens of this layout from a padded batch."""
         return x if self.slots is None else x.flatten(0, 1).index_select(0, self.slots)
 
     def pad(self, x: Shaped[Tensor, "*tokens"]) -> Shaped[Tensor, "batch width *features"]:
-        """The tokens where they stand in the padded batch, with zeros where there is none."""
+        """Return the tokens at their places in the padded batch, with zeros elsewhere."""
         if self.slots is None:
             return x
         padded = x.new_zeros(self.batch * self.width, *x.shape[1:])
@@ -80,9 +80,9 @@ class Layout:
 
 
 class Selection(NamedTuple):
-    """The tokens whose vectors are wanted, `most` at most of each sequence.
+    """The tokens to compute vectors for, at most `most` of each sequence.
 
-    They stand at `positions`, indices into the flattened padded batch, in any order; None means the first `most` of each sequence.
+    `positions` are their indices in the flattened padded batch, in any order; None means the first `most` of each sequence.
     """
 
     positions: Int[Tensor, " targets"] | None
@@ -93,7 +93,7 @@ FIRST_TOKENS = Selection(None, 1)
 
 
 class SelectedTokens:
-    """The tokens of a `selection`, out of those that lie as `tokens` says; `layout` is their own."""
+    """The tokens of a `selection` among those laid out as `tokens`; `layout` is their own layout."""
 
     def __init__(self, selection: Selection, tokens: Layout) -> None:
         most = min(selection.most, tokens.width)
@@ -118,19 +118,19 @@ class SelectedTokens:
         self.among = flat if real is None else (real.cumsum(0) - 1).index_select(0, flat).clamp(min=0)
 
     def pick(self, x: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*targets d_model"]:
-        """The vectors of these tokens, out of all vectors; zeros for padding that has been left out."""
+        """Return the vectors of these tokens from those of all tokens; zeros for removed padding."""
         if self.shape is None:
             return x[:, : self.layout.width]
         picked = x.reshape(-1, x.shape[-1]).index_select(0, self.among)
         return picked if self.padding is None else picked.masked_fill(self.padding[:, None], 0.0)
 
     def restore(self, x: Float[Tensor, "*targets d_model"]) -> Float[Tensor, "*positions d_model"]:
-        """The vectors in the order and shape in which they were selected."""
+        """Return the vectors in the order and shape in which they were selected."""
         if self.shape is None:
             return x
         return torch.empty_like(x).index_copy_(0, self.order, x).view(*self.shape, x.shape[-1])
 
 
 def _bounds(sequences: Int[Tensor, " tokens"], batch: int) -> Int[Tensor, " bounds"]:
-    """Where each of the `batch` sequences begins, and the last one ends, among tokens of these `sequences`, in rising order."""
+    """Return where each of the `batch` sequences begins, and the last one ends, given the ascending sequence of each token."""
     return torch.searchsorted(sequences, torch.arange(batch + 1, device=sequences.device), out_int32=True)

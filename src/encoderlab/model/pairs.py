@@ -15,7 +15,7 @@ def separate_texts(
     token_type_ids: Int[Tensor, "pairs length"],
     attention_mask: Bool[Tensor, "pairs length"] | None,
 ) -> tuple[Int[Tensor, "texts length"], Bool[Tensor, "texts length"]]:
-    """The texts of pairs as sequences of their own, all first texts and then all second ones, and where their tokens are.
+    """Return the texts of pairs as separate sequences, all first texts and then all second ones, and the mask of their tokens.
 
     A pair is [CLS] a [SEP] b [SEP], with token type 1 from b on. Its texts are [CLS] a [SEP] and [CLS] b [SEP]: one token more.
     """

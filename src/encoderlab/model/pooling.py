@@ -1,4 +1,4 @@
-"""Five ways to make one vector of a sequence's many, and two to make one row of the logits of a text's windows."""
+"""Five ways to combine the vectors of a sequence into one, and two to combine the logits of a text's windows."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from encoderlab.batch import WindowPooling
 from encoderlab.model.config import ModelConfig, Pooling
 
-FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read nothing but the first token
+FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read only the first token
 
 
 class ClsPool(nn.Module):
@@ -58,7 +58,7 @@ class Pooler(nn.Module):
 
 
 def build_pooling(config: ModelConfig) -> nn.Module:
-    """The pooling the settings ask for: `(hidden, mask) -> pooled`, the mask being True at real tokens (None: all are)."""
+    """Return the pooling that the settings choose: `(hidden, mask) -> pooled`; the mask is True at real tokens (None: all are)."""
     if config.pooling is Pooling.pooler:
         return Pooler(config.d_model, nn.Tanh())
     if config.pooling is Pooling.relu_pooler:

@@ -1,4 +1,4 @@
-"""Three ways to tell an encoder, for which a sequence is otherwise a set, the order of its tokens."""
+"""Three ways to give an encoder, to which a sequence is otherwise a set, the order of its tokens."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +8,7 @@ from encoderlab.model.config import ModelConfig, Positions
 
 
 def build_positions(config: ModelConfig) -> nn.Module | None:
-    """What is added to the embeddings: a table of vectors; None for rotary positions, which act inside attention."""
+    """Return the table of vectors to add to the embeddings; None for rotary positions, which act inside attention."""
     if config.positions is Positions.sinusoidal:
         return SinusoidalPositions(config.reach, config.d_model)
     if config.positions is Positions.learned:
@@ -18,13 +18,13 @@ def build_positions(config: ModelConfig) -> nn.Module | None:
 
 def angles(length: int, width: int) -> Float[Tensor, "length half"]:
     """position / 10000^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
-    cpu = torch.device("cpu")  # also for a model on the meta device: nothing there would fill the tables in later
+    cpu = torch.device("cpu")  # also for a model on the meta device, where nothing would fill the tables later
     frequencies = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
     return torch.outer(torch.arange(length, dtype=torch.float64, device=cpu), frequencies).float()
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines of the angles at even features, cosines at odd ones (paper, section 3.5). Nothing is learned."""
+    """Sines of the angles at even features, cosines at odd ones (paper, section 3.5). It has no parameters."""
 
     table: Tensor
 
@@ -50,9 +50,9 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Turn each pair of features of a query or key by an angle that grows with its position (Su et al. 2021, equation 34).
+    """Rotate each pair of features of a query or key by an angle proportional to its position (Su et al. 2021, equation 34).
 
-    The product of a turned query and a turned key then depends on how far apart they are, not on where they stand. As in most later
+    The product of a rotated query and a rotated key then depends on their distance, not on their positions. As in most later
     work, the pairs are feature i and feature i + d_head / 2.
     """
 

@@ -1,1 +1,1 @@
-"""What people read of a run, and the same figures for machines."""
+"""The results of a run, for people and for programs."""

@@ -1,8 +1,8 @@
-"""A finished run behind HTTP, for trying it by hand: answers as JSON, and a page to ask for them.
+"""A finished run served over HTTP: predictions as JSON, and a web page to try it.
 
-What comes in is bounded before it is looked at. A page of another site can neither read an answer (nothing is said of CORS) nor ask
-for one, as a request has to be called JSON; under a name that it points here itself it is refused by `hosts`. The model answers in
-one thread of its own, one request at a time, so that whoever asks for anything else never waits for it.
+Requests are limited before they are read. A page of another site can neither read a response (there are no CORS headers) nor
+request one, because a request must be declared as JSON; a name that it points here itself is refused by `hosts`. The model
+predicts in a thread of its own, one request at a time, so that other requests never wait for it.
 
 The service listens to this machine only, and a signal ends it as it ends a run.
 """
@@ -46,7 +46,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may hold: so many texts (or pairs), so many characters in each text, so many bytes in all."""
+    """The limits of a request: texts (or pairs), characters in each text, and bytes in all."""
 
     texts: int
     characters: int
@@ -168,11 +168,11 @@ async def _body(request: Request, most: int) -> Any:
 def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
     """The texts of a request, each with its second text or None. Raises HTTPException for whatever is no such request."""
     if not isinstance(asked, dict):
-        raise _not_understood("The request is no object")
+        raise _not_understood("The request is not an object")
     if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs", "top_k"}:
         raise _not_understood(f"The request has an unknown key, {sorted(unknown)[0][:40]!r}")
     if {"text", "texts"} <= asked.keys() or not {"text", "texts"} & asked.keys():
-        raise _not_understood("The request has to have either text or texts")
+        raise _not_understood("The request must have either text or texts")
     several = "texts" in asked
     texts = asked["texts"] if several else [asked["text"]]
     seconds = asked.get("text_pairs") if several else [asked["text_pair"]] if "text_pair" in asked else None
@@ -188,24 +188,24 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
 
 
 def _top_k(asked: dict[str, Any], task: Task) -> int | None:
-    """How many classes are asked for (None: all). Raises HTTPException for what is no such number, or where there are none."""
+    """Return how many classes are asked for (None: all). Raises HTTPException if it is no such number, or if there are none."""
     top_k = asked.get("top_k")
     if top_k is None:
         return None
     if not task.labels:
-        raise HTTPException(422, "top_k is for labels, and this model gives a number; leave top_k out")
+        raise HTTPException(422, "top_k needs a model with labels, and this one predicts a number; remove top_k")
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= len(task.labels):
-        raise HTTPException(422, f"top_k has to be a whole number from 1 to {len(task.labels)}, the labels of this model")
+        raise HTTPException(422, f"top_k must be a whole number from 1 to {len(task.labels)}, the labels of this model")
     return top_k
 
 
 def _check_texts(name: str, texts: Any, limits: Limits) -> None:
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise _not_understood(f"{name} has to be {'a list of texts' if name.endswith('s') else 'a text'}")
+        raise _not_understood(f"{name} must be {'a list of texts' if name.endswith('s') else 'a text'}")
     if len(texts) > limits.texts:
-        raise HTTPException(413, f"The request has {len(texts)} texts, and at most {limits.texts} are answered at a time")
+        raise HTTPException(413, f"The request has {len(texts)} texts, but at most {limits.texts} are allowed")
     if (longest := max(map(len, texts))) > limits.characters:
-        raise HTTPException(413, f"A text has {longest:,} characters, and at most {limits.characters:,} are read")
+        raise HTTPException(413, f"A text has {longest:,} characters, but at most {limits.characters:,} are allowed")
 
 
 def _not_understood(wrong: str) -> HTTPException:
@@ -217,17 +217,17 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 
 
 async def _mistaken(request: Request, error: UserError) -> Response:
-    """What the model cannot answer is the request's fault, and a memory that is too small is ours."""
+    """Return the response for an error: what the model cannot read is the request's fault, too little memory is the server's."""
     return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
 
 
 async def _gone(request: Request, error: ClientDisconnect) -> Response:
-    """Nobody reads this: whoever asked has gone away before the request was whole."""
+    """Return a response that nobody reads, because the client has left before its request was complete."""
     return Response(status_code=400)
 
 
 class _WithHeaders:
-    """Every answer says what a browser may do with it: HEADERS."""
+    """Adds HEADERS, which restrict what a browser may do, to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

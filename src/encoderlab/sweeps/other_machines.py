@@ -32,12 +32,12 @@ def wait_for_others(sweep: Sweep) -> bool:
             return False
         names = ", ".join(running[:NAMED]) + (", ..." if len(running) > NAMED else "")
         if names != told:
-            say(f"waiting for {names}. Jobs that stop, or are silent for {sweep.takeover_seconds} s, are resumed here")
+            say(f"waiting for {names}. Jobs that stop, or do not answer for {sweep.takeover_seconds} s, are resumed here")
         told = names
         time.sleep(min(POLL_SECONDS, sweep.claims.pause))
     return False
 
 
 def _is_stopped_here(sweep: Sweep, record: JobRecord) -> bool:
-    """Whether a job that this command line has started was stopped by itself, as by scancel."""
+    """Return whether a job that this command line has started was stopped by itself, as by scancel."""
     return record.state == STOPPED and record.start == sweep.started

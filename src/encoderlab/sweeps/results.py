@@ -14,9 +14,9 @@ COMPARED = ("train", "pretrain", "finetune", "distill", "eval")
 
 
 def show_results(sweep: Sweep, *, compared: bool = True) -> None:
-    """Show and write the comparison of all finished runs, list what failed, and raise SweepError where something did.
+    """Show and write the comparison of all finished runs, list what failed, and raise SweepError if any did.
 
-    A job that failed when an earlier line was typed, and is not of this one, is none of this sweep's business any more.
+    Jobs that failed under an earlier command line and are not part of this one are ignored.
     """
     records = sweep.folder.records() if sweep.folder.exists else []
     runs = [str(record.folder) for record in records if record.folder is not None and is_finished(record)]
@@ -32,7 +32,7 @@ def show_results(sweep: Sweep, *, compared: bool = True) -> None:
 
 
 def compare_runs(root: Path, folders: Sequence[str]) -> None:
-    """Show the comparison of the runs, or GLUE's table, and write it to `root`; say why where they cannot be compared."""
+    """Show the comparison of the runs, or GLUE's table, and write it to `root`; say why if they cannot be compared."""
     from encoderlab.reports.comparison.comparison import build_comparison
     from encoderlab.reports.comparison.files import write_comparison
     from encoderlab.reports.comparison.glue_table import are_of_glue, build_glue_table, show_glue_table, write_glue_table

@@ -85,7 +85,7 @@ def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution],
     """What is to be drawn for each setting that is given several values, and the other arguments.
 
     The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of which each
-    tenfold gets the same share. Raises SettingError where there is nothing to draw.
+    tenfold gets the same share. Raises SettingError if there is nothing to draw.
     """
     parser, space, fixed = OverridesParser.create(), {}, []
     for argument in arguments:
@@ -100,12 +100,12 @@ def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution],
     presets = [argument for argument in fixed if argument.startswith(("sweep=", "hydra/launcher="))]
     if presets:
         raise SettingError(
-            f"{presets[0]} does not go with trials",
-            remedy="Type what to search, as training.learning_rate=log(1e-5,1e-2); several processes started with one "
+            f"{presets[0]} does not work with trials",
+            remedy="Give ranges to search, such as training.learning_rate=log(1e-5,1e-2); several processes with one "
             "sweep_dir= share a search",
         )
     if not space:
-        raise SettingError("trials=... has nothing to search", remedy="Type a range, as training.learning_rate=log(1e-5,1e-2)")
+        raise SettingError("trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)")
     return space, fixed
 
 
@@ -127,13 +127,13 @@ def _distribution(override: Override, argument: str) -> BaseDistribution:
 
 
 def _study(sweep: Sweep) -> Study:
-    """The study whose journal lies in the sweep's folder. Raises SettingError where Optuna is not installed."""
+    """Return the study with its journal in the sweep's folder. Raises SettingError if Optuna is not installed."""
     try:
         import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        raise SettingError("trials=... needs Optuna", remedy="pip install 'encoderlab[optuna]'") from None
+        raise SettingError("trials=... needs Optuna", remedy="Run pip install 'encoderlab[optuna]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sweep.folder.root.mkdir(parents=True, exist_ok=True)
     storage = JournalStorage(JournalFileBackend(str(sweep.folder.trials)))
@@ -141,7 +141,7 @@ def _study(sweep: Sweep) -> Study:
 
 
 def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> None:
-    """Raise SettingError where `space` has what the study cannot go on with: of another kind, or another list of values."""
+    """Raise SettingError if `space` has what the study cannot go on with: of another kind, or another list of values."""
     from optuna.distributions import check_distribution_compatibility
 
     begun = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
@@ -202,14 +202,14 @@ def _failed() -> Any:
 
 
 def score_of(folder: RunFolder) -> float | None:
-    """The main figure of a finished run on validation, an error (as MAE) with a minus; None where it is no finite number.
+    """The main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite number.
 
-    Raises SettingError where validation was not scored.
+    Raises SettingError if validation was not scored.
     """
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
         raise SettingError(
-            "A search needs validation rows to choose by", remedy="Hold some out with dataset.validation_fraction=0.1"
+            "A search needs validation rows to score trials", remedy="Hold some out with dataset.validation_fraction=0.1"
         )
     score = report["splits"][SPLIT][report["main_figure"]]
     return -score if score is not None and is_lower_better(report["main_figure"]) else score
@@ -218,7 +218,7 @@ def score_of(folder: RunFolder) -> float | None:
 def _stop_if_hopeless(study: Study) -> None:
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     if len(ended) == FAILURES_AT_FIRST and all(trial.value is None for trial in ended):
-        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="See above why, and mend it")
+        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above")
 
 
 def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:

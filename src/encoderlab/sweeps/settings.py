@@ -1,4 +1,4 @@
-"""What is typed once for all runs of a sweep."""
+"""The settings given once for all runs of a sweep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"(?!text)[\w.]+=(log|interval)\([^()]*\)")
 
 
 def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfig, list[str]]:
-    """What was typed for all runs together, and the other arguments.
+    """Return the settings for all runs together, and the other arguments.
 
     Raises SettingError for such a setting without -m, and for a value it cannot have.
     """
@@ -28,7 +28,7 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
     rest = [argument for argument in arguments if argument.partition("=")[0] not in said]
     alone = [*said, *(["sweep"] if any(one.startswith("sweep=") and one != "sweep=null" for one in rest) else [])]
     if alone and not multirun:
-        raise SettingError(f"{alone[0]} is for several runs", remedy="Add -m to start them")
+        raise SettingError(f"{alone[0]} needs several runs", remedy="Add -m to start them")
     numbers = {name: _whole_number(name, said[name]) for name in _EXAMPLES if said.get(name, "null") != "null"}
     ranges = [one for one in rest if _RANGE.fullmatch(one)]
     if ranges and "trials" not in numbers:
@@ -48,18 +48,18 @@ def _whole_number(name: str, value: str) -> int:
 
 
 def typed_again(options: SweepConfig) -> list[str]:
-    """The arguments that set them, `sweep_dir` aside."""
+    """Return the arguments that set them, except `sweep_dir`."""
     defaults = {declared.name: declared.default for declared in fields(options) if declared.name != "sweep_dir"}
     return [f"{name}={getattr(options, name)}" for name, default in defaults.items() if getattr(options, name) != default]
 
 
 @contextmanager
 def folder_for(options: SweepConfig, *, dry: bool) -> Iterator[SweepFolder]:
-    """The folder of a sweep; one that is gone afterwards where its jobs are `dry` runs. Raises SettingError."""
+    """Open the folder of a sweep, a temporary one if its jobs are `dry` runs. Raises SettingError."""
     if not dry:
         yield SweepFolder.named(options.sweep_dir)
         return
     if options.trials is not None:
-        raise SettingError("dry_run=true gives no score to search by", remedy="Leave trials out, or dry_run")
+        raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials or dry_run")
     with tempfile.TemporaryDirectory(prefix="encoderlab-dry-sweep-") as folder:
         yield SweepFolder(Path(folder))

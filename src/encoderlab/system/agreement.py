@@ -1,4 +1,4 @@
-"""Refuses a run whose processes differ in what all of them must share, and names the machine that differs."""
+"""Refuses a run whose processes differ in what they must share, and names the machine that differs."""
 
 from __future__ import annotations
 

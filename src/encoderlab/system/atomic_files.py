@@ -1,4 +1,4 @@
-"""Writes beside a path and renames: whoever reads finds the old, the new or nothing, never half of it."""
+"""Atomic writes, by renaming a temporary file: readers find the old file, the new one or none, never half of it."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(final: Path) -> Iterator[Path]:
-    """A free path beside `final` to make a file or a folder at; it becomes `final` at the end, or is removed on an error."""
+    """Yield a free path next to `final` for a file or a folder; it becomes `final` at the end, or is removed on an error."""
     temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
     try:
         yield temporary
@@ -23,7 +23,7 @@ def atomic_write(final: Path) -> Iterator[Path]:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all, over what may be there."""
+    """Write a file whole or not at all, replacing an existing one."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

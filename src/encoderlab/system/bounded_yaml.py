@@ -1,4 +1,4 @@
-"""YAML of somebody else: read only where it stays small, for a few lines of aliases can stand for any number of values."""
+"""Untrusted YAML, read only if it stays small: a few lines of aliases can stand for any number of values."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import yaml
 MOST_CHARACTERS = 10_000_000
 MOST_VALUES = 100_000
 MOST_DEPTH = 100  # its parsers are recursive
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, ten times as fast, where PyYAML was built with it
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, ten times as fast, if PyYAML was built with it
 
 
 def load_yaml(text: str) -> Any:
-    """The values of a YAML document, plain ones only.
+    """Return the values of a YAML document, plain ones only.
 
-    Raises ValueError where they are too many or nested too deeply, yaml.YAMLError where it is none.
+    Raises ValueError if they are too many or nested too deeply, yaml.YAMLError if it is not YAML.
     """
     check_yaml(text)
     return yaml.load(text, LOADER)
 
 
 def check_yaml(text: str) -> None:
-    """Raise ValueError where a document holds more than MOST_VALUES values, each alias counted as what it stands for.
+    """Raise ValueError if a document has more than MOST_VALUES values, counting what each alias stands for.
 
-    Read as a stream of events: nothing is built before it is known to be small.
+    It is read as a stream of events, and nothing is built before it is known to be small.
     """
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters")
@@ -35,7 +35,7 @@ def check_yaml(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             unfinished.append((event.anchor, 1))
         elif isinstance(event, yaml.NodeEvent):
-            # What is met again inside itself is in no table yet, and has no end.
+            # A value that contains itself is not in the table yet, and has no end.
             size = sizes.get(event.anchor, math.inf) if isinstance(event, yaml.AliasEvent) else 1
             _add(size, unfinished)
             if isinstance(event, yaml.ScalarEvent) and event.anchor is not None:
@@ -52,5 +52,5 @@ def check_yaml(text: str) -> None:
 def _add(size: float, unfinished: list[tuple[str | None, float]]) -> None:
     anchor, before = unfinished[-1]
     if before + size > MOST_VALUES:
-        raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
     unfinished[-1] = (anchor, before + size)

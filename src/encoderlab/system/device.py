@@ -1,7 +1,7 @@
-"""Where and how precisely to compute: picks the device, the precision and the threads, and says what was picked.
+"""Picks the device, the precision and the threads, and reports the choice.
 
-Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; what was picked is printed
-before the first step. Freed memory is kept: where a page is expensive to get, as on virtual machines, that was
+Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; the choice is printed
+before the first step. Freed memory is kept: where pages are expensive, as on virtual machines, this was
 worth more than any change to the matrix products.
 """
 
@@ -21,7 +21,7 @@ from encoderlab.errors import SettingError
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-BF16_FROM_WIDTH = 128  # d_model; below, a CPU spends longer on converting numbers than on multiplying them
+BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
 AVX512_BF16 = "AVX-512 bf16"
 AMD = "AuthenticAMD"  # vendor_id in /proc/cpuinfo
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
@@ -31,7 +31,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 class Compute:
     """What a run computes on. `precision` is the dtype of the matrix products; weights and optimizer stay in float32.
 
-    `reason` says why that precision was picked. `deterministic` says that no kernel rounds otherwise from one run to the next where
+    `reason` says why that precision was picked. `deterministic` means that kernels round the same way in every run wherever
     there is a choice; see docs/determinism.md.
     """
 
@@ -66,12 +66,12 @@ def choose_compute(
     setting: str = "training.device",
     processes: Processes = SINGLE_PROCESS,
 ) -> Compute:
-    """Pick what is there, in the order CUDA, Apple's MPS, CPU, unless the settings say otherwise; `width` is the model's d_model.
+    """Pick the first of CUDA, Apple's MPS and CPU that is available, unless the settings choose; `width` is the model's d_model.
 
-    Sets the number of CPU threads of this process, has it keep the memory it frees, picks `deterministic` kernels if that is asked
-    for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold. Raises SettingError for a
-    device this machine lacks, naming the `setting` it came from. The `processes`
-    share out the cores of their machine, and have a GPU each.
+    Sets the number of CPU threads of this process, makes it keep the memory it frees, picks `deterministic` kernels if that is
+    asked for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold. Raises
+    SettingError for a device this machine lacks, naming its `setting`. The `processes` share the cores of their machine, and
+    have a GPU each.
     """
     torch.set_num_threads(threads or max(available_cores() // processes.local_size, 1))
     torch.set_flush_denormal(True)
@@ -80,46 +80,49 @@ def choose_compute(
     chosen = _choose_device(device, setting)
     if processes.size > 1:
         chosen = _of_ones_own(chosen, device, setting, processes)
-    if chosen.type == "cuda":  # cuDNN plans its attention anew for each shape, and lengths differ from batch to batch
+    if chosen.type == "cuda":  # cuDNN plans its attention for each new shape, and lengths differ from batch to batch
         torch.backends.cuda.enable_cudnn_sdp(False)
     dtype, reason = _choose_precision(precision, chosen, width)
     return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
 
 
 def _use_deterministic_kernels(wanted: bool) -> None:
-    """Have this process use kernels that add up in one fixed order wherever there is a choice (PyTorch, notes on randomness).
+    """Make this process use kernels that sum in a fixed order wherever there is a choice (PyTorch, notes on randomness).
 
     The switch reaches the matrix products, which ask for a fixed workspace (cuBLAS, "Results Reproducibility"), the backward passes
     of attention (cuDNN's is then left out) and of gathers, and the compiler, which then times no kernels to choose one.
     """
-    if wanted != torch.are_deterministic_algorithms_enabled():  # asked, since the switch imports the compiler: half a second
+    if wanted != torch.are_deterministic_algorithms_enabled():  # because the switch imports the compiler: half a second
         torch.use_deterministic_algorithms(wanted)
     torch.backends.cudnn.deterministic = wanted
     if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the process's first product: see also cli.main
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the process's first matrix product; see also cli.main
         # Nothing here reads what it has not written. (PyTorch makes the attribute at run time.)
         torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _keep_freed_memory() -> None:
-    """Have this process use freed memory again, and ask for huge pages, where the system knows how.
+    """Make this process reuse freed memory and request huge pages, if the system supports that.
 
-    What a training step frees the next one needs. Given back to the system in between, every page would be cleared and mapped anew
+    The next training step needs what one frees. Returned to the system in between, every page would be cleared and mapped again
     in each step, which can take longer than the matrix products (mallopt(3); Linux's Documentation/admin-guide/mm/transhuge.rst).
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it once, at its first allocation: see also cli.main
+    # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below it, keeps
+    # them once more. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def available_cores() -> int:
-    """Cores this process may run on: fewer than the machine has under a batch system or in a container."""
+    """Return the number of cores this process may use: fewer than the machine has under a batch system or in a container."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def count_gpus() -> int:
-    """CUDA cards of this machine, or those that CUDA_VISIBLE_DEVICES leaves to this process."""
+    """Return the number of CUDA GPUs of this machine, or of those that CUDA_VISIBLE_DEVICES leaves to this process."""
     return torch.cuda.device_count()
 
 
@@ -132,25 +135,27 @@ def _choose_device(wanted: str, setting: str) -> torch.device:
     available = _available()
     if wanted == "auto":
         return torch.device(available[0])
-    remedy = f"Leave {setting} out to use what is there"
+    remedy = f"Remove {setting} to use what is available"
     try:
         device = torch.device(wanted)
     except RuntimeError:
-        raise SettingError(f"{setting}={wanted} is no device", allowed=", ".join(["auto", *available]), remedy=remedy) from None
+        raise SettingError(f"{setting}={wanted} is not a device", allowed=", ".join(["auto", *available]), remedy=remedy) from None
     there = device.type in available and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
     if not there:
-        raise SettingError(f"{setting}={wanted} is not on this machine", allowed=", ".join(["auto", *available]), remedy=remedy)
+        raise SettingError(
+            f"{setting}={wanted} is not available on this machine", allowed=", ".join(["auto", *available]), remedy=remedy
+        )
     return device
 
 
 def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Processes) -> torch.device:
-    """The device of this process among those of its machine: a GPU each, or the cores that all share."""
+    """Return the device of this process among those of its machine: a GPU each, or the cores that all share."""
     remedy = f"Set {setting}=cpu, or start one process"
     if device.type == "mps":
         if wanted == "auto":
             return torch.device("cpu")
         raise SettingError(
-            f"{setting}={wanted} works for one process, and there are {processes.size}", allowed="cuda, cpu", remedy=remedy
+            f"{setting}={wanted} needs a single process, and there are {processes.size}", allowed="cuda, cpu", remedy=remedy
         )
     if device.type != "cuda":
         return device
@@ -159,37 +164,37 @@ def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Pro
             f"{setting}={wanted} is one GPU for {processes.size} processes", allowed="auto, cuda, cpu", remedy=remedy
         )
     gpus = torch.cuda.device_count()
-    if gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each process sees its own GPU alone, as number 0
+    if gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each process sees only its own GPU, as number 0
         return torch.device("cuda", 0)
     if processes.local_rank >= gpus:
-        raise SettingError(f"{processes.local_size} processes on this machine want a GPU each, and it has {gpus}", remedy=remedy)
+        raise SettingError(f"{processes.local_size} processes on this machine need a GPU each, and it has {gpus}", remedy=remedy)
     chosen = torch.device("cuda", processes.local_rank)
     torch.cuda.set_device(chosen)
     return chosen
 
 
 def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
-    if wanted != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and who wants speed has bf16
+    if wanted != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and bf16 is there for speed
         return PRECISIONS[wanted], "as set"
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):  # a GPU without the units would emulate them, slowly
             return torch.bfloat16, "the GPU has bf16 units"
         return torch.float32, "the GPU has no bf16 units"
     if device.type != "cpu":
-        return torch.float32, "bf16 is picked on CUDA cards and some processors only"
+        return torch.float32, "bf16 is picked only on CUDA GPUs and some processors"
     units = _bf16_units()
     if units is None:
         return torch.float32, "the processor has no bf16 units: neither AMX nor AVX-512 bf16"
     if units == AVX512_BF16 and (vendor := processor_vendor()) != AMD:
         maker = f"one by {vendor}" if vendor else "of unknown make"
-        return torch.float32, f"bf16 without AMX pays on AMD's processors, and this is {maker}"
+        return torch.float32, f"bf16 without AMX is faster only on AMD processors, and this is {maker}"
     if width < BF16_FROM_WIDTH:
-        return torch.float32, f"bf16 pays from model.d_model={BF16_FROM_WIDTH} on"
+        return torch.float32, f"bf16 is faster only from model.d_model={BF16_FROM_WIDTH}"
     return torch.bfloat16, f"the processor has {units}"
 
 
 def _bf16_units() -> str | None:
-    """What multiplies bf16 numbers in this processor.
+    """Return the units that multiply bf16 numbers in this processor.
 
     AVX-512 bf16 alone makes a run faster on AMD's Zen 4 and 5. On an Intel Xeon without AMX, fp32 was 1.8 times as fast as bf16,
     forward and in training steps, at widths of 256 and 384 and lengths from 32 to 512.
@@ -200,7 +205,7 @@ def _bf16_units() -> str | None:
 
 
 def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """Who made this processor, as it says itself: AuthenticAMD, GenuineIntel; None where the system does not tell."""
+    """Return the vendor id of this processor (AuthenticAMD, GenuineIntel); None if the system does not provide it."""
     try:
         found = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     except OSError:

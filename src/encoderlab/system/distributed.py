@@ -1,10 +1,10 @@
-"""What a process knows of the others that work on the same run: how many there are, which one it is, and how they agree.
+"""The processes of a run: how many there are, which one this is, and how they communicate.
 
-They talk through PyTorch's own process group, and say what went wrong through its store, which outlives any of them. Alone, all of
-this is free, and nothing of it is loaded. `torchrun.py` says how they come together.
+They talk through PyTorch's own process group, and report failures through its store, which outlives any of them. Alone, all of
+this is free, and nothing of it is loaded. `torchrun.py` connects them.
 
-The processes of a run are one value, handed down from the command line like device and seed. It adds up, collects, lets the main
-process go first, and says when a process is lost. Losses are divided by the number of targets in all processes, counted on the host
+The processes of a run are one value, passed down from the command line like device and seed. It sums, gathers, lets the main
+process go first, and reports a lost process. Losses are divided by the number of targets in all processes, counted on the host
 in the one small message of a step, which also carries the wish to stop. The main process scores an evaluation from what all have
 collected, in the order that one process would have used. A run of several processes ends without Python's own shutdown, during
 which a thread of PyTorch's process group can abort it (`Processes.end`).
@@ -28,7 +28,7 @@ from encoderlab.system.heartbeat import BEAT_SECONDS, CLOSED, SILENT_BEATS, Hear
 if TYPE_CHECKING:
     from torch import Tensor
 
-PATIENCE_SECONDS = 2  # to learn whether the main process says the same
+PATIENCE_SECONDS = 2  # to learn whether the main process reports the same
 SHOWN_AFTER_SECONDS = 10  # of waiting, and again after twice as long
 RESTART = "Start the run again on every machine, with resume=auto to continue from its last checkpoint"
 POLL_SECONDS = 0.05
@@ -56,15 +56,15 @@ class Processes:
     hosts: tuple[str, ...] = ()
     heartbeat: Heartbeat | None = field(default=None, repr=False, compare=False)
     errors: int = 2  # the file descriptor of the standard error that the user sees
-    turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the first went alone
+    turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the main process went first
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes and speaks for all."""
+        """Return whether this is the process that writes files and prints for all."""
         return self.rank == 0
 
     def all_reduce_sum(self, numbers: Sequence[int]) -> list[int]:
-        """Each number summed over all processes. They wait for one another, and not for their devices."""
+        """Return each number summed over all processes. They wait for one another, but not for their devices."""
         if self.size == 1:
             return list(numbers)
         import torch
@@ -72,7 +72,7 @@ class Processes:
         return self.sum(torch.tensor(numbers, dtype=torch.int64)).tolist()
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor summed over all processes, in place and on its device."""
+        """Return the tensor summed over all processes, in place and on its device."""
         if self.size > 1:
             import torch.distributed
 
@@ -80,7 +80,7 @@ class Processes:
         return tensor
 
     def all_reduce_max(self, number: int) -> int:
-        """The largest of the processes' numbers."""
+        """Return the largest of the processes' numbers."""
         if self.size == 1:
             return number
         import torch
@@ -91,7 +91,7 @@ class Processes:
         return int(found)
 
     def gather(self, mine: Answer) -> list[Answer] | None:
-        """What each process has, by rank, on the first; None on the others."""
+        """Return every process's value by rank, on the main process; None on the others."""
         if self.size == 1:
             return [mine]
         import torch.distributed
@@ -101,7 +101,7 @@ class Processes:
         return found
 
     def broadcast_from_main(self, make: Callable[[], Answer]) -> Answer:
-        """What `make` gives on the first process, on all. What it raises ends the others too."""
+        """Return on all processes the result of `make` on the main process. An error there ends the others too."""
         if self.size == 1:
             return make()
         import torch.distributed
@@ -112,12 +112,12 @@ class Processes:
 
     @contextmanager
     def entered_by_main(self, make: Callable[[], AbstractContextManager[Answer]]) -> Iterator[Answer]:
-        """Only the first process enters what `make` makes, and leaves it at the end; all have what it gives."""
+        """Enter the context from `make` on the main process only; yield its value on all processes."""
         with ExitStack() as entered:
             yield self.broadcast_from_main(lambda: entered.enter_context(make()))
 
     def broadcast_tensors(self, tensors: Sequence[Tensor]) -> None:
-        """Overwrite the tensors, on their devices, with those of the first process."""
+        """Overwrite the tensors, on their devices, with those of the main process."""
         if self.size == 1:
             return
         import torch.distributed
@@ -127,7 +127,7 @@ class Processes:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """The first process does the enclosed work, then one of each other machine, then all others: each finds it done.
+        """Run the enclosed work on the main process, then one process per other machine, then all others, which find it done.
 
         They wait as long as it takes.
         """
@@ -143,11 +143,11 @@ class Processes:
             self.store.set(f"turn {turn} main", "done")
         if self.local_rank == 0:
             self.store.set(f"turn {turn} machine {self.machine}", "done")
-        if self.is_main:  # else the others would be waited for in the next collective, which says nothing
+        if self.is_main:  # otherwise the next collective would wait for the others without a message
             self._wait_for([f"turn {turn} machine {machine}" for machine in range(1, self.n_machines)])
 
     def _wait_for(self, keys: Sequence[str]) -> None:
-        """Wait until all keys are in the store; one process of each machine says for whom it waits, and how long it has."""
+        """Wait until all keys are in the store; one process of each machine prints for whom it waits, and for how long."""
         started, shown = time.monotonic(), SHOWN_AFTER_SECONDS
         while missing := [key for key in keys if not self.store.check([key])]:
             self._end_with_others()
@@ -158,7 +158,7 @@ class Processes:
             time.sleep(POLL_SECONDS)
 
     def _whose(self, turns: Sequence[str]) -> str:
-        """The machines whose turns these are, by name."""
+        """Return the names of the machines whose turns these are."""
         numbers = [turn.rpartition(" ")[2].replace("main", "0") for turn in turns]
         return ", ".join(self.store.get(f"machine {number}").decode() for number in numbers)
 
@@ -168,7 +168,7 @@ class Processes:
             os.write(self.errors, f"encoderlab: {line}\n".encode())
 
     def _end_with_others(self) -> None:
-        """Raise FailedElsewhereError if another process has said why it ends."""
+        """Raise FailedElsewhereError if another process has reported why it ends."""
         if self.store.check(["failed"]):
             failure = Failure.from_json(self.store.get("failed"))
             line = f"{name_processes([failure.rank], self.hosts)}: {failure.line}" if failure.line else ""
@@ -176,9 +176,9 @@ class Processes:
 
     @contextmanager
     def watched(self, remedy: str) -> Iterator[None]:
-        """Raise ProcessLostError, with `remedy`, where another process is lost during the enclosed work.
+        """Raise ProcessLostError, with `remedy`, if another process is lost during the enclosed work.
 
-        Raises FailedElsewhereError where that one has said why it ends.
+        Raises FailedElsewhereError if that one has reported why it ends.
         """
         try:
             yield
@@ -188,9 +188,9 @@ class Processes:
             raise self._gone(error, remedy) from None
 
     def _gone(self, error: RuntimeError, remedy: str) -> Exception:
-        """What a broken connection means: who has died shows in the beats that follow, or in what another process says."""
+        """Return what a broken connection means: the next heartbeats, or another process's report, show who has died."""
         broken = time.monotonic()
-        if hasattr(signal, "pthread_sigmask"):  # torchrun ends those that are left, and this one has yet to say why
+        if hasattr(signal, "pthread_sigmask"):  # torchrun ends the remaining processes, and this one has yet to say why
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             if self.heartbeat is not None:
@@ -212,11 +212,11 @@ class Processes:
         return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
 
     def lost_meanwhile(self) -> ProcessLostError | None:
-        """After a signal that was announced: the error if another process has died, for torchrun then ends those that are left."""
+        """After a signal that was announced: return the error if another process has died, because torchrun then ends the rest."""
         if self.heartbeat is None:
             return None
         signalled, others = time.monotonic(), range(1, self.size) if self.is_main else [0]
-        with suppress(RuntimeError):  # the store is gone: others tell it
+        with suppress(RuntimeError):  # the store is gone: others report it
             while time.monotonic() - signalled < SILENT_BEATS * BEAT_SECONDS:
                 if self.store.check([f"ended {rank}" for rank in others]):
                     return None
@@ -228,7 +228,7 @@ class Processes:
         return None
 
     def give_up(self, lost: list[int], why: str) -> None:
-        """End this process, from any thread, because the processes `lost` are; with none, because the main one has told so."""
+        """End this process, from any thread, because the processes `lost` are; with none, because the main one has ended it."""
         if lost and (self.local_rank == 0 or (self.local_rank == 1 and self.machine == 0 and 0 in lost)):
             self.tell_user(f"Lost {name_processes(lost, self.hosts)}: {why}. {RESTART}.")
         if self.is_main:
@@ -239,12 +239,12 @@ class Processes:
         os._exit(ProcessLostError.exit_code)
 
     def announce(self, error: BaseException, exit_code: int) -> bool:
-        """Let the others know that this process ends with `exit_code`; whether it is to tell the user why.
+        """Tell the others that this process ends with `exit_code`; return whether it should tell the user why.
 
-        The main process tells what it knows of any failure. One of another machine does so on that machine as well, unless the main
-        process tells the same.
+        The main process prints what it knows of any failure. A process of another machine prints on that machine as well,
+        unless the main process prints the same.
         """
-        if self.store is None:  # alone, or not met yet
+        if self.store is None:  # alone, or not connected yet
             return True
         line = str(error) if isinstance(error, UserError) else getattr(error, "line", "")
         try:
@@ -267,7 +267,7 @@ class Processes:
         return False
 
     def leave(self) -> None:
-        """Part from the others: from here on each process goes its own way."""
+        """Leave the process group: from here on, each process is on its own."""
         if self.heartbeat is not None:
             self.heartbeat.stop()
         if self.size > 1:
@@ -277,7 +277,7 @@ class Processes:
                 torch.distributed.destroy_process_group()
 
     def end(self, exit_code: int) -> None:
-        """End this process, unless it is alone and all went well.
+        """End this process, unless it is alone and everything went well.
 
         One of several skips what Python does at its end: a thread of PyTorch's process group that gives a tensor back just then
         aborts the process (pytorch/pytorch#190489), and modules and caches of PyTorch keep the group, so that leaving it does not

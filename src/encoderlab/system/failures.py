@@ -1,4 +1,4 @@
-"""How a run of several processes fails: which process, on which machine, with which exit code, and what the user reads of it."""
+"""How a run of several processes fails: which process, on which machine, with which exit code, and what the user is told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from encoderlab.errors import TrainingError
 class FailedElsewhereError(Exception):
     """Another process has failed: this one ends with the same `exit_code`.
 
-    `line` is what the main process tells the user of it, "" where that has been told.
+    `line` is what the main process tells the user about it, "" if it already has.
     """
 
     def __init__(self, exit_code: int, line: str = "") -> None:
@@ -26,24 +26,24 @@ class ProcessLostError(TrainingError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The record of a failure in the processes' store. `line` is empty where the user has been told."""
+    """The record of a failure in the processes' store. `line` is empty if the user has been told."""
 
     exit_code: int
     rank: int
     line: str = ""
 
     def to_json(self) -> str:
-        """The record as the store keeps it; see `from_json`."""
+        """Return the record as the store keeps it; see `from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Failure:
-        """The record that `to_json` has written."""
+        """Return the record that `to_json` wrote."""
         return cls(**json.loads(text))
 
 
 def name_processes(ranks: Sequence[int], hosts: Sequence[str]) -> str:
-    """The processes of these ranks by machine, of which `hosts` has each process's: "berta (processes 2 and 3 of 4)"."""
+    """Return the processes of these ranks by machine (`hosts` has each process's): "berta (processes 2 and 3 of 4)"."""
     by_host: dict[str, list[str]] = {}
     for rank in sorted(ranks):
         by_host.setdefault(hosts[rank], []).append(str(rank))

@@ -1,8 +1,8 @@
-"""Tells which processes of a run still answer.
+"""Detects which processes of a run still answer.
 
-Every process counts up in the store once a second. The main process reads all counts; the others read the main one's. A process
-whose count stands still has died, is frozen, or cannot be reached. The main thread may wait inside a collective that no signal
-ends, so threads do this: one talks to the store, which a broken network can block, and one looks at the clock.
+Every process increments a counter in the store once a second. The main process reads all counts; the others read the main
+one's. A process whose count stops has died, is frozen, or cannot be reached. The main thread may wait inside a collective that
+no signal ends, so threads do this: one talks to the store, which a broken network can block, and one looks at the clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 BEAT_SECONDS = 1.0
 LOST_SECONDS = 60  # without a beat, before a process is given up
-LEAST_SECONDS = 5  # the same where the user asks for less
+LEAST_SECONDS = 5  # the same if the user sets less
 SILENT_BEATS = 4  # missed by a process that has died, when a connection to it has broken
 PAUSE_SECONDS = 5.0  # between two looks at the clock: then this process itself was frozen
 CLOSED = "its connection closed"
@@ -26,9 +26,9 @@ GRACE_SECONDS = 3.0  # for the main thread to end by itself, once another proces
 class Heartbeat:
     """The beats of process `rank`, one of `size`, in a `store` of its own connection.
 
-    `give_up` is called, from a thread, with the ranks that are lost and the reason; with none where the main process has given
-    somebody up. Lost is who has not beaten for `lost_seconds`, or in the main process, once another one has met a closed connection
-    (`tell_broken`), for some beats.
+    `give_up` is called, from a thread, with the ranks that are lost and the reason; with none if the main process has given one
+    up. Lost is a process without a beat for `lost_seconds` or, in the main process, once another one has met a closed
+    connection (`tell_broken`), for some beats.
     """
 
     def __init__(self, rank: int, size: int, store: Any, lost_seconds: float, give_up: Callable[[list[int], str], None]) -> None:
@@ -36,28 +36,28 @@ class Heartbeat:
         self._rank, self._store, self._give_up = rank, store, give_up
         self._watched = [other for other in range(size) if other != rank] if rank == 0 else [0]
         self._seen = dict.fromkeys(self._watched, time.monotonic())
-        self._given_up_at: float | None = None  # when it was learnt that the main process has given somebody up
-        self._broken_at: float | None = None  # when the main process has learnt of a closed connection
+        self._given_up_at: float | None = None  # when this process saw that the main process has given another one up
+        self._broken_at: float | None = None  # when the main process learned of a closed connection
         self._ended = Event()
         store.set(f"beat {rank}", "0")
 
     def start(self) -> None:
-        """Begin to beat and to listen. All processes must have made their Heartbeat before."""
+        """Start beating and listening. All processes must have created their Heartbeat before."""
         for work in (self._exchange, self._watch):
             Thread(target=work, daemon=True).start()
 
     def stop(self) -> None:
-        """Neither beat nor listen any more."""
+        """Stop beating and listening."""
         self._ended.set()
 
     def tell_broken(self, store: Any) -> None:
-        """Let the main process know, through this thread's connection to the store, that a connection has closed."""
+        """Tell the main process, through this thread's connection to the store, that a connection has closed."""
         if self._rank:
             store.set("broken", "yes")
         self._broken_at = float("inf")  # the main thread of the main process finds out by itself
 
     def silent_since(self, moment: float) -> list[int]:
-        """The watched ranks without a beat since that moment of `time.monotonic`."""
+        """Return the watched ranks without a beat since that moment of `time.monotonic`."""
         return [rank for rank, seen in self._seen.items() if seen < moment]
 
     def _exchange(self) -> None:
@@ -70,7 +70,7 @@ class Heartbeat:
                 self._read(counts)
 
     def _read(self, counts: dict[int, bytes]) -> None:
-        """Note whose count differs from that in `counts`, and what others have told."""
+        """Record which counts differ from those in `counts`, and what others have reported."""
         found = self._store.multi_get([f"beat {rank}" for rank in self._watched])
         now = time.monotonic()
         for rank, beats in zip(self._watched, found, strict=True):

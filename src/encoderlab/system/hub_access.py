@@ -1,4 +1,4 @@
-"""Asking whether the Hugging Face hub can be reached, and loading from it without noise or without requests."""
+"""Checks whether the Hugging Face hub can be reached, and loads from it without output or without requests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 
 def hub_answers(endpoint: str) -> bool:
-    """Whether the hub gives any answer but a server error, asked twice within HF_HUB_ETAG_TIMEOUT (10) seconds and one more.
+    """Return whether the hub answers without a server error, in two attempts within HF_HUB_ETAG_TIMEOUT (10) seconds plus one.
 
-    Asked before anything is loaded, because `huggingface_hub` itself tries for half a minute or more; in a thread of its own,
-    because looking up a name can hang, and one that hangs must not keep the program from ending.
+    It is called before anything is loaded, because `huggingface_hub` itself tries for half a minute or more; in a thread of its
+    own, because looking up a name can hang, and one that hangs must not keep the program from ending.
     """
     from huggingface_hub import constants
 
@@ -27,7 +27,7 @@ def hub_answers(endpoint: str) -> bool:
 
 
 def http_error() -> type[Exception]:
-    """What the hub's client raises where a request fails; some of its errors are of this class alone."""
+    """Return the error class of the hub's client for failed requests; some of its errors are only of this class."""
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]  of the client it is built on
 
     return HTTPError
@@ -51,7 +51,7 @@ def _ask(endpoint: str, seconds: float, answered: threading.Event) -> None:
 
 @contextmanager
 def no_requests() -> Iterator[None]:
-    """Let every request to the hub fail at once, as under HF_HUB_OFFLINE, so that `datasets` turns to its cache."""
+    """Make every request to the hub fail at once, as under HF_HUB_OFFLINE, so that `datasets` turns to its cache."""
     from huggingface_hub import get_session
     from huggingface_hub.errors import OfflineModeIsEnabled
 
@@ -69,7 +69,7 @@ def no_requests() -> Iterator[None]:
 
 @contextmanager
 def few_retries() -> Iterator[None]:
-    """Let a stream that breaks off be read once more and no oftener.
+    """Retry a stream that breaks off only once.
 
     Each reading tries for half a minute already (`huggingface_hub.utils.http_backoff`: six requests); `datasets` would read twenty
     times.
@@ -90,7 +90,7 @@ def few_retries() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the libraries' log lines back, for errors are raised, and their progress bars where nobody watches them move."""
+    """Suppress the libraries' log lines, because errors are raised, and their progress bars outside a terminal."""
     import datasets
     import huggingface_hub
 

@@ -21,14 +21,14 @@ def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
 
 
 def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
-    """Whether `folder` has a manifest of these `facts` and of files of exactly these `names`, each with the hash it states."""
+    """Return whether `folder` has a manifest with these `facts` and exactly these `names`, each with the hash it states."""
     return not differing_files(folder, names, **facts)
 
 
 def differing_files(folder: Path, names: Collection[str] | None = None, **facts: int) -> list[str]:
-    """The names of the files in `folder` that are missing, or not what its manifest states.
+    """Return the names of the files in `folder` that are missing, or differ from its manifest.
 
-    manifest.json itself where it cannot be read, states other `facts`, or is not of exactly these `names` (None: any).
+    It is manifest.json itself if that cannot be read, states other `facts`, or does not have exactly these `names` (None: any).
     """
     try:
         manifest = _read(folder)
@@ -41,7 +41,7 @@ def differing_files(folder: Path, names: Collection[str] | None = None, **facts:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal. Raises OSError."""
+    """Return the SHA-256 of a file, in hexadecimal. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

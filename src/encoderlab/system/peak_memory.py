@@ -1,4 +1,4 @@
-"""The most memory that was taken at once, by PyTorch on a card, by the whole process on a CPU."""
+"""The peak memory: of PyTorch on a GPU, of the whole process on a CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROCESS = Path("/proc/self")
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Measure the peak from here on, where that can be done; elsewhere it is the peak of the process's whole life."""
+    """Measure the peak from here, if possible; otherwise it is the peak of the process's whole life."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
@@ -21,7 +21,7 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Bytes; on a CPU with Python and its libraries. None where that cannot be known (on a CPU outside Linux)."""
+    """Return the peak in bytes; on a CPU with Python and its libraries. None if unknown (on a CPU outside Linux)."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

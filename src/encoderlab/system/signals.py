@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where nothing is lost; a second one ends it at once.
+"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where no work is lost; a second one ends it at once.
 
 A signal sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other work ends at
 once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that arrives during an import waits
@@ -19,14 +19,14 @@ from types import FrameType
 from encoderlab.errors import UserError
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
-IMPORT_SECONDS = 0.02  # between two looks whether an import has ended
-PASS_ON_SECONDS = 0.1  # between two times that workers are told: one may have been started in between
+IMPORT_SECONDS = 0.02  # between two checks whether an import has ended
+PASS_ON_SECONDS = 0.1  # between two times that workers are told, because one may have been started in between
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 
 
 class Interrupted(BaseException):
-    """The user, or the system, has asked this program to end. No Exception: nothing that handles errors may swallow it."""
+    """The user, or the system, has asked this program to end. Not an Exception: no error handler may swallow it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,17 +34,17 @@ class Interrupted(BaseException):
 
     @property
     def name(self) -> str:
-        """The signal's name."""
+        """Return the signal's name."""
         return signal.Signals(self.number).name
 
     @property
     def exit_code(self) -> int:
-        """What a shell is told: 130 for Ctrl-C, 143 for SIGTERM."""
+        """Return the exit code for the shell: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.number
 
 
 class _Received:
-    """What has come in. A process has one table of signal handlers, and so one of these."""
+    """The signals received. A process has one table of signal handlers, and so one of these."""
 
     number: int | None = None
     is_deferred = False
@@ -56,9 +56,9 @@ class _Received:
 
 @contextmanager
 def signals_handled() -> Iterator[None]:
-    """Turn the first signal into `Interrupted`, at once or where `deferred` work asks for it; the second ends the process.
+    """Turn the first signal into `Interrupted`, at once or when `deferred` work checks for it; the second ends the process.
 
-    A signal that is ignored already, as SIGHUP under nohup, stays so.
+    A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
     """
     before = {number: signal.getsignal(number) for number in _numbers()}
     _handle()
@@ -84,7 +84,7 @@ def _numbers() -> list[int]:
 
 def _handle() -> None:
     for number in _numbers():
-        if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by something that is no Python
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: not set by Python
             signal.signal(number, _on_signal)
 
 
@@ -93,12 +93,12 @@ def _heeded() -> set[int]:
 
 
 def is_interrupted() -> bool:
-    """Whether a signal has come."""
+    """Return whether a signal has arrived."""
     return _Received.number is not None
 
 
 def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
-    """A place at which deferred work can end. Raises Interrupted where a signal has come, to any process of the `processes`."""
+    """Raise Interrupted if a signal has arrived, at any of the `processes`: a point at which deferred work can end."""
     number = processes.all_reduce_max(_Received.number or 0)
     if number:
         raise Interrupted(number)
@@ -106,7 +106,7 @@ def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
 
 @contextmanager
 def deferred(promise: str = "saving after this step") -> Iterator[None]:
-    """Let signals wait until the enclosed work calls `stop_if_interrupted`, or ends; whoever sends one is told the `promise`."""
+    """Make signals wait until the enclosed work calls `stop_if_interrupted`, or ends; the `promise` is printed when one arrives."""
     _Received.is_deferred, _Received.promise = True, promise
     try:
         yield
@@ -117,11 +117,11 @@ def deferred(promise: str = "saving after this step") -> Iterator[None]:
 
 @contextmanager
 def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
-    """Let workers hear of signals, and let these wait here until the work is done; a second one kills the workers, too.
+    """Pass signals on to workers, and make them wait here until the work is done; a second one kills the workers, too.
 
-    Yields what is to be called before the first worker is started, should there be any. From then on signals are blocked, in the
+    Yields a function to call before the first worker is started, if any. From then on signals are blocked, in the
     workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still starting, and
-    joblib then kills the others in the midst of their saving. A thread looks for those that have come: the main one may wait for
+    joblib then kills the others in the midst of their saving. A thread checks for signals, because the main one may wait for
     the workers in a call that ends for no signal. Raises Interrupted at the end. Without signal masks, as on Windows, nothing is
     passed on.
     """
@@ -167,9 +167,9 @@ def _tell_workers(number: int) -> None:
 
 @contextmanager
 def signals_for_worker() -> Iterator[None]:
-    """Turn the first signal that this worker ever gets, also before, into `Interrupted`; it gets more of the same, and heeds none.
+    """Turn the first signal that this worker ever gets, even earlier, into `Interrupted`; it ignores further ones.
 
-    Behind this it goes on to note them, for as long as the process lives: it has no work to do any more.
+    Afterwards it keeps recording them until the process ends, because it has no work left.
     """
     if not _Received.is_worker:
         _Received.is_worker = _Received.is_deferred = True
@@ -203,7 +203,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _raise_unless_importing(_: int, frame: FrameType | None) -> None:
-    """Raise Interrupted, or wait with that while a module is imported: C++ that calls Python as it loads aborts."""
+    """Raise Interrupted, but not during an import: C++ code that calls Python while loading would abort."""
     if _Received.is_deferred or _Received.number is None:
         return
     if hasattr(signal, "setitimer") and _is_importing(frame):

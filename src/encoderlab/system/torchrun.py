@@ -1,4 +1,4 @@
-"""How the processes of a run come together: `torchrun` starts them, and tells each its place in environment variables."""
+"""Connects the processes of a run: `torchrun` starts them, and gives each its place in environment variables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.failures import ProcessLostError
 from encoderlab.system.heartbeat import LOST_SECONDS, Heartbeat
 
-WAIT_SECONDS = 600  # for the others at a point where all meet: longer than anything that one does there and the others do not
+WAIT_SECONDS = 600  # for the others at a point where all meet: longer than any work that only one does there
 START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
 
 
 def placed() -> Processes:
-    """The place that torchrun's variables give this process, which has not met the others yet; else `SINGLE_PROCESS`.
+    """Return this process's place from torchrun's variables, not yet connected to the others; otherwise `SINGLE_PROCESS`.
 
-    Raises SettingError for variables that are missing or no numbers.
+    Raises SettingError for variables that are missing or not numbers.
     """
     size = _whole_number("WORLD_SIZE", 1, default=1)
     if size == 1:
@@ -40,14 +40,14 @@ def placed() -> Processes:
 
 
 def restarted() -> bool:
-    """Whether torchrun has started these processes anew after a failure, as `--max-restarts` lets it."""
+    """Return whether torchrun has restarted these processes after a failure, as `--max-restarts` lets it."""
     return _whole_number("TORCHELASTIC_RESTART_COUNT", 0, default=0) > 0
 
 
 def join(place: Processes) -> Processes:
-    """The same place, once all processes are there.
+    """Return the same place, connected to all processes.
 
-    Raises ProcessLostError where they do not come, and SettingError for a time to wait for them that is no number.
+    Raises ProcessLostError if they do not come, and SettingError if the time to wait for them is not a number.
     """
     if place.size == 1:
         return place
@@ -65,13 +65,13 @@ def join(place: Processes) -> Processes:
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:160]
         raise ProcessLostError(
-            f"The {place.size} processes of this run do not find one another ({why})", remedy="Start all of them"
+            f"The {place.size} processes of this run cannot find one another ({why})", remedy="Start all of them"
         ) from None
     return processes
 
 
 def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> Processes:
-    """The same, knowing each other's machines, once all beat: see `Heartbeat`, which has a connection of its own."""
+    """Return the same, with the machines known and all heartbeats running; see `Heartbeat`, which has its own connection."""
     import torch.distributed as distributed
 
     prefixed, tcp = distributed.PrefixStore, distributed.TCPStore  # pyright: ignore[reportPrivateImportUsage]  documented
@@ -81,7 +81,7 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
     heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why))
     place.store.set(f"host {place.rank}", socket.gethostname())
     place.store.set(f"machine {place.machine}", socket.gethostname())
-    place.all_reduce_sum([1])  # one that ends at once, for a wrong setting, would leave others in the midst of connecting to it
+    place.all_reduce_sum([1])  # one that ends at once, because of a wrong setting, would leave others still connecting to it
     hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
     found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat))
     heartbeat.start()
@@ -89,7 +89,7 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
 
 
 def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:
-    """The number that an environment variable holds. Raises SettingError."""
+    """Return the number in an environment variable. Raises SettingError."""
     said = os.environ.get(name)
     if said is None and default is not None:
         return default
@@ -106,7 +106,7 @@ def _whole_number(name: str, least: int, *, below: int | None = None, default: i
 
 @contextmanager
 def speaking_for_all(processes: Processes) -> Iterator[None]:
-    """During the enclosed work, only what the main process writes to standard output and error reaches the user."""
+    """During the enclosed work, only the main process's standard output and error reach the user."""
     if processes.is_main:
         yield
         return

@@ -1,1 +1,1 @@
-"""Questions asked of an encoder: how an example becomes ids and right answers, and what a prediction means."""
+"""What an encoder learns to predict: how an example becomes ids and targets, and what a prediction means."""

@@ -1,4 +1,4 @@
-"""What the settings of tasks can be: the figures that a run is judged by, and how labels are decoded."""
+"""The choices in task settings: the scores a run is judged by, and how labels are decoded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class ClassificationScore(Enum):
-    """Figures that can choose the best checkpoint of a classification run, and that its report puts first; `f1` of two classes."""
+    """Scores that can select the best checkpoint of a classification run and lead its report; `f1` is for two classes."""
 
     accuracy = "accuracy"
     f1_macro = "f1_macro"
@@ -16,9 +16,9 @@ class ClassificationScore(Enum):
 
 
 class TaggingScore(Enum):
-    """Figures that can choose the best checkpoint of a tagging run, and that its report puts first.
+    """Scores that can select the best checkpoint of a tagging run and lead its report.
 
-    `auto` is entity_f1 where labels are BIO or BIOES, and token_accuracy elsewhere.
+    `auto` is entity_f1 for BIO or BIOES labels, otherwise token_accuracy.
     """
 
     auto = "auto"
@@ -29,9 +29,9 @@ class TaggingScore(Enum):
 
 
 class Decoding(Enum):
-    """How a sentence's labels are chosen: each word's likeliest one, or the likeliest valid BIO or BIOES sequence.
+    """How a sentence's labels are chosen: the most probable label of each word, or the most probable valid BIO or BIOES sequence.
 
-    `auto` is valid where labels are BIO or BIOES, and argmax elsewhere: on the validation split of WNUT-17 it brings 0.6 points of
+    `auto` is valid for BIO or BIOES labels, otherwise argmax: on the validation split of WNUT-17, valid adds 0.6 points of
     entity F1.
     """
 
@@ -41,7 +41,7 @@ class Decoding(Enum):
 
 
 class MultilabelScore(Enum):
-    """Figures that can choose the best checkpoint of a multi-label run, and that its report puts first."""
+    """Scores that can select the best checkpoint of a multi-label run and lead its report."""
 
     f1_micro = "f1_micro"
     f1_macro = "f1_macro"
@@ -49,7 +49,7 @@ class MultilabelScore(Enum):
 
 
 class RegressionScore(Enum):
-    """Figures that can choose the best checkpoint of a regression run, and that its report puts first."""
+    """Scores that can select the best checkpoint of a regression run and lead its report."""
 
     pearson = "pearson"
     spearman = "spearman"
@@ -58,14 +58,14 @@ class RegressionScore(Enum):
 
 
 class PretrainingScore(Enum):
-    """Figures that can choose the best checkpoint of a pretraining run."""
+    """Scores that can select the best checkpoint of a pretraining run."""
 
     mlm_accuracy = "mlm_accuracy"
     nsp_accuracy = "nsp_accuracy"
 
 
 class TeacherScore(Enum):
-    """Figures that can choose the best checkpoint of a run that learns a teacher's vectors."""
+    """Scores that can select the best checkpoint of a run that learns a teacher's vectors."""
 
     token_cosine = "token_cosine"
     sequence_cosine = "sequence_cosine"

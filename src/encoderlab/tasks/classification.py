@@ -22,11 +22,12 @@ from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 
 
 class Classification(Task):
-    """Asks one question about the whole sequence.
+    """Predicts one label for the whole sequence.
 
-    Of two labels, the one with the id `positive` is what the figures of two classes are about: `positive_label` of the settings,
-    or the last where they name none. `threshold` says from which probability on it is given (None: where it is the likelier one);
-    one that is still to be chosen is chosen in scoring, and answers take the likelier label.
+    With two labels, the figures of two classes refer to the one with the id `positive`: `positive_label` of the settings, or
+    the last label if they name none. `threshold` is the probability from which it is predicted (None: if it is the more
+    probable one). A threshold that is still to be fitted is fitted in scoring; until then predictions take the more probable
+    label.
     """
 
     def __init__(self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -38,7 +39,7 @@ class Classification(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        texts = texts_among(examples, "a classification task asks for labelled texts")
+        texts = texts_among(examples, "a classification task needs labelled texts")
         return sequences_of(self.tokenizer, texts, self.max_length, self.windows)
 
     def metrics(self) -> ClassificationMetrics:
@@ -51,7 +52,7 @@ class Classification(Task):
         return self.answers_of(prediction.sequence_logits)
 
     def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
-        """See `Task.answers_of`: the positive label from its threshold on."""
+        """See `Task.answers_of`: the positive label is predicted from its threshold."""
         answers = super().answers_of(logits)
         if self.threshold is None or self.threshold.known is None:
             return answers
@@ -61,22 +62,22 @@ class Classification(Task):
 
 
 def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
-    """How the threshold of the positive label is found; None where the likelier label is given. Raises SettingError."""
+    """Return how the threshold of the positive label is found; None to predict the more probable label. Raises SettingError."""
     given = config.threshold
     if given is None or given == "f1":
         return ThresholdRule() if given else None
     if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= 1:
         return ThresholdRule(known=float(given))
     if (precision := requested_precision(given)) is None:
-        allowed = "a probability from 0 to 1, f1, or precision:0.9 with a number above 0, at most 1"
+        allowed = "a probability from 0 to 1, f1, or precision:P with P above 0, at most 1"
         raise SettingError(f"task.threshold is {given}", allowed=allowed)
     return ThresholdRule(precision=precision)
 
 
 def positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
-    """The id of the positive label, 1 where none is named; of more than two labels it means nothing.
+    """Return the id of the positive label, 1 if none is named; with more than two labels it has no meaning.
 
-    Raises SettingError for a label that is unknown, and for settings that need two labels where there are others.
+    Raises SettingError for an unknown label, and for settings that need two labels if there are more or fewer.
     """
     if len(labels) == 2:
         if config.positive_label is None:
@@ -85,9 +86,9 @@ def positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
         return labels.index(config.positive_label)
     for name in ("positive_label", "threshold"):
         if getattr(config, name) is not None:
-            wrong = f"task.{name}={getattr(config, name)} needs two labels, and the data has {len(labels)}"
-            raise SettingError(wrong, remedy="Leave it out, or set task=multilabel, which has a threshold for each label")
+            wrong = f"task.{name}={getattr(config, name)} needs two labels, but the data has {len(labels)}"
+            raise SettingError(wrong, remedy="Remove it, or set task=multilabel, which has a threshold for each label")
     if config.score is ClassificationScore.f1:
-        wrong = f"task.score=f1 needs two labels, and the data has {len(labels)}"
+        wrong = f"task.score=f1 needs two labels, but the data has {len(labels)}"
         raise SettingError(wrong, remedy="Set task.score=f1_macro or task.score=f1_weighted")
     return 1

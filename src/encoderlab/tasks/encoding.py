@@ -1,4 +1,4 @@
-"""Nothing is asked: a checkpoint that is an encoder without a head has vectors and attention to show, and no answers."""
+"""Encoding without a head: an encoder alone has vectors and attention, but no predictions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from encoderlab.tasks.task import Answer, Task
 
 @dataclass
 class EncodingConfig(TaskConfig):
-    """Texts become sequences, and nothing is asked of them. No run is trained for it: see `runs.models.saved_model`."""
+    """Texts become sequences, and nothing is predicted. No run is trained for it; see `runs.models.saved_model`."""
 
 
 class Encoding(Task):
-    """Reads texts and pairs; whoever wants an answer is refused. It has no labels, whatever the examples have."""
+    """Reads texts and pairs, and refuses to predict. It has no labels, even if the examples do."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, "", shortest=5)  # [CLS] a [SEP] b [SEP]
@@ -31,19 +31,19 @@ class Encoding(Task):
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
         if not are_texts(examples):
-            raise DataError("An encoder without a head reads texts, and these are sequences of words")
+            raise DataError("An encoder without a head reads texts, but these are sequences of words")
         return sequences_of(self.tokenizer, examples, self.max_length)
 
     def metrics(self) -> Metrics:
-        """Raises DataError: there is nothing to score."""
+        """Raise DataError, because there is nothing to score."""
         raise self._no_answers()
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """Raises DataError: there are none."""
+        """Raise DataError, because there are no predictions."""
         raise self._no_answers()
 
     def _no_answers(self) -> DataError:
         return DataError(
-            f"{self.name} is an encoder without a head: it answers nothing",
-            remedy="Run encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
+            f"{self.name} is an encoder without a head and predicts nothing",
+            remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed",
         )

@@ -19,9 +19,9 @@ from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 
 
 class Multilabel(Task):
-    """Asks of each label whether a sequence has it: yes from the label's threshold on.
+    """Predicts for each label whether a sequence has it: yes from the label's threshold.
 
-    `thresholds` are the known ones by label; scoring fits the others, and answers take 0.5 for them.
+    `thresholds` are the known ones by label; scoring fits the others, and predictions use 0.5 for them.
     """
 
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -43,11 +43,11 @@ class Multilabel(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        texts = texts_among(examples, "a multilabel task asks for labelled texts")
+        texts = texts_among(examples, "a multilabel task needs labelled texts")
         return [self._marked(one) for one in sequences_of(self.tokenizer, texts, self.max_length, self.windows)]
 
     def _marked(self, encoded: Encoded) -> Encoded:
-        """The same with a 0 or 1 for each label in place of the ids."""
+        """Return the example with a 0 or 1 for each label instead of the ids."""
         if encoded.label is None:
             return encoded
         assert isinstance(encoded.label, tuple), "the dataset was read for another task"
@@ -66,7 +66,7 @@ class Multilabel(Task):
         return self.answers_of(prediction.sequence_logits)
 
     def answers_of(self, logits: Float[Tensor, "rows labels"]) -> list[Answer]:
-        """See `Task.answers_of`: every label from its threshold on."""
+        """See `Task.answers_of`: every label is predicted from its threshold."""
         thresholds = [self.thresholds.get(label, DEFAULT) for label in self.labels]
         answers = []
         for row in logits.double().sigmoid().tolist():

@@ -19,7 +19,7 @@ from encoderlab.tasks.task import Answer, Task, Windowing
 
 
 class Regression(Task):
-    """Asks for one number. The model learns it less the `mean` and in units of the `deviation`; whoever asks never sees that."""
+    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`, which callers never see."""
 
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
@@ -36,7 +36,7 @@ class Regression(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """See `Task.encode`."""
-        texts = texts_among(examples, "a regression task asks for texts with a number")
+        texts = texts_among(examples, "a regression task needs texts with a number")
         return [self._scaled(one) for one in sequences_of(self.tokenizer, texts, self.max_length, self.windows)]
 
     def _scaled(self, encoded: Encoded) -> Encoded:
@@ -55,6 +55,6 @@ class Regression(Task):
         return self.answers_of(prediction.sequence_logits)
 
     def answers_of(self, logits: Float[Tensor, "rows one"]) -> list[Answer]:
-        """See `Task.answers_of`: the number in the user's units."""
+        """See `Task.answers_of`: the number is in the user's units."""
         numbers = logits[:, 0].double().cpu().numpy() * self.deviation + self.mean
         return [Answer((), number=number) for number in rounded(numbers, self.deviation).tolist()]

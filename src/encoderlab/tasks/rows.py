@@ -1,6 +1,6 @@
-"""The rows a run reads: encoded examples go into a token store once, and come out side by side, as a vectorised gather.
+"""The rows a run reads: encoded examples are written to a token store once, and gathered into batches by vectorised reads.
 
-The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` gives their lengths, gathers some of them into a batch and
+The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` returns their lengths, gathers some into a batch and
 prepares it on its device. The rows of examples are the same every epoch; those of documents are drawn
 (`pretraining.sentence_rows`).
 """
@@ -19,63 +19,63 @@ import torch
 from encoderlab.batch import Batch, Encoded, HeadSizes
 from encoderlab.data.token_store import Column, TokenStore, memory_store, write_store
 
-UNKNOWN = -1  # how the store writes an answer that is not known; where answers are numbers, it is NaN
+UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 ROWS_AT_A_TIME = 1000
 
 
 class Epoch(Protocol):
-    """The rows of one epoch: how many tokens each has, and the batch that some of them make."""
+    """The rows of one epoch: their lengths in tokens, and batches of them."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """[rows]: how many tokens each has."""
+        """Return how many tokens each row has: [rows]."""
         ...
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        """The batch of the given rows. Where all are of one length, there is no padding and no mask."""
+        """Return the batch of the given rows. If all have the same length, there is no padding and no mask."""
         ...
 
     def prepare(self, batch: Batch) -> Batch:
-        """Add to a gathered batch whatever is drawn afresh, on the batch's device."""
+        """Add to a gathered batch whatever is drawn for it, on the batch's device."""
         ...
 
 
 class Rows(Protocol):
-    """What a split has to offer: the same number of rows each epoch, the same rows each time or some drawn afresh."""
+    """The rows of a split: equally many each epoch, either the same each time or drawn again."""
 
     def __len__(self) -> int: ...
 
     def epoch(self, seed: int, epoch: int) -> Epoch:
-        """The rows of an epoch, a function of seed and epoch alone."""
+        """Return the rows of an epoch, a function of only seed and epoch."""
         ...
 
     def truncated_share(self) -> float:
-        """Share of the rows that were longer than the model reads."""
+        """Return the share of the rows that were longer than the model reads."""
         ...
 
 
 def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:
-    """Write encoded examples, whose answers are those of `heads`, to a token store at `folder`."""
+    """Write encoded examples, with the targets of `heads`, to a token store at `folder`."""
     return write_store(folder, _column_types(vocabulary_size, heads), _as_columns(encoded, heads))
 
 
 def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
-    """The rows of some encoded examples, in memory, as arrays: those take a tenth of the lists, which are let go as they come."""
+    """Return the rows of encoded examples, in memory, as arrays, which take a tenth of the memory of the lists."""
     types, rows = _column_types(vocabulary_size, heads), _as_columns(encoded, heads)
     parts = [memory_store(types, some) for some in iter(lambda: list(islice(rows, ROWS_AT_A_TIME)), [])]
     return ExampleRows(_one_behind_another(parts, types) if parts else memory_store(types, []))
 
 
 def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
-    """The rows of all parts, one part behind another, in memory."""
+    """Return the rows of all parts, one part after another, in memory."""
     names = ("input_ids", "first_length", "truncated", "label", "windows", "target_positions", "token_labels")
     names = [name for name in names if name in parts[0].store]
     return ExampleRows(_one_behind_another([part.store for part in parts], names))
 
 
 def id_type(vocabulary_size: int) -> str:
-    """The smallest NumPy dtype that holds every id."""
+    """Return the smallest NumPy dtype that holds every id."""
     return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
 
@@ -135,15 +135,15 @@ class ExampleRows:
         return float(self.truncated().mean()) if len(self) else 0.0
 
     def truncated(self) -> np.ndarray:
-        """[rows]: 1 where the row was longer than the model reads, else 0."""
+        """Return 1 for each row longer than the model reads, otherwise 0: [rows]."""
         return self.store["truncated"].gather(np.arange(len(self)))[0]
 
     def windows(self) -> np.ndarray:
-        """[rows]: in how many windows each row is read; 1 for a single sequence."""
+        """Return in how many windows each row is read: [rows]; 1 for a single sequence."""
         return self._windows(np.arange(len(self)))
 
     def first_windows(self) -> ExampleRows:
-        """The same rows, of each the first window alone, in memory: what a model reads that cuts long texts."""
+        """Return only the first window of each row, in memory: what a model reads that truncates long texts."""
         windows = self.windows()
         column = self.store["input_ids"]
         lengths = self.lengths // windows
@@ -188,7 +188,7 @@ class ExampleRows:
         return batch
 
     def _target_positions(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The target positions of the rows, as indices into their flattened tokens, and the labels there."""
+        """Return the target positions of the rows, as indices into their flattened tokens, and the labels there."""
         if "target_positions" not in self.store:
             return np.empty(0, dtype=np.int64), None
         positions, counts = self.store["target_positions"].gather(rows)
@@ -198,7 +198,7 @@ class ExampleRows:
 def side_by_side(
     flat: np.ndarray, lengths: np.ndarray, first_lengths: np.ndarray, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Sequences that lie one after the other in `flat`, padded to the longest: ids, segments, and the mask of real tokens or None.
+    """Return the sequences that follow one another in `flat`, padded to the longest: ids, segments, and the mask or None.
 
     All are [sequences, longest]. A sequence's first `first_lengths` tokens are segment 0, the others 1.
     """
@@ -212,9 +212,9 @@ def side_by_side(
 
 
 def _known(answers: np.ndarray | None, sets: int | None = None) -> torch.Tensor | None:
-    """The answers, or None if any is unknown: a batch is answered as a whole or not at all.
+    """Return the targets, or None if any is unknown: a batch has all its targets or none.
 
-    Where they are so many `sets` of labels, a row of zeros and ones for each of them.
+    If they are `sets` of that many labels, return a row of zeros and ones for each.
     """
     if answers is None or (np.isnan(answers) if answers.dtype.kind == "f" else answers == UNKNOWN).any():
         return None

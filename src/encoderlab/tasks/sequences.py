@@ -1,4 +1,4 @@
-"""How pieces become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3)."""
+"""How token ids become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,7 +17,7 @@ Target = int | float | tuple[int, ...] | None
 def join(
     tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, max_length: int, label: Target = None
 ) -> Encoded:
-    """One text or a pair as a sequence of at most `max_length` tokens, the longer text being cut first."""
+    """Return one text or a pair as a sequence of at most `max_length` tokens, truncating the longer text first."""
     cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
     if second is None:
         kept = max(max_length - 2, 0)
@@ -30,7 +30,7 @@ def join(
 
 
 def in_windows(tokenizer: Tokenizer, ids: Sequence[int], max_length: int, windows: Windowing, label: Target = None) -> Encoded:
-    """One text that is longer than `max_length`: [CLS] window [SEP], once for each window."""
+    """Return a text longer than `max_length` as [CLS] window [SEP], once for each window."""
     room = max_length - 2
     starts = windows.starts(len(ids), room)
     together = [id_ for start in starts for id_ in (tokenizer.cls_id, *ids[start : start + room], tokenizer.sep_id)]
@@ -41,9 +41,9 @@ def in_windows(tokenizer: Tokenizer, ids: Sequence[int], max_length: int, window
 def sequences_of(
     tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int, windows: Windowing | None = None
 ) -> list[Encoded]:
-    """Texts and pairs with their labels, tokenised all at once: a call for each takes five times as long.
+    """Return texts and pairs with their labels, tokenised all at once because a call for each takes five times as long.
 
-    Long texts are read in `windows`, or cut where there are none. Raises DataError for pairs in windows.
+    Long texts are read in `windows`, or truncated if that is None. Raises DataError for pairs in windows.
     """
     firsts = tokenizer.encode([example.text for example in examples])
     if windows is not None:
@@ -64,16 +64,16 @@ def sequences_of(
 def _refuse_pairs(examples: Sequence[TextExample], windows: Windowing) -> None:
     if any(example.text_pair is not None for example in examples):
         raise DataError(
-            f"task.windows={windows.pooling} reads single texts in windows, and these rows are pairs",
-            remedy="Set task.windows=none, which cuts the longer text of a pair",
+            f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs",
+            remedy="Set task.windows=none, which truncates the longer text of a pair",
         )
 
 
 def texts_among(examples: Sequence[Example], task: str) -> Sequence[TextExample]:
-    """The examples, which are texts. Raises DataError, saying what `task` asks for, where they are sequences of words."""
+    """Return the examples, which are texts. Raises DataError, with what `task` needs, if they are sequences of words."""
     if not are_texts(examples):
         raise DataError(
-            f"This dataset holds sequences of labelled words, and {task}",
+            f"This dataset holds sequences of labelled words, but {task}",
             remedy="Set task=tagging, or choose a dataset of texts",
         )
     return examples
@@ -90,7 +90,7 @@ def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> t
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many pieces of two texts fit into `room` when the longer one is always cut first.
+    """Return how many tokens of two texts fit into `room` when the longer one is always truncated first.
 
     >>> longest_first(10, 3, 8)
     (5, 3)

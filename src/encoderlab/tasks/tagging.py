@@ -1,4 +1,4 @@
-"""Token classification: one label for each word, read off the word's first piece (Devlin et al. 2019, section 5.3)."""
+"""Token classification: one label for each word, predicted at its first token (Devlin et al. 2019, section 5.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from encoderlab.tasks.task import Answer, Task
 
 
 class Tagging(Task):
-    """Asks one question about each word. Words beyond `max_length` tokens are not asked; the run says how many rows have such."""
+    """Predicts a label for each word. Words beyond `max_length` tokens have no target; the run reports how many rows have some."""
 
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, labels, max_length, config.figure(labels), shortest=3 if config.special_tokens else 1)
@@ -37,7 +37,7 @@ class Tagging(Task):
         """See `Task.encode`."""
         if not are_words(examples):
             raise DataError(
-                "This dataset holds labelled texts, and a tagging task asks for sequences of labelled words",
+                "This dataset holds labelled texts, but a tagging task needs sequences of labelled words",
                 remedy="Set task=classification, or choose a dataset of words (dataset.format=conll)",
             )
         pieces = self.tokenizer.encode_words([example.words for example in examples])
@@ -58,14 +58,14 @@ class Tagging(Task):
         return TaggingMetrics(self.labels, self.score, self._decoded)
 
     def _decoded(self, logits: Tensor, batch: Batch) -> Tensor:
-        """The id of each asked word's label: [targets, labels] -> int64 [targets]."""
+        """Return the id of the label of each target word: [targets, labels] -> int64 [targets]."""
         if self.decoder is None:
             return logits.argmax(-1)
         n_rows, longest = batch.input_ids.shape
         return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`. Only asked words are answered; a caller that knows the words fills up those that were cut off."""
+        """See `Task.answers`. Truncated words have no prediction; a caller that knows the words fills them in."""
         assert prediction.token_logits is not None
         logits = prediction.token_logits.float()
         ids = self._decoded(logits, batch).cpu().numpy()
@@ -80,7 +80,7 @@ class Tagging(Task):
 
 
 def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:
-    """What chooses valid sequences, if anything does. Raises SettingError where labels have to be BIO or BIOES and are not."""
+    """Return the decoder of valid sequences, or None. Raises SettingError if labels have to be BIO or BIOES and are not."""
     entities = None if config.decoding is Decoding.argmax else entity_labels(labels)
     if entities is None and config.decoding is Decoding.valid:
         raise SettingError(

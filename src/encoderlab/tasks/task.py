@@ -1,4 +1,4 @@
-"""A task decides how an example becomes ids and right answers, and what a prediction means; nothing else ever mentions one."""
+"""A task decides how an example becomes ids and targets, and what a prediction means; nothing else ever mentions one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model says of one example: a label with every class's probability, or one label for each word it read.
+    """The prediction for one example: a label with every class's probability, or one label for each word that was read.
 
-    Of a set of labels, `labels` are those that are given, and the probabilities those of all; a number has neither.
-    `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
+    For a set of labels, `labels` are those predicted, with the probabilities of all; a number has neither. `word_confidences`
+    are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
     """
 
     labels: tuple[str, ...]
@@ -36,13 +36,13 @@ class Answer:
     word_probabilities: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def in_words(self) -> str:
-        """The labels with commas between them, or the number."""
+        """Return the labels separated by commas, or the number."""
         return ", ".join(self.labels) or "no label" if self.number is None else f"{self.number:.6g}"
 
     def as_dict(self, names: Sequence[str], target: TargetKind, top_k: int | None = None) -> dict[str, Any]:
-        """An answer for a whole text as programs read it; `names` as for `by_label`.
+        """Return the prediction for a whole text as programs read it; `names` as for `by_label`.
 
-        `predicted` is a label, a list of labels or a number, as the `target` is; beside labels stand the `probabilities` of all, or
+        `predicted` is a label, a list of labels or a number, as the `target` is; labels come with the `probabilities` of all, or
         the `top` of them.
         """
         if target == "number":
@@ -50,12 +50,12 @@ class Answer:
         predicted = self.labels[0] if target == "label" else list(self.labels)
         if top_k is None:
             return {"predicted": predicted, "probabilities": self.by_label(names)}
-        assert self.probabilities is not None, "only an answer for a whole text has them"
+        assert self.probabilities is not None, "only a prediction for a whole text has them"
         return {"predicted": predicted, "top": as_objects(likeliest(names, self.probabilities, top_k))}
 
     def by_label(self, names: Sequence[str]) -> dict[str, float]:
-        """The probability of each class of an answer that has them; `names` are the classes in the order of their ids."""
-        assert self.probabilities is not None, "only an answer for a whole text has them"
+        """Return the probability of each class; `names` are the classes in the order of their ids."""
+        assert self.probabilities is not None, "only a prediction for a whole text has them"
         return dict(zip(names, self.probabilities, strict=True))
 
 
@@ -63,7 +63,7 @@ class Answer:
 class Windowing:
     """How long texts are read: in at most `most` windows, each sharing at least `overlap` of its tokens with the next.
 
-    `pooling` says how the windows' logits become those of the text.
+    `pooling` tells how the windows' logits are combined.
     """
 
     pooling: WindowPooling
@@ -72,14 +72,14 @@ class Windowing:
 
     @classmethod
     def of(cls, config: TextTaskConfig) -> Windowing | None:
-        """As a task's settings say; None where long texts are cut."""
+        """Return the windowing in a task's settings; None if long texts are truncated."""
         if config.windows is Windows.none:
             return None
         pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
         return cls(pooled, config.window_overlap, config.max_windows)
 
     def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
-        """Where the windows of `room` tokens begin in a text of `n_tokens`, which are more: evenly spaced from end to end.
+        """Return where windows of `room` tokens begin in a longer text of `n_tokens`, evenly spaced from end to end.
 
         >>> Windowing("mean", 0.25, 8).starts(100, 40)
         (0, 30, 60)
@@ -90,64 +90,64 @@ class Windowing:
 
 
 def likeliest(names: Sequence[str], probabilities: Sequence[float] | np.ndarray, k: int | None) -> list[tuple[str, float]]:
-    """The `k` most probable classes (None: all), the most probable first; of equal ones the class that comes first."""
+    """Return the `k` most probable classes (None: all), most probable first; ties go to the class that comes first."""
     order = sorted(range(len(names)), key=lambda label: -probabilities[label])
     return [(names[label], float(probabilities[label])) for label in order[:k]]
 
 
 def as_objects(found: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
-    """Labels with their probabilities as JSON holds them."""
+    """Return labels with their probabilities as JSON objects."""
     return [{"label": name, "probability": round(chance, 6)} for name, chance in found]
 
 
 class Task(ABC):
-    """What is asked, and how it is answered. `labels` are the names of the answers in the order of their ids.
+    """What to predict, and how. `labels` are the names of the classes in the order of their ids.
 
     A subclass is made from its settings, the tokenizer, the labels of the examples and the length of the longest sequence in
-    tokens. Raises SettingError where `max_length` is less than the `shortest` sequence that can hold an example.
+    tokens. Raises SettingError if `max_length` is less than the `shortest` sequence that can hold an example.
     """
 
     heads: HeadSizes
-    unit: float = 1.0  # what 1 in the logits of a number is in the user's units
-    windows: Windowing | None = None  # how texts longer than `max_length` are read; None: they are cut
+    unit: float = 1.0  # the user's units per 1 in the logits of a number
+    windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int) -> None:
         if max_length < shortest:
             raise SettingError(
-                f"model.max_length={max_length} leaves no room for a token beside the special ones",
+                f"model.max_length={max_length} leaves no room for a token besides the special ones",
                 allowed=f"at least {shortest} for this task",
             )
         self.tokenizer, self.labels, self.max_length, self.score = tokenizer, list(labels), max_length, score
 
     @property
     def key(self) -> str:
-        """Everything `encode` depends on, as text: the token store is kept under it."""
+        """Return everything `encode` depends on, as text, for the token store's cache key."""
         windows = "" if self.windows is None else f" {self.windows}"
         return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}{windows}"
 
     @property
     def limit(self) -> str:
-        """How much of a text is read, as settings and in words."""
+        """Return how much of a text is read, as settings and in words."""
         tokens = f"model.max_length={self.max_length} tokens"
         return tokens if self.windows is None else f"task.max_windows={self.windows.most} windows of {tokens}"
 
     @abstractmethod
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """The examples as ids with their right answers: deterministic, done once and kept. Raises DataError for the wrong kind."""
+        """Return the examples as ids with their targets; done once and cached. Raises DataError for the wrong kind."""
 
     @abstractmethod
     def metrics(self) -> Metrics:
-        """An empty collection of answers, to be scored."""
+        """Return an empty collection of predictions, to be scored."""
 
     def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
-        """What a row of logits says, of a whole sequence or of a token: the likeliest class, unless a task reads it otherwise."""
+        """Return the predictions of rows of logits, for sequences or tokens: the most probable class, unless overridden."""
         probabilities = logits.float().softmax(-1)
         best = probabilities.argmax(-1).tolist()
         return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]
 
     @abstractmethod
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """What `prediction` says of each example of `batch`, in the batch's order."""
+        """Return the prediction for each example of `batch`, in the batch's order."""
 
 
 def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> None:

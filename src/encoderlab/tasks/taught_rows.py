@@ -1,4 +1,4 @@
-"""Rows with a teacher's logits beside their labels: what a student of a task learns from."""
+"""Rows with a teacher's logits in addition to their labels: what a student of a task learns from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RowLogits(Protocol):
     """A teacher's logits for the rows of a split."""
 
     def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """The first `counts` answers of each of `rows`, one row behind another: [answers, classes]."""
+        """Return the first `counts` outputs of each of `rows`, one row after another: [outputs, classes]."""
         ...
 
 
@@ -24,7 +24,7 @@ class RowLogits(Protocol):
 class TaughtRows:
     """`rows`, the same in every epoch, each batch with its teacher's logits as targets.
 
-    `temperature` softens both sides; the teacher counts for `weight` in the loss and the labels for the rest.
+    `temperature` softens both distributions; the teacher has the `weight` in the loss, and the labels have the rest.
     """
 
     rows: ExampleRows

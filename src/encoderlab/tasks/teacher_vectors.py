@@ -17,9 +17,9 @@ from encoderlab.tasks.encoding import Encoding
 
 
 class TeacherVectors(Encoding):
-    """Asks for the teacher's vector of every token and, as their mean, of the whole text.
+    """Learns the teacher's vector of every token and, as their mean, of the whole text.
 
-    `teacher` answers for a batch; it is set before rows are read. Without one, the task reads texts and nothing is asked of them.
+    `teacher` returns the vectors for a batch; it is set before rows are read. Without one, the task only reads texts.
     """
 
     teacher: Callable[[Batch], Targets] | None = None
@@ -32,15 +32,15 @@ class TeacherVectors(Encoding):
         self.is_ordinary[list(tokenizer.special_ids)] = False
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
-        """How many tokens will be asked for in the sequences that lie one after the other in `flat`: all."""
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`: all."""
         return len(flat)
 
     def ask(self, batch: Batch, key: int) -> Batch:
-        """`batch` with the teacher's answers as its targets. Raises DataError where there is no teacher."""
+        """Return `batch` with the teacher's vectors as its targets. Raises DataError if there is no teacher."""
         if self.teacher is None:
             raise DataError(
-                f"{self.name} learned a teacher's vectors, and the teacher is not here: there is nothing to score it against",
-                remedy="Use encoderlab embed for its vectors, or encoderlab finetune init_from=... to teach it a task",
+                f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher",
+                remedy="Get its vectors with encoderlab embed, or train it on a task with encoderlab finetune init_from=...",
             )
         mask = batch.attention_mask
         if mask is None:

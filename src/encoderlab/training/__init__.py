@@ -1,1 +1,1 @@
-"""The training loop and its parts: it knows batches, losses and steps, and neither tasks nor files of a run."""
+"""The training loop and its parts, which know batches, losses and steps, but neither tasks nor the files of a run."""

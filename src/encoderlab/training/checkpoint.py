@@ -1,8 +1,8 @@
-"""Checkpoints that survive a kill at any moment: written aside, synced, hashed, and renamed into place.
+"""Checkpoints that survive a kill at any moment: written to a temporary folder, synced, hashed, and renamed into place.
 
-The order of the steps is what makes it safe (saving over the last file does not): every file is written and synced in a temporary
-folder, a manifest with each file's SHA-256 is written last, the folder is synced and renamed to a name never used before, and only
-then are older checkpoints deleted. What is read back is the newest folder whose manifest verifies, never what a link says.
+The order of the steps makes this safe; overwriting the last file is not. Every file is written and synced in a temporary folder,
+a manifest with each file's SHA-256 is written last, the folder is synced and renamed to a name never used before, and only then
+are older checkpoints deleted. Reading uses the newest folder whose manifest verifies, never a link.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ NAME = re.compile(r"step-(\d+)")
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """The weights as they are stored: on the CPU and contiguous."""
+    """Return the weights as they are stored: on the CPU and contiguous."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:
-    """Write `folder`/step-N; the path of the finished checkpoint. Raises OSError where that is not possible."""
+    """Write `folder`/step-N and return its path. Raises OSError if that is not possible."""
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step}"
-    if final.exists():  # damaged, or it would have been gone on from, and could not be moved then
+    if final.exists():  # damaged, or the run would have resumed from it, and it could not be moved
         _set_aside(final)
-    held = io.BytesIO()  # torch.save gives a full disk no name if it writes to a file itself
+    held = io.BytesIO()  # if torch.save writes to a file itself, its error does not name a full disk
     torch.save(state, held)
     contents = {WEIGHTS: safetensors.torch.save(weights), STATE: held.getbuffer()}
     with atomic_write(final) as temporary:
@@ -55,7 +55,7 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights of a checkpoint. Raises DataError where a file is missing or is not what the manifest says."""
+    """Return the weights of a checkpoint. Raises DataError if a file is missing or differs from the manifest."""
     _check(checkpoint)
     try:
         return safetensors.torch.load_file(checkpoint / WEIGHTS)
@@ -64,37 +64,37 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """What a continuation needs beside the weights: numbers, texts and tensors, and never code. Raises DataError."""
+    """Return what resuming needs besides the weights: numbers, texts and tensors, never code. Raises DataError."""
     _check(checkpoint)
     try:
         state = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
-    except Exception as error:  # of as many kinds as there are ways to write bytes that are no state
+    except Exception as error:  # invalid bytes can raise errors of any kind
         raise _damaged(checkpoint, error or type(error).__name__) from None
     if not isinstance(state, dict) or state.get("step") != step_of(checkpoint):
-        raise _damaged(checkpoint, "its state is of another step")
+        raise _damaged(checkpoint, "its state belongs to another step")
     return state
 
 
 def verified(checkpoint: Path) -> bool:
-    """Whether every file of the checkpoint is there and has the hash its manifest states, and the manifest is of this step."""
+    """Return whether every file of the checkpoint exists and has the hash in its manifest, and the manifest is of this step."""
     return matches_manifest(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The finished checkpoints in `folder`, oldest step first."""
+    """Return the finished checkpoints in `folder`, oldest step first."""
     found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
     return sorted(found, key=step_of)
 
 
 def step_of(checkpoint: Path) -> int:
-    """The number of steps after which a checkpoint was written."""
+    """Return the number of steps after which a checkpoint was written."""
     return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest_verified(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; None where there is none at all.
+    """Return the newest intact checkpoint; None if there are no checkpoints at all.
 
-    Those that are damaged are set aside as `corrupt-step-N`, with a line each. Raises DataError where no other is left.
+    Damaged ones are renamed to `corrupt-step-N`, with a line for each. Raises DataError if no other is left.
     """
     for path in reversed(checkpoints(folder)):
         if verified(path):
@@ -109,19 +109,19 @@ def prune(folder: Path, *, newest: int, keep: Collection[int]) -> None:
     """Delete all checkpoints but the `newest` ones and those of the steps in `keep`."""
     for path in checkpoints(folder)[:-newest]:
         if step_of(path) not in keep:
-            gone = path.rename(folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")  # half a checkpoint has no such name
-            shutil.rmtree(gone, ignore_errors=True)  # some network file systems keep what is open; see `clear_unfinished`
+            gone = path.rename(folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")  # never half a checkpoint under a valid name
+            shutil.rmtree(gone, ignore_errors=True)  # some network file systems keep open files; see `clear_unfinished`
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Delete what saves and prunings that were killed have left. Only for whoever holds the run folder."""
+    """Delete what interrupted saves and deletions have left. Call it only while holding the run folder's lock."""
     for path in folder.glob(".tmp-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _check(checkpoint: Path) -> None:
     if not verified(checkpoint):
-        raise _damaged(checkpoint, "a file is missing, or is not what the manifest says")
+        raise _damaged(checkpoint, "a file is missing or differs from the manifest")
 
 
 def _damaged(checkpoint: Path, reason: object) -> DataError:
@@ -132,10 +132,10 @@ def _damaged(checkpoint: Path, reason: object) -> DataError:
 
 def _set_aside(checkpoint: Path) -> None:
     damaged = checkpoint.with_name(f"corrupt-{checkpoint.name}")
-    with suppress(OSError):  # nothing can be moved on a disk that is read-only, and nothing needs to be
+    with suppress(OSError):  # on a read-only disk nothing can be renamed, and nothing needs to be
         shutil.rmtree(damaged, ignore_errors=True)
         checkpoint.rename(damaged)
-    print(f"The checkpoint {checkpoint} is damaged, and is set aside", file=sys.stderr)
+    print(f"The checkpoint {checkpoint} is damaged and has been set aside", file=sys.stderr)
 
 
 def _sync_folder(folder: Path) -> None:

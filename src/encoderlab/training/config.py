@@ -12,7 +12,7 @@ from encoderlab.settings import check_settings, setting
 
 
 class Schedule(Enum):
-    """How the learning rate moves over a run; see `training.schedule.learning_rate_at`."""
+    """How the learning rate changes over a run; see `training.schedule.learning_rate_at`."""
 
     one_cycle = "one_cycle"
     linear = "linear"
@@ -21,7 +21,7 @@ class Schedule(Enum):
 
 
 class Batching(Enum):
-    """Which rows share a batch: those of nearly equal length, or any."""
+    """Which rows share a batch: rows of nearly equal length, or any rows."""
 
     length = "length"
     random = "random"
@@ -36,7 +36,7 @@ class Precision(Enum):
 
 
 class Compile(Enum):
-    """Whether PyTorch's compiler makes one kernel of many; see `runs.engine.compilation`."""
+    """Whether PyTorch's compiler fuses kernels; see `runs.engine.compilation`."""
 
     auto = "auto"
     always = "always"
@@ -45,7 +45,7 @@ class Compile(Enum):
 
 
 class Sharding(Enum):
-    """Whether several processes hold all weights each, or cut them among themselves; see `runs.engine.distribution`."""
+    """Whether each of several processes holds all weights, or they are sharded; see `runs.engine.distribution`."""
 
     none = "none"
     full = "full"
@@ -60,70 +60,85 @@ class Keep(Enum):
 
 @dataclass
 class TrainingConfig:
-    """How long, how fast and on what a model is trained."""
+    """How long, how fast and on which device a model is trained."""
 
     group: ClassVar[str] = "training"
 
     epochs: float | None = setting(
         3.0,
-        "Passes over the training split; fractions are fine. null or auto: chosen from the number of rows; see min_steps.",
+        "Passes over the training split, possibly fractional; null or auto: chosen from the number of rows, see min_steps.",
         above=0,
     )
     min_steps: int = setting(
-        1000, "With epochs=auto: as many whole epochs as make about this many steps, one at least, max_epochs at most.", least=1
+        1000, "With epochs=auto: enough whole epochs for about this many steps, at least one and at most max_epochs.", least=1
     )
-    max_epochs: int = setting(20, "With epochs=auto: epochs at most, however few rows there are.", least=1)
-    max_tokens: int | None = setting(
-        None, "With epochs=auto: fewer epochs where rows are long, so that about this many tokens are read; 3 at least.", least=1
-    )
-    steps: int | None = setting(None, "Optimizer steps; when given, it decides instead of epochs.", least=1)
-    budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; when given, it decides instead of epochs.")
-    batch_size: int = setting(32, "Rows of one optimizer step.", least=1)
-    accumulate: int | None = setting(
-        None,
-        "Parts a batch is computed in, the same but for dropout's draws; null or auto: as few as memory allows.",
+    max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
+    many_labels_passes: int = setting(
+        1,
+        "With epochs=auto: how many times as many steps for a task with 50 labels or more, whose new head takes longer to learn.",
         least=1,
     )
-    batching: Batching = setting(Batching.length, "length: rows of nearly equal length together; random: padded to the longest.")
+    max_tokens: int | None = setting(
+        None, "With epochs=auto: read about this many tokens at most, in fewer epochs if rows are long (at least 3).", least=1
+    )
+    steps: int | None = setting(None, "Optimizer steps; overrides epochs.", least=1)
+    budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; overrides epochs.")
+    batch_size: int = setting(32, "Rows in each optimizer step.", least=1)
+    accumulate: int | None = setting(
+        None,
+        "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as memory allows.",
+        least=1,
+    )
+    batching: Batching = setting(
+        Batching.length, "length: rows of nearly equal length share a batch; random: any rows, padded to the longest."
+    )
     learning_rate: float | None = setting(
         1e-3,
-        "Peak learning rate of AdamW; null or auto: as suits finetuning an encoder of this width (5e-4 up to 256, 2.2e-4 at 384, "
+        "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (5e-4 up to 256, 2.2e-4 at 384, "
         "5.6e-5 at 768).",
         above=0,
     )
-    schedule: Schedule = setting(Schedule.linear, "Path of the learning rate: one_cycle, linear, cosine or constant.")
+    schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
     warmup: float = setting(0.1, "Share of all steps in which the learning rate rises to its peak.", least=0, below=1)
     weight_decay: float = setting(0.01, "Decoupled weight decay of the matrices; biases and norms have none.", least=0)
-    beta1: float = setting(0.9, "AdamW's decay of the gradient average.", least=0, below=1)
-    beta2: float = setting(0.999, "AdamW's decay of the squared gradient average.", least=0, below=1)
+    beta1: float = setting(0.9, "AdamW's decay of the running mean of gradients.", least=0, below=1)
+    beta2: float = setting(0.999, "AdamW's decay of the running mean of squared gradients.", least=0, below=1)
     epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
-    clip_norm: float | None = setting(1.0, "Largest norm of the gradient, longer ones are shortened; null: no clipping.", above=0)
+    clip_norm: float | None = setting(
+        1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0
+    )
     skip_nonfinite: int = setting(
-        0, "Steps left out because their loss or gradient is not finite, before the run stops; 0: it stops at the first.", least=0
+        0, "Steps with a non-finite loss or gradient that may be skipped before the run stops; 0: stop at the first.", least=0
     )
     layer_decay: float = setting(
-        1.0, "Factor on the learning rate from each layer to the one below it, the heads being the top.", above=0, most=1
+        1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
     )
-    freeze_layers: int = setting(0, "Lowest layers that do not learn, the embeddings with them; 0: all learn.", least=0)
-    precision: Precision = setting(Precision.auto, "Format of the matrix products: auto (bf16 where it pays), fp32 or bf16.")
+    freeze_layers: int = setting(
+        0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0
+    )
+    precision: Precision = setting(
+        Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16."
+    )
     compile: Compile = setting(
         Compile.auto, "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )
     deterministic: bool = setting(
-        False, "Use no kernel on CUDA that rounds otherwise each time, at some cost in speed; a CPU has none of them."
+        False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    threads: int | None = setting(None, "CPU threads of a process; null: one for each core it may use.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads of a process; null: one per core it may use.", least=1, most=1024)
     sharding: Sharding = setting(
-        Sharding.none, "Several processes: none (each holds all weights) or full (a piece each, for models too large for a card)."
+        Sharding.none, "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU)."
     )
     evaluate_every: int | None = setting(None, "Steps between evaluations; null: set by training.evaluations.", least=1)
     evaluations: int | None = setting(
-        None, "With evaluate_every=null: evaluations of a run, evenly spread; null, or with a budget: one an epoch.", least=1
+        None, "With evaluate_every=null: number of evaluations, evenly spaced; null, or with a budget: one per epoch.", least=1
     )
-    checkpoint_every: int | None = setting(None, "Steps between checkpoints beside those at evaluations; null: none.", least=1)
+    checkpoint_every: int | None = setting(
+        None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1
+    )
     patience: int | None = setting(
-        None, "Stop after this many evaluations without a better score (of equal ones, the lower loss); null: never.", least=1
+        None, "Stop after this many evaluations without a better score (ties are broken by the loss); null: never.", least=1
     )
     keep: Keep = setting(
         Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last."
@@ -136,8 +151,8 @@ class TrainingConfig:
             seconds_of(self.budget)
         if self.budget is not None and self.steps is not None:
             raise SettingError(
-                f"training.steps={self.steps} and training.budget={self.budget} both say when to stop",
-                remedy="Set training.steps=null or training.budget=null to leave one of them out",
+                f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop",
+                remedy="Set training.steps=null or training.budget=null",
             )
         if self.compile is Compile.cuda_graphs and self.accumulate is not None and self.accumulate > 1:
             raise SettingError(
@@ -148,19 +163,19 @@ class TrainingConfig:
         if self.accumulate is not None and self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
-                allowed="at most one part for each row",
+                allowed="at most one micro-batch per row",
                 remedy=f"Set training.accumulate={self.batch_size}",
             )
 
 
 def seconds_of(budget: str, name: str = "training.budget") -> float:
-    """The seconds of a time such as 90s, 30m or 1.5h, the setting of that `name`. Raises SettingError."""
+    """Return the seconds of a time such as 90s, 30m or 1.5h, given for the setting `name`. Raises SettingError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
     if not seconds:
         raise SettingError(
-            f"{name}={budget} is no time",
-            allowed="a number above 0 with s, m or h behind it",
+            f"{name}={budget} is not a time",
+            allowed="a number above 0 followed by s, m or h",
             remedy=f"Set {name}=30m",
         )
     return seconds

@@ -1,4 +1,4 @@
-"""Evaluation: a model's answers over a whole split, scored once at the end."""
+"""Evaluation: a model's predictions for a whole split, scored once at the end."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +23,10 @@ def evaluate(
 ) -> "SplitScores":
     """Score `model` on `batches`, which hold each example of a split once, in any order.
 
-    The `processes` have been dealt the batches in turn. Their answers are put together before they are scored, in the
-    order in which one process would have given them: the scores are the same.
-    A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError where one row is
-    too much. The model is left in the mode it was found in: what a loop steps may be a wrapper, which would not know.
+    The `processes` have been dealt the batches in turn. Their predictions are gathered before scoring, in the order in which one
+        process would have made them, so the scores are the same.
+        A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError if one row is
+        too much. The model is left in the mode it was found in, because a loop may be training a wrapper that would not notice.
     """
 
     def add(batch: Batch) -> None:
@@ -35,7 +35,7 @@ def evaluate(
         if len(batch.rows):
             metrics.add(prediction, batch)
 
-    # What FSDP2 puts together in inference mode could not be trained on afterwards.
+    # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
     with _in_evaluation_mode(model), torch.inference_mode() if processes.size == 1 else torch.no_grad():
         for _ in answered(_until_interrupted(batches, processes), add, halve=processes.size == 1):
             pass
@@ -62,7 +62,7 @@ def _until_interrupted(batches: Iterable[Batch], processes: Processes) -> Iterat
 
 
 def _scores_of(metrics: "Metrics", collected: Sequence[Sequence[Any]] | None) -> "SplitScores":
-    """The scores of what all processes collected, a batch of each in turn; called on the first alone, which has it."""
+    """Return the scores of what all processes collected, in their order; called on the main process, which alone has it."""
     assert collected is not None
     in_turn = chain.from_iterable(zip_longest(*collected))
     metrics.replace([batch for batch in in_turn if batch is not None])

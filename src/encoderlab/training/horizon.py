@@ -1,6 +1,6 @@
-"""How long a run goes on: a number of steps, or as many as a time allows; and what the number of rows decides of it.
+"""The length of a run: a number of steps, or as many as a time budget allows; and how the number of rows determines it.
 
-With a time budget the number of steps is estimated anew after each step, so that every schedule comes down to zero just in time.
+With a time budget the number of steps is re-estimated after each step, so that every schedule reaches zero just in time.
 """
 
 import math
@@ -15,26 +15,32 @@ from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig, seconds_of
 
-FEW_EPOCHS = 3  # which rows of any length are read, where there are not many
+FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
+MANY_LABELS = 50  # which take longer to learn
 
 
 def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
-    """The optimizer steps of one pass over so many rows."""
+    """Return the optimizer steps of one pass over this many rows."""
     return math.ceil(rows / config.batch_size)
 
 
+def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
+    """How many times as many steps as the number of rows suggests: the task's own `passes`, more where it has many `labels`."""
+    return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
+
+
 def total_steps(config: TrainingConfig, rows: int) -> int:
-    """The optimizer steps of a run on so many rows that no budget ends; one at least."""
+    """Return the optimizer steps, at least one, of a run on this many rows that no budget ends."""
     return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
 
 
 def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> TrainingConfig:
-    """The same settings, `epochs` and `evaluate_every` being given a number where they were left open.
+    """Return the settings with `epochs` and `evaluate_every` decided if they were left open.
 
-    The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between the run has
-    about `min_steps` steps. Long rows, which have `tokens` tokens together, are read fewer times, FEW_EPOCHS at least: about
-    `max_tokens` tokens in all. A task that takes more learning asks for `passes` times as many steps and tokens. Where `steps` or
-    `budget` decide, `epochs` stays open, as nobody reads it.
+    The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between the run
+    has about `min_steps` steps. Long rows, with `tokens` tokens in total, are read fewer times, but at least FEW_EPOCHS: about
+    `max_tokens` tokens in all. A task that takes longer to learn has `passes` times as many steps and tokens. If `steps` or
+    `budget` decide, `epochs` stays open, because nothing reads it.
 
     >>> fixed = fixed_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
     >>> fixed.epochs, fixed.evaluate_every
@@ -55,16 +61,19 @@ def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1)
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
-def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool) -> str:
-    """How long a run on so many rows is, how often it is `evaluated` if at all, and when it stops early."""
+def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
+    """Return in words how long a run on this many rows is, how often it is `evaluated` if at all, and when it stops early.
+
+    `epoch` is the word for a pass over the rows.
+    """
     every = config.evaluate_every or steps_per_epoch(config, rows)
     if config.budget is not None:
-        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} make an epoch)"
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} per {epoch})"
     else:
         steps = total_steps(config, rows)
         epochs = round(steps / steps_per_epoch(config, rows), 2)
         every = min(every, steps)
-        length = f"{epochs:g} epoch{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+        length = f"{epochs:g} {epoch}{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
     if not evaluated:
         return length
     often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"
@@ -79,19 +88,19 @@ class Horizon(ABC):
 
     @abstractmethod
     def steps(self, done: int) -> int:
-        """How many steps the run is expected to have in all, `done` of them having been taken. It is over when that is `done`."""
+        """Return how many steps the run is expected to have in all, after `done` steps. The run is over when the two are equal."""
 
     def spent(self) -> float:
-        """Seconds used so far of the time there is, for a resumed run to know; 0 where time does not matter."""
+        """Return the seconds of the budget used so far, for a resumed run; 0 if there is no time budget."""
         return 0.0
 
     @abstractmethod
     def resume(self, spent: float) -> None:
-        """Continue a run that has used so many seconds; called before the first step."""
+        """Continue a run that has used this many seconds; called before the first step."""
 
 
 class FixedSteps(Horizon):
-    """A run of so many steps."""
+    """A run of a fixed number of steps."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -105,15 +114,15 @@ class FixedSteps(Horizon):
 
 
 class TimeBudget(Horizon):
-    """A run of so many seconds from its first step on, evaluations included, and of one step at least.
+    """A run of this many seconds from its first step, evaluations included, and of at least one step.
 
-    The number of steps is estimated anew after each of them, from the time that all have taken so far. A schedule that follows the
-    estimate comes down to zero with the last step, which ends before the time does. Where the model is `compiled`, code is made in
-    some of the first steps: what those take beyond the others is gone from the budget, and says nothing of the steps to come.
+    The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate reaches
+    zero with the last step, which ends before the time does. If the model is `compiled`, some of the first steps compile code:
+    their extra time is charged to the budget, but not used to estimate the steps to come.
     """
 
-    GUESS = 1000  # steps, before one has been timed: its learning rate is that of a warmup of some length
-    FIRST_STEPS = 10  # in which a compiled model may meet new shapes
+    GUESS = 1000  # steps, before one has been timed: the first learning rate then belongs to a warmup
+    FIRST_STEPS = 10  # in which a compiled model may see new shapes
     SLOW = 5.0  # times the fastest of the first steps
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
@@ -129,7 +138,7 @@ class TimeBudget(Horizon):
         if self._started is None:
             self._started = now - self._spent
             self._before = 0 if self._spent else done
-            self._usual = self._spent / done if self._spent and done else math.inf  # of a step, before this process began
+            self._usual = self._spent / done if self._spent and done else math.inf  # per step, before this process began
         elif self.compiled and len(self._first) < self.FIRST_STEPS:
             self._first.append(now - self._ended)
         self._ended = now
@@ -140,7 +149,7 @@ class TimeBudget(Horizon):
         return done + max(int(left * taken / max(elapsed - self._compiling(), 1e-9)), 0)
 
     def _compiling(self) -> float:
-        """Seconds that the slow ones among the first steps have taken beyond the fastest."""
+        """Return the seconds that slow steps among the first ones have taken beyond the fastest."""
         fastest = min([self._usual, *self._first])
         return sum((seconds - fastest for seconds in self._first if seconds > self.SLOW * fastest), 0.0)
 
@@ -154,7 +163,7 @@ class TimeBudget(Horizon):
 
 
 def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0) -> Iterator[tuple[int, int, Sequence[Batch]]]:
-    """Each step until the `horizon`: its number, counted on from `after`, how many there will be, and its micro-batches."""
+    """Yield each step until the `horizon`: its number, counted from `after`, the expected total, and its micro-batches."""
     batches = iter(batches)
     for number in count(after + 1):
         steps = horizon.steps(number - 1)
@@ -167,10 +176,10 @@ def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 
 def horizon_of(
     training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> tuple[Horizon, int]:
-    """Where training on `rows` rows ends, and how many steps make an epoch; `compiled` says whether a compiler works at first."""
+    """Return where training on `rows` rows ends, and how many steps make an epoch; `compiled` tells if a compiler runs at first."""
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
-        clock = partial(processes.broadcast_from_main, time.monotonic)  # one for all: they have to end after the same step
+        clock = partial(processes.broadcast_from_main, time.monotonic)  # shared by all, which must end after the same step
         compiled = processes.all_reduce_max(int(compiled)) > 0
         return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch

@@ -47,7 +47,7 @@ class Step:
     n_skipped: int = 0
 
     def figures(self) -> dict[str, float | None]:
-        """The step's figures as plain numbers, `loss` being the sum of all losses; None for what is not finite."""
+        """Return the step's figures as plain numbers, with `loss` as the sum of all losses; None for any that is not finite."""
         by_name = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
         loss = float(sum(self.losses.values()))
         figures = {"loss": loss, **by_name, "gradient_norm": float(self.gradient_norm), "learning_rate": self.learning_rate}
@@ -55,7 +55,7 @@ class Step:
 
 
 class Learner:
-    """A model and what trains it: optimizer, settings, device, guard against non-finite steps, and processes.
+    """A model with everything that trains it: optimizer, settings, device, guard against non-finite steps, and processes.
 
     With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step. Without a `guard`,
     a new one allows `config.skip_nonfinite` skipped steps. `label_loss` says how labels count in the loss.
@@ -84,10 +84,10 @@ def optimize(
     after: int = 0,
     stopping: Callable[[], bool] = bool,
 ) -> Iterator[Step]:
-    """Take one optimizer step per item of `batches` until the `horizon`, continuing `after` so many steps.
+    """Take one optimizer step per item of `batches` until the `horizon`, counting on from `after` steps.
 
     An item is one batch, split into the micro-batches it is computed in. With several processes it is this process's share of the
-    batch; each step asks all of them whether they are `stopping`. Raises TrainingError if too many steps are not finite.
+    batch; each step checks whether any of them is `stopping`. Raises TrainingError if too many steps are not finite.
     """
     optimizer, config, guard = learner.optimizer, learner.config, learner.guard
     learner.model.train()
@@ -105,7 +105,7 @@ def optimize(
 
 
 def accumulate_gradients(learner: Learner, micro_batches: Sequence[Batch], targets: Mapping[str, int]) -> dict[str, Tensor]:
-    """Add up the gradients of all micro-batches; returns the mean losses of the whole batch, over all processes.
+    """Add up the gradients of all micro-batches; return the mean losses of the whole batch, over all processes.
 
     Accumulation is exact: each summed loss is divided by `targets`, how many there are of its kind in the whole batch.
     """
@@ -120,7 +120,7 @@ def accumulate_gradients(learner: Learner, micro_batches: Sequence[Batch], targe
 
 
 def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) -> dict[str, Tensor]:
-    """Add the gradients of one micro-batch to those there are; returns its share of the mean losses."""
+    """Add the gradients of one micro-batch to the existing ones; return its share of the mean losses."""
     with learner.compute.autocast():
         prediction = learner.model(micro_batch)
     shares = {name: loss / max(targets[name], 1) for name, loss in losses(prediction, micro_batch, learner.label_loss).items()}
@@ -135,7 +135,7 @@ class _Replica(Protocol):
 
 
 def _sync_after_last(learner: Learner, micro_batches: int) -> Iterator[AbstractContextManager[None]]:
-    """A context for each micro-batch: in all but the last, a replica keeps its gradients to itself."""
+    """A context for each micro-batch: in all but the last, a replica does not synchronise its gradients."""
     for number in range(1, micro_batches + 1):
         alone = learner.processes.size == 1 or number == micro_batches
         yield nullcontext() if alone else cast("_Replica", learner.model).no_sync()

@@ -1,4 +1,4 @@
-"""The losses of a batch: for whole sequences and for asked tokens, against the labels and against a teacher's answers."""
+"""The losses of a batch: for whole sequences and for target tokens, against the labels and against a teacher's outputs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token")  # every nam
 class LabelLoss:
     """How the labels of a task count in its loss.
 
-    `weights` say how much each class counts; of sets of labels, how much a label that a row has counts beside one that it lacks.
-    None: all alike. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016, section 7).
+    `weights` are the weights of classes or, for sets of labels, of a label that a row has, relative to one that it lacks.
+        None: all equal. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016, section 7).
     """
 
     weights: Float[Tensor, " classes"] | None = None
@@ -35,12 +35,12 @@ PLAIN = LabelLoss()
 
 
 def losses(prediction: Prediction, batch: Batch, labels: LabelLoss = PLAIN) -> dict[str, Float[Tensor, ""]]:
-    """The losses of a batch by name, each *summed* over its answers.
+    """Return the losses of a batch by name, each *summed* over its targets.
 
-    `sequence` is `sequence_loss`, `token` the cross entropy against the labels, `teacher_sequence` and `teacher_token` what
-    separates the student from its teacher (`targets` of the batch). Sums, not means, so that micro-batches can be added up exactly
-    before the division; see `count_targets`. What `labels` weighs differently still counts as one target, so that the sum does
-    not depend on what shares a micro-batch. Where the batch has no answers, a loss is 0, and so are its gradients.
+    `sequence` is `sequence_loss`, `token` the cross entropy against the labels; `teacher_sequence` and `teacher_token` measure
+    how far the student is from its teacher (`targets` of the batch). They are sums, not means, so that micro-batches can be
+    added up exactly before the division; see `count_targets`. A target that `labels` weighs still counts as one, so that the
+    sum does not depend on what shares a micro-batch. In a batch without targets, a loss is 0, and so are its gradients.
     """
     found = {}
     weights = _label_weights(batch.targets)
@@ -56,7 +56,7 @@ def sequence_loss(
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
     labels: LabelLoss = PLAIN,
 ) -> Float[Tensor, ""]:
-    """The loss of whole sequences, summed over them; the form of the `targets` says which (`batch.TargetKind`).
+    """Return the loss of whole sequences, summed over them; it depends on the kind of `targets` (`batch.TargetKind`).
 
     Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over the labels. Numbers: squared error.
     """
@@ -68,12 +68,12 @@ def sequence_loss(
 
 
 def class_loss(logits: Float[Tensor, "answers classes"], targets: Int[Tensor, " answers"], labels: LabelLoss) -> Float[Tensor, ""]:
-    """The cross entropy of class ids, summed."""
+    """Return the summed cross entropy of class ids."""
     return F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="sum")
 
 
 def count_targets(batch: Batch) -> dict[str, int]:
-    """How many targets each loss of `batch` sums over. Reads shapes only, so no device is waited for."""
+    """Return how many targets each loss of `batch` sums over. Reads only shapes, so it never waits for a device."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
     if (targets := batch.targets) is not None:
         counts["teacher_sequence"] = targets.sequence_vectors if targets.sequence_logits is None else targets.sequence_logits
@@ -82,7 +82,7 @@ def count_targets(batch: Batch) -> dict[str, int]:
 
 
 def _label_weights(targets: Targets | None) -> tuple[float, float]:
-    """What the labels of sequences and of tokens count for beside a teacher's logits."""
+    """Return the weight of the labels of sequences and of tokens when there is a teacher's logits too."""
     if targets is None:
         return 1.0, 1.0
     return (
@@ -111,19 +111,19 @@ def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> d
 def soft_cross_entropy(
     logits: Float[Tensor, "answers classes"], targets: Float[Tensor, "answers classes"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Kullback-Leibler divergence of the softened distributions, times the squared temperature, summed (Hinton et al. 2015, 2).
+    """Return the summed KL divergence of the softened distributions, times the squared temperature (Hinton et al. 2015, section 2).
 
-    The factor keeps the gradients of one size whatever the temperature.
+    The factor keeps the size of the gradients independent of the temperature.
     """
     student, teacher = (F.log_softmax(some.float() / temperature, dim=-1) for some in (logits, targets))
     return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
 
 
 def cosine_distance(vectors: Float[Tensor, "answers width"], targets: Float[Tensor, "answers width"]) -> Float[Tensor, ""]:
-    """One minus the cosine of each vector and its target, summed."""
+    """Return one minus the cosine of each vector and its target, summed."""
     return (1 - F.cosine_similarity(vectors.float(), targets.float(), dim=-1)).sum()
 
 
 def _answered(answered: Tensor, batch: Batch) -> Tensor:
-    """The answers of the rows that count: none of a batch without answers."""
+    """Return the predictions of the rows that count; none for a batch without answers."""
     return answered if len(batch.rows) else answered[:0]

@@ -1,4 +1,4 @@
-"""Running out of memory: how to recognise it, what to tell the user, and predictions in smaller batches."""
+"""Running out of memory: how to recognise it, how to report it, and how to predict in smaller batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from encoderlab.errors import TrainingError
 
 SIGNS = (
     "out of memory",  # of CUDA and MPS
-    "CUBLAS_STATUS_ALLOC_FAILED",  # of cuBLAS, which allocates beside PyTorch
-    "can't allocate memory",  # of a CPU
-    "not enough memory",  # of a CPU under Windows
+    "CUBLAS_STATUS_ALLOC_FAILED",  # of cuBLAS, which allocates outside PyTorch
+    "can't allocate memory",  # on a CPU
+    "not enough memory",  # on a CPU under Windows
 )
 Answer = TypeVar("Answer")
 
 
 class MemoryTooSmallError(TrainingError):
-    """A device whose memory is too small. `fewer_rows_help` says whether computing fewer rows at a time could help."""
+    """A device's memory is too small. `fewer_rows_help` tells whether computing fewer rows at a time could help."""
 
     def __init__(self, wrong: str, *, remedy: str, fewer_rows_help: bool = False) -> None:
         super().__init__(wrong, remedy=remedy)
@@ -31,9 +31,9 @@ class MemoryTooSmallError(TrainingError):
 def out_of_memory(
     error: RuntimeError, step: int, micro_batches: Sequence[Batch], *, fewer_rows_help: bool = True
 ) -> MemoryTooSmallError | None:
-    """The explanation of an `error` in a step whose batch was computed in these `micro_batches`; None if memory is not the problem.
+    """Return the explanation of an `error` in a step with these `micro_batches`; None if memory is not the problem.
 
-    Without micro-batches the batch was still being made.
+    No micro-batches means that the batch was still being built.
     """
     if not is_about_memory(error):
         return None
@@ -54,24 +54,24 @@ def out_of_memory(
 
 
 def is_about_memory(error: RuntimeError) -> bool:
-    """Whether `error` says that there was no memory left."""
+    """Return whether `error` says that memory ran out."""
     return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in SIGNS)
 
 
 def give_back_memory() -> None:
-    """Have PyTorch hold no memory that nothing uses any more, so that it can be had in other sizes."""
+    """Make PyTorch release its unused memory, so that it can be allocated in other sizes."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer], *, halve: bool = True) -> Iterator[tuple[Batch, Answer]]:
-    """Each batch with its answer; one for which memory is too small in halves, as are all later ones of its size.
+    """Yield each batch with its answer. A batch that does not fit in memory is halved, and so are all later ones of its size.
 
-    Processes that compute each batch together must not `halve` one alone.
-    `answer` must leave nothing behind where it fails, and give each row the answer it gives it in any batch. Raises
-    MemoryTooSmallError where a single row is too much, or none may be halved.
+    Processes that compute each batch together must not `halve` one alone. `answer` must leave nothing behind if it fails, and
+    its answer for a row must not depend on the batch. Raises MemoryTooSmallError if a single row is too much, or halving is not
+    allowed.
     """
-    too_many = math.inf  # tokens, padding among them
+    too_many = math.inf  # tokens, including padding
     for batch in batches:
         waiting = [batch]
         while waiting:
@@ -95,7 +95,7 @@ def _unless_too_much(batch: Batch, answer: Callable[[Batch], Answer]) -> tuple[A
     except RuntimeError as error:
         if not is_about_memory(error):
             raise
-    return None  # the error is gone by now, and with it what its frames held
+    return None  # by now the error is freed, and with it the tensors in its frames
 
 
 def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:

@@ -1,6 +1,6 @@
-"""Steps whose loss or gradient is not finite: they change nothing, are counted, and are reported with the rows of their batch.
+"""Steps whose loss or gradient is not finite: they are skipped, counted, and reported with the rows of their batch.
 
-On CUDA the fused AdamW reads a flag on the device and leaves the weights alone if it is set; the host learns of it when it logs.
+On CUDA, the fused AdamW reads a flag on the device and skips the update if it is set; the host reads the flag when it logs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
-ROWS_NAMED = 5  # of a batch: enough to look at, few enough for a line
+ROWS_NAMED = 5  # per batch: enough to inspect, few enough for a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SkippedStep:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A step of which only the device knows whether it was skipped: `flag` is 1.0 if it was, else 0.0."""
+    """A step that only the device knows to be skipped or not: `flag` is 1.0 if it was skipped, otherwise 0.0."""
 
     step: int
     flag: Tensor
@@ -57,7 +57,7 @@ class _Unread:
     rows: Sequence[Tensor]
 
     def read(self, processes: Processes) -> SkippedStep:
-        """The skipped step with the rows of all `processes`, which must call this together."""
+        """Return the skipped step with the rows of all `processes`, which must call this together."""
         mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
         shares = processes.gather(mine)
         named, counts = processes.broadcast_from_main(lambda: tuple(zip(*(shares or ()), strict=True)))
@@ -78,7 +78,7 @@ class NonFiniteGuard:
         self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = (), processes: Processes = SINGLE_PROCESS
     ) -> None:
         self.limit, self.waits, self.processes = limit, waits, processes
-        self.armed = 0  # the last step that was about to change the weights
+        self.armed = 0  # the latest step about to change the weights
         self.load(before)
 
     def load(self, before: Iterable[Mapping[str, Any]]) -> None:
@@ -95,7 +95,7 @@ class NonFiniteGuard:
         gradient_norm: Tensor,
         micro_batches: Sequence[Batch],
     ) -> None:
-        """Make the coming `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as `read`.
+        """Make the next `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as `read` does.
 
         If several processes train one model, all must pass the figures of the whole step, so that all decide alike.
         """
@@ -103,12 +103,12 @@ class NonFiniteGuard:
         self._unread.append(_Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches]))
         self.armed = step
         if not self.waits:
-            optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW looks for it there
+            optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW reads it
         elif self.read():
             optimizer.zero_grad()  # without gradients the optimizer's step does nothing
 
     def read(self) -> list[SkippedStep]:
-        """The skipped steps among those not yet read; waits for the device.
+        """Return the skipped steps among those not yet read. Waits for the device.
 
         Raises TrainingError, which names the first step beyond the limit.
         """
@@ -123,19 +123,19 @@ class NonFiniteGuard:
         return found
 
     def report(self, *, read: bool) -> list[SkippedStep]:
-        """The skipped steps that no earlier report named; `read` first asks the device, as `read()` does."""
+        """Return the skipped steps that no earlier report named; with `read`, first ask the device as `read()` does."""
         if read:
             self.read()
         reported, self._reported = self._reported, len(self.skipped)
         return self.skipped[reported:]
 
     def state(self) -> list[dict[str, Any]]:
-        """The skipped steps so far, as plain values; see `before`. Waits for the device. Raises TrainingError as `read` does."""
+        """Return the skipped steps so far, as plain values; see `before`. Waits for the device. Raises as `read` does."""
         self.read()
         return [asdict(each) for each in self.skipped]
 
     def note(self) -> str | None:
-        """What a report says of the skipped steps; None if there are none."""
+        """Return a report's sentence about the skipped steps; None if there are none."""
         if not self.skipped:
             return None
         n = len(self.skipped)

@@ -1,4 +1,4 @@
-"""AdamW with weight decay on matrices only, lower or no learning rates for the lower layers, and gradient clipping."""
+"""AdamW with weight decay on matrices only, smaller or no learning rates for the lower layers, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Deep(Protocol):
 
 
 class EagerAdamW(torch.optim.AdamW):
-    """PyTorch's AdamW without the guards that keep its methods from being compiled: ours are called by no compiled code.
+    """PyTorch's AdamW without the guards that keep its methods from being compiled, because no compiled code calls them here.
 
     The guards load the compiler's front end when the optimizer is built, which takes as long as loading PyTorch.
     """
@@ -33,7 +33,7 @@ class EagerAdamW(torch.optim.AdamW):
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
     """AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own optimizer.
 
-    Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of how far below the heads they lie
+    Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of their depth below the heads
     (the discriminative fine-tuning of Howard and Ruder 2018, section 3.2; by depth as in Clark et al. 2020, appendix A). Frozen
     weights are in no group. The fused kernel updates all weights in one pass over memory, on CPU too.
     """
@@ -44,39 +44,39 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> float:
-    """Give each group the learning rate times its `scale`; returns the learning rate."""
+    """Give each group the learning rate times its `scale`; return the learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group["scale"]
     return learning_rate
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) -> Tensor:
-    """Scale the gradient down to `clip_norm` if it is longer (None: never); returns its norm before that."""
+    """Scale the gradient down to `clip_norm` if it is longer (None: never); return its norm before scaling."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-    gather = getattr(norm, "full_tensor", None)  # of gradients that are sharded among processes
+    gather = getattr(norm, "full_tensor", None)  # for gradients sharded over processes
     whole: Tensor = norm if gather is None else gather()
     if clip_norm is None:
         return whole
-    is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, asking would be waiting
+    is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, the comparison would have to wait
     if not is_short:
         nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
     return whole
 
 
 def freeze(model: nn.Module, config: TrainingConfig) -> None:
-    """Keep the embeddings and the lowest `freeze_layers` layers as they are; with 0 all learn.
+    """Keep the embeddings and the lowest `freeze_layers` layers as they are; with 0, everything trains.
 
-    A decoder that is tied to the token embeddings stays as it is with them. Raises SettingError where there are fewer layers.
+    A decoder tied to the token embeddings is frozen with them. Raises SettingError if there are fewer layers.
     """
     if not config.freeze_layers:
         return
     embeddings, *layers, _ = cast("_Deep", model).parameters_by_depth()
     if config.freeze_layers > len(layers):
         raise SettingError(
-            f"training.freeze_layers is {config.freeze_layers}, and the encoder has {len(layers)} layers",
+            f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers",
             allowed=f"at most {len(layers)}",
-            remedy=f"Set training.freeze_layers={len(layers)} to train the heads alone",
+            remedy=f"Set training.freeze_layers={len(layers)} to train only the heads",
         )
     for parameters in (embeddings, *layers[: config.freeze_layers]):
         for parameter in parameters:
@@ -84,7 +84,7 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
 
 
 def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]]:
-    """For each depth, from the embeddings up to the heads, the matrices and then the vectors that learn."""
+    """Yield for each depth, from the embeddings to the heads, the trainable matrices and then the trainable vectors."""
     depths = [list(model.parameters())] if config.layer_decay == 1 else cast("_Deep", model).parameters_by_depth()
     for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
         scale = config.layer_decay**below_heads

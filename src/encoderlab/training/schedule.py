@@ -9,7 +9,7 @@ ONE_CYCLE_START = 1 / 25  # of the peak, as in Smith and Topin's code and PyTorc
 
 
 def learning_rate_at(step: int, steps: int, config: TrainingConfig) -> float:
-    """The learning rate of the optimizer step that follows `step` finished ones, out of `steps`.
+    """Return the learning rate of the optimizer step that follows `step` finished ones, out of `steps`.
 
     All schedules rise over the first `config.warmup` share of the steps. Then `linear` falls in a straight line and `cosine` in
     half a cosine wave to exactly zero after the last step (Loshchilov and Hutter 2017, section 3), `constant` stays, and
@@ -29,7 +29,7 @@ def learning_rate_at(step: int, steps: int, config: TrainingConfig) -> float:
 
 
 def peak_for_width(d_model: int) -> float:
-    """A peak learning rate for finetuning an encoder so wide: 5e-4 up to a width of 256, above it falling with the square.
+    """Return a peak learning rate for finetuning: 5e-4 up to a width of 256, and then falling with the square of the width.
 
     At 768 that is 5.6e-5, near the 2e-5 to 5e-5 of BERT (Devlin et al. 2019, appendix A.3).
 
@@ -40,5 +40,5 @@ def peak_for_width(d_model: int) -> float:
 
 
 def _wave(share: float) -> float:
-    """Half a cosine wave, from 0 at 0 to 1 at 1."""
+    """Return half a cosine wave, from 0 at 0 to 1 at 1."""
     return (1 - math.cos(math.pi * share)) / 2

@@ -1,4 +1,4 @@
-"""What an optimizer step consists of, counted over all its micro-batches and all processes."""
+"""The totals of an optimizer step over all its micro-batches and all processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoderlab.training.loss import LOSSES, count_targets
 class Totals:
     """A step's examples, real tokens, tokens with padding, and `targets` by the name of the loss that averages over them.
 
-    `stop` says that one of several processes was asked to stop before this step.
+    `stop` is True if one of the processes was asked to stop before this step.
     """
 
     examples: int
@@ -27,7 +27,7 @@ class Totals:
 def count_totals(
     micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS, stopping: Callable[[], bool] = bool
 ) -> Totals:
-    """Count the micro-batches of this process and add what the others count, in one message and without waiting for a device."""
+    """Count the micro-batches of this process and add the counts of the others, in one message and without waiting for a device."""
     examples = sum(len(micro_batch.rows) for micro_batch in micro_batches)
     tokens = sum(micro_batch.n_tokens for micro_batch in micro_batches)
     padded = sum(micro_batch.input_ids.numel() for micro_batch in micro_batches)

@@ -56,25 +56,25 @@ def test_columns_may_be_named_on_the_first_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "given", "message"),
     [
-        ("a X\nb\n", {}, "train.conll, line 2 has 1 columns. Allowed: 2, like the first word."),
-        ("a\tX\n\tY\n", {}, "train.conll, line 2 has an empty one among 2 columns. Allowed: 2, like the first word."),
+        ("a X\nb\n", {}, "train.conll, line 2 has 1 columns. Allowed: 2 columns, like the first word."),
+        ("a\tX\n\tY\n", {}, "train.conll, line 2 has an empty column among 2. Allowed: 2 columns, like the first word."),
         ("\n\n", {}, "train.conll has no sentences. Allowed: a word and its label per line, a blank line between sentences."),
         (
             "a X\n",
             {"label": "ner"},
-            "train.conll does not name its columns, so none is 'ner'. Allowed: 0, 1, -1 for the last. Set dataset.label=1.",
+            "train.conll does not name its columns, so there is no column 'ner'. Allowed: 0, 1, -1 for the last. Set dataset.label=1.",
         ),
         (
             "a X\n",
             {"text": "7"},
-            "train.conll does not name its columns, so none is '7'. Allowed: 0, 1, -1 for the last. Set dataset.text=0.",
+            "train.conll does not name its columns, so there is no column '7'. Allowed: 0, 1, -1 for the last. Set dataset.text=0.",
         ),
         (
             "# global.columns = FORM UPOS\na\tX\n",
             {"label": "upo", "text": "form"},
             "train.conll has no column 'upo'. Allowed: form, upos, 0, 1. Set dataset.label=upos.",
         ),
-        ("a X\n", {"text_pair": "2"}, "train.conll holds sentences, no pairs of them. Set dataset.text_pair=null."),
+        ("a X\n", {"text_pair": "2"}, "train.conll holds single sentences, not pairs. Set dataset.text_pair=null."),
         ("a X\n\nb X\n", {}, "The training rows have only the label 'X'. Allowed: at least two labels. Check dataset.label."),
     ],
 )

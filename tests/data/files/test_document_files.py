@@ -81,12 +81,11 @@ def test_a_folder_may_hold_a_folder_for_each_split(tmp_path):
     assert documents(folder) == {split: [[f"{split} one."], [f"{split} two."]] for split in ("train", "validation", "test")}
     stray = write(folder / "notes.txt", "x")
     assert (
-        error_of(folder)
-        == "corpus/notes.txt stands beside the training split. Allowed: train, validation, test. Move it elsewhere."
+        error_of(folder) == "corpus/notes.txt is next to the training split. Allowed: train, validation, test. Move it elsewhere."
     )
     stray.unlink()
     write(folder / "train" / "picture.png", "")
-    assert error_of(folder).startswith("corpus/train/picture.png is no .txt file.")
+    assert error_of(folder).startswith("corpus/train/picture.png is not a .txt file.")
 
 
 def test_each_split_may_have_its_own_file(tmp_path):
@@ -148,7 +147,7 @@ def test_a_lone_document_is_refused(tmp_path):
 def test_files_that_cannot_be_documents_are_refused(tmp_path):
     assert error_of(write(tmp_path / "a.txt", "\n \n")).startswith("a.txt has no documents.")
     pair = error_of(write(tmp_path / "b.txt", THREE), text_pair="title")
-    assert pair == "b.txt holds documents, but dataset.text_pair=title is asked for. Set dataset.text_pair=null."
+    assert pair == "b.txt holds documents, which have no column dataset.text_pair=title. Set dataset.text_pair=null."
     (tmp_path / "empty").mkdir()
     assert error_of(tmp_path / "empty").startswith("empty has no .txt files.")
     (tmp_path / "c.txt").write_bytes(b"One.\n\nTw\x81.\n")

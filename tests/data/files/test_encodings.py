@@ -51,7 +51,7 @@ def test_what_is_no_encoding_is_refused(tmp_path, encoding):
     ("content", "message"),
     [
         (b"text,label\nx,a\n\x81,b\n", "rows.csv, line 3 is neither UTF-8 nor Windows-1252."),
-        (b"text,label\n\xc3\xa9,a\n\xe9,b\n", "rows.csv, line 3 cannot be decoded as UTF-8, and other lines can."),
+        (b"text,label\n\xc3\xa9,a\n\xe9,b\n", "rows.csv, line 3 cannot be decoded as UTF-8, but other lines can."),
         (
             codecs.BOM_UTF16_LE + "text,label\nx,a\n".encode("utf-16-le") + b"\x00\xd8a\x00",
             "rows.csv, line 3 cannot be decoded as UTF-16.",

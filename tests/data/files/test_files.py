@@ -50,7 +50,7 @@ def test_a_split_may_have_several_files_or_a_pattern(tmp_path):
     pattern = FilesDataset(path=str(tmp_path / "*.csv"), validation_fraction=0).load(tmp_path)
     assert [example.text for example in pattern.by_name["train"]] == ["z", "x", "y"]
     write(tmp_path / "d.csv", "text,label\nx,\n")
-    assert error_of(tmp_path / "?.csv") == "d.csv, line 2 has no label in column 'label'. Fill it in, or take the row out."
+    assert error_of(tmp_path / "?.csv") == "d.csv, line 2 has no label in column 'label'. Fill it in, or remove the row."
     assert error_of(tmp_path / "*.tsv").startswith(f"dataset.path={tmp_path}/*.tsv matches no file.".replace(f"{tmp_path}/", ""))
 
 
@@ -85,7 +85,7 @@ def test_a_label_training_has_not_is_refused_with_its_line(tmp_path):
         FilesDataset(**files, validation_fraction=0).load(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path}/test.csv, line 3 has the label 'c', which no training row has. Allowed: a, b. "
-        "Mend the row, or name every label in dataset.label_names."
+        "Correct the row, or list every label in dataset.label_names."
     )
     assert FilesDataset(**files, label_names=["a", "b", "c"], validation_fraction=0).load(tmp_path).by_name["test"][1].label == 2
 
@@ -116,9 +116,12 @@ def test_paths_that_say_too_little_or_too_much_are_refused(given, message):
             {"validation_fraction": 1.0},
             "dataset.validation_fraction is 1.0. Allowed: at least 0, less than 1. The default is dataset.validation_fraction=0.1.",
         ),
-        ({"text": "x", "label": "x"}, "dataset.text, text_pair and label name the column 'x' twice. Allowed: a column each."),
-        ({"label_names": ["a", "a"]}, "dataset.label_names is [a, a]. Allowed: at least two names, none twice."),
-        ({"label_names": ["a"]}, "dataset.label_names is [a]. Allowed: at least two names, none twice."),
+        (
+            {"text": "x", "label": "x"},
+            "dataset.text, text_pair and label name the column 'x' twice. Allowed: a different column for each.",
+        ),
+        ({"label_names": ["a", "a"]}, "dataset.label_names is [a, a]. Allowed: at least two different names."),
+        ({"label_names": ["a"]}, "dataset.label_names is [a]. Allowed: at least two different names."),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given, message):
@@ -130,8 +133,8 @@ def test_settings_that_contradict_each_other_are_refused(given, message):
 def test_label_names_that_do_not_fit_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,good\ny,bad\n")
     assert error_of(file, SettingError, validation_fraction=0, label_names=["good", "poor"]) == (
-        "dataset.label_names=[good, poor] does not name the 2 labels there are. Allowed: all of bad, good, in any order. "
-        "Leave dataset.label_names out to use these names."
+        "dataset.label_names=[good, poor] does not name the 2 labels in the data. Allowed: all of bad, good, in any order. "
+        "Remove dataset.label_names to use these names."
     )
 
 
@@ -149,7 +152,7 @@ def test_labels_that_differ_by_white_space_alone_are_refused_with_a_row_of_each(
     file = write(tmp_path / "rows.csv", "text,label\na,pos\nx,neg\ny,neg\nz,neg \n")
     assert error_of(file) == (
         "rows.csv, line 3 has the label 'neg', and rows.csv, line 5 has 'neg '. "
-        "Allowed: labels that differ by more than white space around them. Write both alike."
+        "Allowed: labels that differ by more than white space around them. Write both the same way."
     )
     assert "rows.csv, line 3 has the label 'neg', and" in error_of(file, label_names=["neg", "neg ", "pos"])
     files = parts(tmp_path, train="text,label\nx,neg\ny,pos\n", test="text,label\nz,\tpos\n")
@@ -184,7 +187,7 @@ def test_messages_name_a_file_from_the_working_folder_where_it_lies_inside(tmp_p
         monkeypatch.chdir(folder)
         with pytest.raises(DataError) as caught:
             FilesDataset(path=shown).load(tmp_path)
-        assert str(caught.value) == f"{shown}, line 3 has no label in column 'label'. Fill it in, or take the row out."
+        assert str(caught.value) == f"{shown}, line 3 has no label in column 'label'. Fill it in, or remove the row."
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(DataError, match=f"^{tmp_path}/here/rows.csv, line 3 has no label"):
@@ -195,7 +198,7 @@ def test_too_few_rows_to_take_validation_from_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,a\ny,b\n")
     assert error_of(file, validation_fraction=0.1) == (
         "2 rows with 2 different texts are too few to take validation rows from. "
-        "Add rows, or give validation rows of their own: dataset.train=FILE dataset.validation=FILE."
+        "Add rows, or use a separate file of validation rows: dataset.train=FILE dataset.validation=FILE."
     )
 
 
@@ -225,14 +228,16 @@ def test_new_texts_become_words_where_words_are_asked_for(tmp_path):
 
 def test_new_texts_that_do_not_fit_are_refused(tmp_path):
     lists = write(tmp_path / "new.jsonl", '{"text": ["New York", "is"]}')
-    with pytest.raises(DataError, match="new.jsonl holds lists of words. Allowed: texts, for the run answers for whole texts."):
+    with pytest.raises(
+        DataError, match="new.jsonl holds lists of words. Allowed: texts, because the run predicts for whole texts."
+    ):
         read_unlabelled(lists, text="text", text_pair=None, words=False)
-    with pytest.raises(DataError, match="is a folder. Allowed: a file. Name a file inside it."):
+    with pytest.raises(DataError, match="is a folder. Allowed: a file. Choose a file inside it."):
         read_unlabelled(tmp_path, text="text", text_pair=None, words=False)
     for name in ("new.txt", "new.conll"):
         with pytest.raises(DataError) as caught:
             read_unlabelled(write(tmp_path / name, "x"), text="a", text_pair="b", words=False)
-        allowed = "Allowed: csv, tsv, jsonl or parquet, for the run answers for pairs."
+        allowed = "Allowed: csv, tsv, jsonl or parquet, because the run was trained on pairs."
         assert str(caught.value) == f"{tmp_path / name} holds no pairs of texts. {allowed}"
 
 
@@ -268,4 +273,4 @@ def test_texts_by_line_have_no_labels(tmp_path):
         "rows.txt holds one text per line and no columns, but dataset.label is set. "
         "Set dataset.label=null, or dataset.format=conll if it has a word and its label per line."
     )
-    assert error_of(write(tmp_path / "rows.txt", ""), label=None) == "rows.txt has no rows. Name a file that has some."
+    assert error_of(write(tmp_path / "rows.txt", ""), label=None) == "rows.txt has no rows. Choose a file with rows."

@@ -57,15 +57,15 @@ def test_whatever_is_no_example_is_refused(tmp_path):
     assert error_of(tmp_path) == f"FOLDER has no examples. Allowed: {layout}."
     fill(tmp_path, pos=["fine"], neg=["bad"])
     (tmp_path / "pos" / "x.md").write_text("fine")
-    assert error_of(tmp_path) == f"FOLDER/pos/x.md is no .txt file. Allowed: {layout}. Rename it, or take it out."
+    assert error_of(tmp_path) == f"FOLDER/pos/x.md is not a .txt file. Allowed: {layout}. Rename it or remove it."
     (tmp_path / "stray.txt").write_text("fine")
-    assert error_of(tmp_path) == f"FOLDER/stray.txt stands beside the label folders. Allowed: {layout}. Move it into one of them."
+    assert error_of(tmp_path) == f"FOLDER/stray.txt is not in a label folder. Allowed: {layout}. Move it into one of them."
 
 
 def test_a_folder_beside_the_splits_is_refused(tmp_path):
     fill(tmp_path / "train", pos=["fine"], neg=["bad"])
     (tmp_path / "dev").mkdir()
-    assert error_of(tmp_path) == "FOLDER has a folder 'dev' beside its training split. Allowed: train, validation, test."
+    assert error_of(tmp_path) == "FOLDER has a folder 'dev' next to its training split. Allowed: train, validation, test."
 
 
 def test_an_undecodable_example_is_refused_with_its_file(tmp_path):

@@ -15,16 +15,16 @@ def test_a_file_that_is_not_there_is_refused_with_the_closest(tmp_path):
 
 def test_a_name_that_tells_no_format_is_refused_until_the_format_is_said(tmp_path):
     file = write(tmp_path / "rows.dat", "text,label\nx,a\ny,b\n")
-    assert error_of(file).startswith("The name of rows.dat does not tell its format. Allowed: .csv, .tsv, ")
+    assert error_of(file).startswith("The extension of rows.dat does not tell its format. Allowed: .csv, .tsv, ")
     assert len(train_of(file, format=Format.csv)) == 2
 
 
 def test_files_and_folders_are_not_taken_for_each_other(tmp_path):
     folder = tmp_path / "data.csv"
     folder.mkdir()
-    assert error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Name the file inside it."
+    assert error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Choose the file inside it."
     file = write(tmp_path / "rows.csv", "text,label\nx,a\n")
-    message = "rows.csv is a file. Allowed: a folder with one sub-folder per label. Leave dataset.format out."
+    message = "rows.csv is a file. Allowed: a folder with one sub-folder per label. Remove dataset.format."
     assert error_of(file, format=Format.folder) == message
 
 

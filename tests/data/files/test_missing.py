@@ -28,7 +28,7 @@ def test_rows_without_text_or_label_are_dropped_counted_and_listed(tmp_path, cap
     assert train.where(1).endswith(f"line {first + 5}")
     lines = [first + number for number in range(6)]
     assert capsys.readouterr().err.endswith(
-        f"{name}: 4 of 6 rows are dropped: 2 without text (line {lines[1]}, line {lines[4]}); "
+        f"{name}: 4 of 6 rows were dropped: 2 without text (line {lines[1]}, line {lines[4]}); "
         f"3 without label (line {lines[2]}, line {lines[3]}, line {lines[4]})\n"
     )
 

@@ -146,7 +146,7 @@ def test_rows_may_end_both_ways_where_no_text_stands_last(tmp_path):
     content = "text,label\nx,a\r\ny,b\n"
     assert train_of(write(tmp_path / "rows.csv", content)) == [("x", "a"), ("y", "b")]
     assert error_of(write(tmp_path / "rows.csv", content), label=None, text="label") == (
-        "rows.csv, line 2 ends with a carriage return and a line feed, the rows before do not. "
+        "rows.csv, line 2 ends with a carriage return and a line feed, unlike the rows before. "
         "End all rows alike, and put cells that hold line ends in double quotes."
     )
 
@@ -154,7 +154,7 @@ def test_rows_may_end_both_ways_where_no_text_stands_last(tmp_path):
 def test_two_stray_quotes_never_merge_rows(tmp_path):
     file = write(tmp_path / "rows.csv", 'text,label\n"hello,pos\nfine,neg\nbad,neg\nhm,neg\ngood",pos\nlast,neg\n')
     assert error_of(file) == (
-        "rows.csv, lines 2 to 6 are one quoted row, and each of them could also be a row of its own. "
+        "rows.csv, lines 2 to 6 are one quoted row, but each of them could also be a separate row. "
         "Set dataset.quoting=double if quotes enclose cells, dataset.quoting=literal if they mean nothing."
     )
     assert len(train_of(file, quoting=Quoting.literal)) == 6
@@ -180,15 +180,13 @@ def test_line_breaks_in_quoted_cells_are_read_where_lines_are_no_rows(tmp_path, 
 def test_a_row_that_two_stray_quotes_may_have_merged_is_named_where_other_cells_have_line_breaks(tmp_path, capsys):
     file = write(tmp_path / "rows.csv", 'text,label\n"one\ntwo\nthree",a\n"Well, this,a\nfine,b\ngood",a\nlast,b\n')
     assert len(train_of(file)) == 3
-    assert capsys.readouterr().err.endswith(
-        "rows.csv, lines 5 to 7 are read as one row: check that its quotes are meant to enclose a cell\n"
-    )
+    assert capsys.readouterr().err.endswith("rows.csv, lines 5 to 7 are read as one row. Check that its quotes enclose a cell\n")
 
 
 def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
     file = write(tmp_path / "rows.tsv", 'text\tlabel\n"so" he said\ta\nx\tb\n')
     assert error_of(file) == (
-        "rows.tsv, line 2 has a cell that begins with a quotation mark, which tsv files use in two ways. "
+        "rows.tsv, line 2 has a cell that begins with a quotation mark, which is ambiguous in tsv files. "
         "Set dataset.quoting=literal if it belongs to the text, dataset.quoting=double if it encloses the cell."
     )
     assert train_of(file, quoting=Quoting.literal)[0] == ('"so" he said', "a")
@@ -201,26 +199,26 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
     [
         ("", "rows.csv is empty. Allowed: a first row with the names of the columns."),
         ("\n\n", "rows.csv, line 1 is empty. Allowed: a first row with the names of the columns."),
-        ("text,label\n", "rows.csv has no rows. Name a file that has some."),
-        ("text,label,text\nx,a,b\n", "rows.csv has more than one column 'text'. Give each column a name of its own."),
+        ("text,label\n", "rows.csv has no rows. Choose a file with rows."),
+        ("text,label,text\nx,a,b\n", "rows.csv has more than one column 'text'. Give each column a different name."),
         (
             "text,label\nx,a\ny,b,c\n",
             "rows.csv, line 3 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
-            "A cell that holds a comma stands in double quotes.",
+            "Put a cell that contains a comma in double quotes.",
         ),
         (
             'text,label\n"x\ny",a\nz\n',
             "rows.csv, line 4 has 1 cells, the header has 2. Allowed: one cell for each of text, label. "
-            "A cell that holds a comma stands in double quotes.",
+            "Put a cell that contains a comma in double quotes.",
         ),
         ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
-        ("text,label\nx,a\ny,\n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
-        ("text,label\nx,a\ny, \n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or take the row out."),
+        ("text,label\nx,a\ny,\n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or remove the row."),
+        ("text,label\nx,a\ny, \n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or remove the row."),
         ("text,label\nx,a\ny,a\n", "The training rows have only the label 'a'. Allowed: at least two labels. Check dataset.label."),
         (
             "text,label\nx,a\ny\0,b\n",
-            "rows.csv, line 3 holds a NUL byte. Allowed: text in UTF-8, UTF-16 with a byte-order mark, or Windows-1252.",
+            "rows.csv, line 3 contains a NUL byte. Allowed: text in UTF-8, UTF-16 with a byte-order mark, or Windows-1252.",
         ),
         (
             'text,label\nx,a\n"y,b\nz,a\n',
@@ -234,7 +232,7 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
         ),
         (
             "label,text\na,x\ry,z\nb,y\n",
-            "rows.csv, line 2 ends with a carriage return, the rows before do not. "
+            "rows.csv, line 2 ends with a carriage return, unlike the rows before. "
             "End all rows alike, and put cells that hold line ends in double quotes.",
         ),
     ],
@@ -246,20 +244,20 @@ def test_a_csv_file_that_cannot_be_trusted_is_refused_with_its_line(tmp_path, co
 def test_a_cell_too_many_in_a_tsv_file_is_refused(tmp_path):
     assert error_of(write(tmp_path / "rows.tsv", "text\tlabel\nx\ty\ta\n")) == (
         "rows.tsv, line 2 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
-        "A cell that holds a tab stands in double quotes (with dataset.quoting=double)."
+        "Put a cell that contains a tab in double quotes (with dataset.quoting=double)."
     )
 
 
 def test_a_blank_line_in_a_single_column_is_refused(tmp_path):
     message = error_of(write(tmp_path / "rows.csv", "text\nx\n\ny\n"), label=None)
-    assert message == 'rows.csv, line 3 is blank. Write an empty text as "", or take the line out.'
+    assert message == 'rows.csv, line 3 is blank. Write an empty text as "", or remove the line.'
 
 
 def test_a_cut_off_gzip_file_is_refused(tmp_path):
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 1000)[:-12])
-    assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is no whole gzip file: ")
+    assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is not a complete gzip file: ")
     (tmp_path / "rows.csv.gz").write_bytes(b"text,label\nx,a\n")
-    assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is no whole gzip file: Not a gzipped file")
+    assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is not a complete gzip file: Not a gzipped file")
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ def test_what_cannot_be_read_as_meant_is_refused_with_its_row(tmp_path):
     assert "a.xlsx, sheet rows has no column 'txt'. Allowed: text, label." in error_of(tmp_path / "a.xlsx", text="txt")
     assert "line 2 holds the error #N/A" in error_of(workbook(tmp_path / "b.xlsx", rows=[head, ["#N/A", "a"]]))
     (tmp_path / "c.xlsx").write_bytes(b"text,label\n")
-    assert error_of(tmp_path / "c.xlsx").startswith("c.xlsx is no readable Excel workbook")
+    assert error_of(tmp_path / "c.xlsx").startswith("c.xlsx is not a readable Excel workbook")
 
 
 def test_new_texts_are_read_from_a_workbook(tmp_path):

@@ -35,12 +35,12 @@ def test_lists_of_words_in_jsonl_become_sentences(tmp_path):
     [
         (
             "{",
-            "rows.jsonl, line 2 is no JSON: Expecting property name enclosed in double quotes. Allowed: one object per line.",
+            "rows.jsonl, line 2 is not JSON: Expecting property name enclosed in double quotes. Allowed: one object per line.",
         ),
-        ('["x", "a"]', "rows.jsonl, line 2 holds no JSON object. Allowed: one object per line."),
+        ('["x", "a"]', "rows.jsonl, line 2 is not a JSON object. Allowed: one object per line."),
         (
             '{"text": "x", "text": "y"}',
-            "rows.jsonl, line 2 is no JSON: a name stands twice in one object. Allowed: one object per line.",
+            "rows.jsonl, line 2 is not JSON: a name occurs twice in one object. Allowed: one object per line.",
         ),
         (
             '{"text": "x", "labels": "a"}',
@@ -63,7 +63,7 @@ def test_lists_of_words_in_jsonl_become_sentences(tmp_path):
             '{"text": "x", "label": NaN}',
             "rows.jsonl, line 2 has NaN in column 'label'. Allowed: a string, a number, true or false.",
         ),
-        ('{"text": "x", "label": null}', "rows.jsonl, line 2 has no label in column 'label'. Fill it in, or take the row out."),
+        ('{"text": "x", "label": null}', "rows.jsonl, line 2 has no label in column 'label'. Fill it in, or remove the row."),
         ('{"text": ["x"], "label": ["a"]}', "rows.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."),
         ('{"text": "\\ud800", "label": "a"}', "rows.jsonl, line 2 holds half a character (a lone surrogate, \\ud800 to \\udfff)."),
     ],
@@ -77,13 +77,13 @@ def test_sentences_with_more_words_than_labels_are_refused(tmp_path):
     file = write(tmp_path / "rows.jsonl", "\n".join(map(json.dumps, rows)))
     assert error_of(file) == "rows.jsonl, line 2 has 2 words and 1 labels. Allowed: one label for each word."
     file = write(tmp_path / "rows.jsonl", '{"text": ["a"], "label": [null]}')
-    assert error_of(file) == "rows.jsonl, line 1 has no label in column 'label'. Fill it in, or take the row out."
+    assert error_of(file) == "rows.jsonl, line 1 has no label in column 'label'. Fill it in, or remove the row."
 
 
 def test_words_and_single_labels_do_not_go_together(tmp_path):
     pq.write_table(pa.table({"text": [["a"], ["b"]], "label": ["x", "y"]}), tmp_path / "rows.parquet")
     assert error_of(tmp_path / "rows.parquet") == (
-        "The columns do not go together: 'text' holds list<element: string>, 'label' holds string (rows.parquet, row 1). "
+        "The columns do not match: 'text' holds list<element: string>, 'label' holds string (rows.parquet, row 1). "
         "Allowed: texts with one label each, or lists of words with lists of as many labels."
     )
 
@@ -101,7 +101,7 @@ def test_parquet_labels_may_be_of_any_simple_type(tmp_path, labels):
     [
         (
             {"text": ["x", None], "label": ["a", "b"]},
-            "rows.parquet, row 2 has nothing in column 'text'. An empty text is written \"\".",
+            "rows.parquet, row 2 has no value in column 'text'. Write an empty text as \"\".",
         ),
         (
             {"text": [1, 2], "label": ["a", "b"]},
@@ -109,20 +109,20 @@ def test_parquet_labels_may_be_of_any_simple_type(tmp_path, labels):
         ),
         (
             {"text": ["x"], "label": [b"a"]},
-            "Column 'label' holds binary, no labels (rows.parquet, row 1). Allowed: strings, whole numbers, true and false.",
+            "Column 'label' holds binary, not labels (rows.parquet, row 1). Allowed: strings, whole numbers, true and false.",
         ),
         (
             {"text": ["x", "y"], "label": [1.0, float("nan")]},
-            "rows.parquet, row 2 has no label in column 'label'. Fill it in, or take the row out.",
+            "rows.parquet, row 2 has no label in column 'label'. Fill it in, or remove the row.",
         ),
         (
             {"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]},
-            "rows.parquet, row 2 has an empty place among the words of column 'text'.",
+            "rows.parquet, row 2 has a missing word in column 'text'.",
         ),
         ({"texts": ["x"], "label": ["a"]}, "rows.parquet has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         (
             {"text": pa.array([], pa.string()), "label": pa.array([], pa.string())},
-            "rows.parquet has no rows. Name a file that has some.",
+            "rows.parquet has no rows. Choose a file with rows.",
         ),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_parquet_file_that_cannot_be_trusted_is_refused(tmp_path, table, messa
 def test_a_repeated_parquet_column_and_a_file_that_is_no_parquet_are_refused(tmp_path):
     pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 2, names=["text", "text"]), tmp_path / "rows.parquet")
     assert error_of(tmp_path / "rows.parquet", label=None).startswith("rows.parquet has more than one column 'text'.")
-    assert error_of(write(tmp_path / "no.parquet", "text,label\nx,a\n")).startswith("no.parquet is no readable parquet file: ")
+    assert error_of(write(tmp_path / "no.parquet", "text,label\nx,a\n")).startswith("no.parquet is not a readable parquet file: ")
 
 
 @FEW

@@ -1,7 +1,7 @@
 """Odd rows: each kind is found where it is and nowhere else, with the row it repeats."""
 
-import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +13,8 @@ from encoderlab.data.inspection.oddities import odd_rows
 
 def split(texts, labels=None, **columns):
     labels = labels if labels is not None else [0] * len(texts)
-    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.Value("int64")})
-    features |= {name: datasets.Value("string") for name in columns}
-    return Split(datasets.Dataset.from_dict({"text": texts, "label": labels, **columns}, features=features))
+    types = {"text": pa.string(), "label": pa.int64(), **dict.fromkeys(columns, pa.string())}
+    return Split(pa.table({"text": texts, "label": labels, **columns}, pa.schema(types)))
 
 
 def found(texts, labels=None, **columns):
@@ -86,7 +85,7 @@ def test_a_repeated_text_names_the_row_that_has_it_first():
 
 
 def test_sequences_of_words_are_looked_at_as_texts():
-    table = datasets.Dataset.from_dict({"words": [["a", "b"], ["x", "\x07"], ["a", "b"]], "labels": [[0, 1], [0, 0], [1, 1]]})
+    table = pa.table({"words": [["a", "b"], ["x", "\x07"], ["a", "b"]], "labels": [[0, 1], [0, 0], [1, 1]]})
     kinds = {one.kind: one.rows.tolist() for one in odd_rows({"train": Split(table)})["train"]}
     assert kinds == {"control characters": [1], oddities.CONTRADICTED: [2]}
 

@@ -56,7 +56,7 @@ def test_without_a_model_punkt_learns_the_abbreviations_of_the_corpus_and_says_s
     assert trained.split("It grew by approx. 3 metres. Nobody knew why.") == ["It grew by approx. 3 metres.", "Nobody knew why."]
     assert trained.name == "Punkt trained on this corpus"
     assert capsys.readouterr().err == (
-        "NLTK's punkt_tab (english) is not installed and cannot be fetched: splitting sentences with Punkt trained on this corpus\n"
+        "NLTK's punkt_tab (english) is not installed and cannot be downloaded. Sentences are split with Punkt trained on this corpus\n"
     )
 
 

@@ -44,6 +44,5 @@ def test_a_cache_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
         with pytest.raises(DataError) as caught:
             ReverseDataset(**FEW).load(folder)
         assert str(caught.value) == (
-            f"cache_dir={folder} is no folder that can be written to ({reason}). "
-            "Set cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it."
+            f"cache_dir={folder} is not a writable folder ({reason}). Set cache_dir or ENCODERLAB_CACHE to a writable folder."
         )

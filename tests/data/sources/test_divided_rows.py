@@ -42,6 +42,6 @@ def test_a_share_of_the_training_rows_leaves_the_other_splits_whole(tmp_path):
 @pytest.mark.parametrize("setting", [{"fold": "1/3"}, {"train_share": 0.5}])
 def test_documents_are_not_divided(tmp_path, setting):
     with pytest.raises(
-        SettingError, match=rf"dataset.{next(iter(setting))} divides labelled rows.*Leave dataset.{next(iter(setting))} out"
+        SettingError, match=rf"dataset.{next(iter(setting))} divides labelled rows.*Remove dataset.{next(iter(setting))}"
     ):
         DocsDataset(**setting).documents(tmp_path)

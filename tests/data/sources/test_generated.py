@@ -147,16 +147,16 @@ def test_the_origin_tells_the_settings():
     [
         (
             BracketsDataset(train_rows=60_000),
-            "dataset.train_rows=60000 needs 30,000 balanced strings. Allowed: at most 12,796 of them beside those of the other splits. "
+            "dataset.train_rows=60000 needs 30,000 balanced strings. Allowed: at most 12,796 besides those of the other splits. "
             "Set a smaller dataset.train_rows or a larger dataset.pairs.",
         ),
         (
             BracketsDataset(pairs=2, train_rows=2, validation_rows=2, test_rows=40),
-            "dataset.test_rows=40 needs 20 balanced strings. Allowed: at most 2 of them",
+            "dataset.test_rows=40 needs 20 balanced strings. Allowed: at most 2 besides",
         ),
         (
             ReverseDataset(length=3),
-            "dataset.test_rows=5000 needs 5,000 different sequences. Allowed: at most 1,000 of them beside those of the other splits. "
+            "dataset.test_rows=5000 needs 5,000 different sequences. Allowed: at most 1,000 besides those of the other splits. "
             "Set a smaller dataset.test_rows or a larger dataset.length.",
         ),
     ],

@@ -107,8 +107,8 @@ def test_mistakes_are_answered_with_what_there_is(real):
             "exit": 3,
         },
         {
-            "error": "dataset.label_names=[a, b, c] does not name the 2 labels there are. Allowed: all of negative, positive, in any order. "
-            "Leave dataset.label_names out to use these names.",
+            "error": "dataset.label_names=[a, b, c] does not name the 2 labels in the data. Allowed: all of negative, positive, in any order. "
+            "Remove dataset.label_names to use these names.",
             "exit": 2,
         },
     ]
@@ -126,9 +126,9 @@ def test_cached_rows_are_used_where_the_hub_cannot_be_reached(real, home):
     assert results[1] == results[0]
     assert results[2]["error"] == (
         f"The hub cannot be reached, and revision v2 of nyu-mll/glue is not in its cache. Allowed: the cached commit {commit}. "
-        f"Set dataset.revision={commit[:12]} to use it, or leave dataset.revision out."
+        f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision."
     )
-    assert "cannot be reached for nyu-mll/glue, which is not in the cache" in results[3]["error"]
+    assert "cannot be reached, and nyu-mll/glue is not in the cache" in results[3]["error"]
     cached = f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"
     assert errors == cached * 2
 
@@ -142,10 +142,10 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path):
     (result,), errors = load(endpoint, tmp_path, SST2)
     assert result["exit"] == 3 and "\n" not in result["error"] and errors == ""
     assert result["error"].startswith(
-        f"The Hugging Face hub at {endpoint} cannot be reached for nyu-mll/glue, which is not in the cache {tmp_path}/datasets either ("
+        f"The Hugging Face hub at {endpoint} cannot be reached, and nyu-mll/glue is not in the cache {tmp_path}/datasets ("
     )
     assert result["error"].endswith(
-        "). Set HF_ENDPOINT to a hub that can be, or HF_HOME to a cache that holds it; "
+        "). Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; "
         "`encoderlab train` and dataset=files need no network."
     )
 
@@ -154,8 +154,8 @@ def test_rows_that_are_not_cached_offline_must_be_fetched_once(tmp_path):
     (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, HF_HUB_OFFLINE="1")
     assert result["exit"] == 3 and errors == ""
     assert result["error"] == (
-        f"nyu-mll/glue is not in the cache {tmp_path}/datasets, and HF_HUB_OFFLINE keeps the hub from being asked. "
-        "Fetch it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that holds it; "
+        f"nyu-mll/glue is not in the cache {tmp_path}/datasets, and HF_HUB_OFFLINE forbids downloading it. "
+        "Download it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that has it; "
         "`encoderlab train` and dataset=files need no network."
     )
 
@@ -266,7 +266,7 @@ def test_texts_can_be_read_without_labels(own):
 
 
 def test_rows_that_cannot_be_used_are_refused_with_their_place(own):
-    assert own["holes"]["error"] == "me/own, split train, row 2 has nothing in column 'text'. An empty text is written \"\"."
+    assert own["holes"]["error"] == "me/own, split train, row 2 has no value in column 'text'. Write an empty text as \"\"."
     message = "Column 'label' holds int64, not text (me/own, split train, row 1). Choose another with dataset.text=COLUMN."
     assert own["no text"]["error"] == message
 
@@ -303,19 +303,19 @@ def test_a_folder_of_that_name_is_not_read_in_the_place_of_the_hub(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("text,label\na,b\n")
-    with pytest.raises(SettingError, match=r"^dataset.path=reviews is a folder or a file format, no dataset of the hub"):
+    with pytest.raises(SettingError, match=r"^dataset.path=reviews is a folder or a file format, not a dataset on the hub"):
         HubDataset(path="reviews").load(tmp_path)
 
 
 def test_what_is_no_hub_dataset_is_refused(own):
     assert own["format"] == {
-        "error": "dataset.path=csv is a folder or a file format, no dataset of the hub. Allowed: OWNER/NAME. "
+        "error": "dataset.path=csv is a folder or a file format, not a dataset on the hub. Allowed: OWNER/NAME. "
         "For files of your own set dataset=files dataset.path=FILE.",
         "exit": 2,
     }
     with pytest.raises(SettingError) as caught:
         HubDataset(path="/data/reviews.csv")
     assert str(caught.value) == (
-        "dataset.path=/data/reviews.csv is no id of a hub dataset. Allowed: OWNER/NAME. "
+        "dataset.path=/data/reviews.csv is not the id of a hub dataset. Allowed: OWNER/NAME. "
         "For files of your own set dataset=files dataset.path=FILE."
     )

@@ -22,14 +22,14 @@ def test_a_mapping_names_labels_and_may_join_some(tmp_path):
 
 def test_a_label_that_the_mapping_lacks_is_refused_with_its_line(tmp_path):
     assert error_of(write(tmp_path / "rows.csv", STARS), label_names={1: "bad", 2: "good"}) == (
-        "rows.csv, line 4 has the label '3', which dataset.label_names does not map. Allowed: 1, 2. Repair the row, or map its label too."
+        "rows.csv, line 4 has the label '3', which dataset.label_names does not map. Allowed: 1, 2. Correct the row, or map its label too."
     )
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({1: "bad", 2: "bad"}, "dataset.label_names is [bad, bad]. Allowed: at least two names, none twice."),
+        ({1: "bad", 2: "bad"}, "dataset.label_names is [bad, bad]. Allowed: at least two different names."),
         ("bad", "dataset.label_names is 'bad'. Allowed: a list such as [bad,good], or a mapping such as {0:bad,1:good}."),
         ([["a"], "b"], "dataset.label_names is [['a'], 'b']. Allowed: a list such as"),
     ],
@@ -55,7 +55,7 @@ def test_a_group_that_would_leave_a_split_empty_is_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label,author\n" + "".join(f"t{n},{n % 2},ann\n" for n in range(20)))
     assert error_of(file, validation_fraction=0.1, group="author") == (
         "20 rows with 1 groups (dataset.group) are too few to take validation rows from. "
-        "Add rows, or give validation rows of their own: dataset.train=FILE dataset.validation=FILE."
+        "Add rows, or use a separate file of validation rows: dataset.train=FILE dataset.validation=FILE."
     )
 
 

@@ -268,8 +268,8 @@ def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path, content):
     for opens in (lambda: Tokenizer.load(path), lambda: PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)):
         with pytest.raises(DataError) as refused:
             opens()
-        assert str(refused.value).startswith(f"{path} is damaged or no tokenizer (")
-        assert str(refused.value).endswith("). Allowed: a tokenizer.json. Delete it and make it again.")
+        assert str(refused.value).startswith(f"{path} is damaged or not a tokenizer (")
+        assert str(refused.value).endswith("). Allowed: a tokenizer.json. Delete it and create it again.")
         assert "\n" not in str(refused.value)
 
 
@@ -279,7 +279,7 @@ def test_damaged_settings_beside_a_tokenizer_are_refused(wordpiece, tmp_path, co
     (tmp_path / "tokenizer_config.json").write_text(content)
     with pytest.raises(DataError) as refused:
         Tokenizer.load(tmp_path / "tokenizer.json")
-    assert f"{tmp_path}/tokenizer_config.json is damaged or no tokenizer (" in str(refused.value)
+    assert f"{tmp_path}/tokenizer_config.json is damaged or not a tokenizer (" in str(refused.value)
     assert "Allowed: a tokenizer_config.json." in str(refused.value)
 
 
@@ -392,7 +392,7 @@ def test_a_name_the_hub_does_not_have_is_refused(hub, tmp_path):
     code, message = build_elsewhere("nobody/nothing", hub, tmp_path)
     assert code == 3
     assert message.startswith(
-        "tokenizer.name=nobody/nothing is no folder, and not on the hub (or needs a login). Allowed: a folder"
+        "tokenizer.name=nobody/nothing is not a folder, and not on the hub (or needs a login). Allowed: a folder"
     )
 
 

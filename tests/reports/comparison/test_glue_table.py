@@ -60,5 +60,5 @@ def test_each_setting_has_lines_and_an_average_of_its_own(run_of):
 def test_only_runs_of_several_of_its_tasks_make_the_table_and_each_needs_its_figures(run_of):
     rte, sst2, other = run_of("rte", 0, accuracy=0.5), run_of("sst2", 0, accuracy=0.9), run_of("docs", 0, accuracy=0.5)
     assert are_of_glue([rte, sst2]) and not are_of_glue([rte]) and not are_of_glue([rte, sst2, other])
-    with pytest.raises(DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Leave this run out"):
+    with pytest.raises(DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Remove this run"):
         build_glue_table([rte, run_of("cola", 0, accuracy=0.7)])

@@ -65,7 +65,7 @@ def test_the_table_goes_on_to_four_times_the_rows_and_the_picture_to_twice():
     ]
     (axes,) = curve_figure({"learning_curve": curve, "figure": "accuracy"}).axes
     assert axes.get_xscale() == "log" and axes.get_xlim()[1] >= 3200
-    assert "beyond the rows there are" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "extrapolated" in [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 def test_there_is_none_where_another_setting_differs_or_sizes_are_few():

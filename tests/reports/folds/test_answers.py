@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from encoderlab.data.examples import Folded, Split
@@ -16,7 +16,7 @@ HEAD = "text,label,predicted,probability_bad,probability_good,line\n"
 
 def cross_validation(tmp_path, where, rows=("a", "b", "c", "d"), folds=(2, 1, 1, 2)):
     """Two folds whose predictions.csv hold `rows`, and a carried column named like one of ours."""
-    split = Split(datasets.Dataset.from_dict({"text": list(rows), "label": [0] * len(rows)}), where)
+    split = Split(pa.table({"text": list(rows), "label": [0] * len(rows)}), where)
     runs = []
     for number in (1, 2):
         of_fold = [row for row, fold in zip(rows, folds, strict=True) if fold == number]
@@ -44,7 +44,7 @@ def test_of_several_files_each_row_names_its_own(tmp_path):
 def test_a_fold_that_lost_rows_is_refused(tmp_path):
     folds = cross_validation(tmp_path, None)
     folds.runs[0].predictions.write_text(HEAD, encoding="utf-8")
-    with pytest.raises(DataError, match=r"does not hold the 2 rows of its fold"):
+    with pytest.raises(DataError, match=r"does not contain the 2 rows of its fold"):
         out_of_fold_answers(folds)
 
 

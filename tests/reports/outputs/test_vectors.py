@@ -75,8 +75,8 @@ def test_a_folder_that_is_not_there_and_a_full_disk_are_refused_in_one_line(tmp_
     [
         ("", "output is empty. Allowed: a file that ends in .npy"),
         ("vectors.csv", "output=vectors.csv does not end in .npy. Allowed: a file that ends in .npy. Set output=vectors.npy"),
-        ("old.npy", "output=old.npy: old.npy is already there. Choose another name"),
-        ("indexed.npy", "output=indexed.npy: indexed.index.jsonl is already there"),
+        ("old.npy", "output=old.npy: old.npy already exists. Choose another name"),
+        ("indexed.npy", "output=indexed.npy: indexed.index.jsonl already exists"),
     ],
 )
 def test_names_that_are_taken_or_no_arrays_are_refused(tmp_path, monkeypatch, output, message):

@@ -109,7 +109,7 @@ def test_confusion_shows_counts_and_the_share_of_each_row(tmp_path, drawn):
     assert [text.get_text() for text in axes.texts] == ["995\n>99%", "4\n<1%", "0", "0"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["$no$", "yes_"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "true")
-    assert "999 answers" in drawn[0].get_suptitle()
+    assert "999 predictions" in drawn[0].get_suptitle()
 
 
 def test_many_classes_are_shaded_and_no_longer_numbered(tmp_path, drawn):

@@ -34,7 +34,7 @@ def test_what_is_not_known_of_the_machine_is_left_out_and_long_values_are_cut(tm
     machine = dict(facts["machine"])
     assert machine["versions"] == "python 3.11.7, torch 2.13.0"
     assert "device name" not in machine
-    assert machine["gone on with"].startswith("2 time")
+    assert machine["resumed"].startswith("2 time")
     assert facts["data"]["origin"] == [("files", "x" * 300 + "… (400 characters)")]
     assert facts["language"] is None
 

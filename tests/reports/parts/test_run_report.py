@@ -39,12 +39,12 @@ def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_too_good():
 
 
 def test_scores_on_the_training_rows_are_called_what_they_are():
-    assert any("rows the model was trained on" in note for note in report_of("train")["notes"])
+    assert any("The model was trained on these rows" in note for note in report_of("train")["notes"])
 
 
 def test_a_perfect_score_says_what_it_does_not_show():
     notes = report_of("test", accuracy=1.0)["notes"]
-    assert any("200 rows, an error rate of up to 0.015 may still hide" in note for note in notes)
+    assert any("200 rows, an error rate of up to 0.015 is still possible" in note for note in notes)
 
 
 def test_figures_that_are_not_finite_become_null():

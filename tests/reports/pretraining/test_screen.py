@@ -85,7 +85,7 @@ def line_of(text, start):
         "sentences found by punkt_tab (english)\n",
         "An epoch: 2,000 pairs, 60.2 tokens long on average, 3.1% truncated, 999 follows (50.0%), 1,001 random (50.0%)\n",
         "Speed: 14,000 tokens/s, 300 examples/s, 2.1% padding, 1,800.0 s of training",
-        "  recorded in [MASK], and released [bold]\n      right: london; guessed: london 31.2%, ##s 5.0%\n",
+        "  recorded in [MASK], and released [bold]\n      true: london; predicted: london 31.2%, ##s 5.0%\n",
         "Note: Punkt was trained on this corpus",
     ],
 )
@@ -158,7 +158,7 @@ def test_before_training_the_pairs_are_counted_and_guessed():
     assert "Training text: 12,000 documents" in text
     assert "An epoch: 2,000 pairs" in text
     assert (
-        "Pairs told apart without an encoder: always the most frequent answer 0.500, words that both texts share 0.671, "
+        "Baselines on pairs (no encoder): always the most frequent label 0.500, words that both texts share 0.671, "
         "lengths of both texts 0.530\n"
     ) in text
 

@@ -29,7 +29,7 @@ def test_every_piece_stands_above_its_id_whatever_its_width():
     pieces = [("un", 12345), ("##believable", 7), ("東京", 88), ("[x]", 123456)]
     show_pieces({"mine": pieces, "none": []}, file)
     _, title, above, below, _, last = file.getvalue().splitlines()
-    assert (title, last) == ("mine: 4 pieces", "none: 0 pieces")
+    assert (title, last) == ("mine: 4 tokens", "none: 0 tokens")
     assert above.split() == [piece for piece, _ in pieces]
     assert below.split() == [str(id_) for _, id_ in pieces]
     assert below.index("88") == above.index("東京")

@@ -57,8 +57,10 @@ def test_the_score_stands_with_its_split_its_interval_and_its_rows(facts):
 
 
 def test_what_a_reader_should_know_is_on_the_card(facts):
-    card = model_card(report_of(notes=["2.0% of the rows of train were cut to model.max_length=8 tokens"]), ["no", "yes"], facts)
-    assert "\n- 2.0% of the rows of train were cut to model.max_length=8 tokens.\n" in card
+    card = model_card(
+        report_of(notes=["2.0% of the rows of train were truncated to model.max_length=8 tokens"]), ["no", "yes"], facts
+    )
+    assert "\n- 2.0% of the rows of train were truncated to model.max_length=8 tokens.\n" in card
     report = report_of(checkpoint={"step": 5, "chosen_by": "accuracy", "chosen_on": "test"})
     assert report["notes"]
     assert all(note.rstrip(".") + ".\n" in model_card(report, ["no", "yes"], facts) for note in report["notes"])

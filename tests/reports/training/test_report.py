@@ -74,7 +74,7 @@ def test_the_verdict_follows_the_paired_interval_of_the_difference(right, outcom
 
 
 def test_a_skipped_baseline_is_said_and_not_compared():
-    skipped = Baseline(skipped="the linear baseline is fitted on at most 200,000 rows, and training has 300,000")
+    skipped = Baseline(skipped="the linear baseline is fitted on at most 200,000 rows, but training has 300,000")
     report = report_of(baselines={"majority": baseline(100), "tfidf_logreg": skipped})
     assert report["baselines"]["tfidf_logreg"]["accuracy"] is None
     assert report["verdict"]["against"] == "majority"

@@ -41,7 +41,7 @@ REPORT = {
     "verdict": {"against": "majority", "outcome": "above", "sentence": "The model's accuracy is above that of its best baseline."},
     "throughput": {"tokens_per_second": 12345.6, "examples_per_second": 888.0, "padding_fraction": 0.0123, "train_seconds": 65.2},
     "checkpoint": {"step": 4000, "chosen_by": "f1_macro", "chosen_on": "validation"},
-    "notes": ["1.2% of the rows were cut"],
+    "notes": ["1.2% of the rows were truncated"],
 }
 LONG = "outputs/train/sst2/" + "x" * 120 + "/[report].json"
 
@@ -76,7 +76,7 @@ def test_a_further_split_has_a_line_of_its_own():
         "[bold]negative",
         ":smile:",
         "12,346 tokens/s, 888 examples/s, 1.2% padding, 65.2 s of training",
-        "1.2% of the rows were cut",
+        "1.2% of the rows were truncated",
     ],
 )
 def test_the_report_says(words):

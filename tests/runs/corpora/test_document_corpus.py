@@ -108,7 +108,7 @@ def test_a_killed_worker_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path
     corpus = corpus_of(documents=DOCUMENTS * 20)
     task = task_of(corpus)
     deadly = SentenceSplitter(__import__("deadly").Deadly(os.getpid()), "deadly", "deadly 1")
-    with pytest.raises(DataError, match="A process that helped to prepare the data was killed"):
+    with pytest.raises(DataError, match="A process that was preparing the data was killed"):
         replace(corpus, splitter=deadly).rows("train", task)
     assert list((tmp_path / "sentences").iterdir()) == []
     del sys.modules["deadly"]

@@ -82,14 +82,14 @@ def test_layers_are_taken_evenly_the_last_one_last(teacher):
     ("changes", "start", "message"),
     [
         ({"d_model": 32}, StudentStart.embeddings, "cannot be widened"),
-        ({"d_model": 8}, StudentStart.layers, "model.d_model is 8, where the teacher's is 16"),
-        ({"n_layers": 5}, StudentStart.layers, "model.n_layers is 5, where the teacher's is 4"),
+        ({"d_model": 8}, StudentStart.layers, "model.d_model is 8, and the teacher's is 16"),
+        ({"n_layers": 5}, StudentStart.layers, "model.n_layers is 5, and the teacher's is 4"),
         ({"d_model": 32}, StudentStart.pruned, "cannot be widened"),
-        ({"n_layers": 5}, StudentStart.pruned, "model.n_layers is 5, and start=pruned has 4"),
-        ({"n_heads": 4, "d_head": 8}, StudentStart.pruned, "model.n_heads is 4, and start=pruned has 2"),
-        ({"d_ff": 65}, StudentStart.pruned, "model.d_ff is 65, and start=pruned has 64"),
-        ({"n_heads": 4}, StudentStart.pruned, "keeps the teacher's d_head, 8, and the student's is 4"),
-        ({"norm_position": NormPosition.pre}, StudentStart.pruned, "keeps the teacher's norm_position, post"),
+        ({"n_layers": 5}, StudentStart.pruned, "model.n_layers is 5, but start=pruned can only use the teacher.s 4"),
+        ({"n_heads": 4, "d_head": 8}, StudentStart.pruned, "model.n_heads is 4, but start=pruned can only use the teacher.s 2"),
+        ({"d_ff": 65}, StudentStart.pruned, "model.d_ff is 65, but start=pruned can only use the teacher.s 64"),
+        ({"n_heads": 4}, StudentStart.pruned, "keeps the teacher's d_head=8, but the student's is 4"),
+        ({"norm_position": NormPosition.pre}, StudentStart.pruned, "keeps the teacher's norm_position=post"),
     ],
 )
 def test_what_a_student_cannot_hold_is_refused(teacher, changes, start, message):
@@ -102,12 +102,12 @@ def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
     config = config_of(n_layers=2, d_model=12, n_heads=1, d_head=8, d_ff=20)
     model = built(config)
     start_student(model, config, teacher, StudentStart.pruned, Rows())
-    assert "its teacher pruned, on 1,600 tokens" in capsys.readouterr().err
+    assert "its teacher, pruned on 1,600 tokens" in capsys.readouterr().err
     assert model.training and torch.isfinite(torch.cat([weight.flatten() for weight in model.state_dict().values()])).all()
 
 
 def test_a_teacher_of_another_kind_is_not_pruned():
     config = config_of(positions=Positions.rotary)
     teacher = Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
-    with pytest.raises(SettingError, match="encoders of BERT's kind"):
+    with pytest.raises(SettingError, match="teacher of BERT's kind"):
         start_student(built(config), config, teacher, StudentStart.pruned, Rows())

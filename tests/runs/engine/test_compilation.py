@@ -52,9 +52,9 @@ def compiler(monkeypatch):
 @pytest.mark.parametrize(
     ("choice", "device", "words"),
     [
-        (Compile.auto, CPU, "not compiled (pays on CUDA only)"),
+        (Compile.auto, CPU, "not compiled (faster only on CUDA)"),
         (Compile.never, CUDA, "not compiled (as set)"),
-        (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA card)"),
+        (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA GPU)"),
     ],
 )
 def test_the_encoder_stays_as_it_is_where_compiling_does_not_pay_or_is_not_wanted(compiler, choice, device, words):
@@ -79,7 +79,7 @@ def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words,
 
 def test_a_short_run_is_not_compiled_unless_that_is_asked_for(compiler):
     calls = compiler()
-    assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=170) == "not compiled (pays in long runs only)"
+    assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=170) == "not compiled (faster only in long runs)"
     assert calls == []
     assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=190) == "compiled"
     assert compile_encoder(Doubling(), Compile.always, CUDA, seconds=1) == "compiled"

@@ -110,7 +110,7 @@ def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
     micro_batches = choose_micro_batches(100, StepMemory(0, 2**28), CPU)
     assert (
         str(micro_batches)
-        == "batches in 4 micro-batches (a step takes about 6.2 GiB of 10.0 GiB free, whole it would take 25.0 GiB)"
+        == "batches in 4 micro-batches (a step takes about 6.2 GiB of 10.0 GiB free, in one piece it would take 25.0 GiB)"
     )
 
 

@@ -64,7 +64,7 @@ def test_what_is_said_names_the_figures_the_step_and_what_to_try():
     said = [watch.see(10 * number, 300, 2.5) for number in range(1, 31)]
     assert [line for line in said if line] == [
         "The loss is flat: 2.5 over the logged steps up to 150, 2.5 at the first. Try another training.learning_rate, "
-        "and look at the labels"
+        "and check the labels"
     ]
 
 

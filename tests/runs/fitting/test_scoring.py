@@ -21,8 +21,8 @@ def scored(precision):
 @pytest.mark.parametrize(
     ("threshold", "precision", "notes"),
     [
-        ("f1", 0.6, ["The threshold of 'fraud', 0.750, was chosen on validation (task.threshold=f1)"]),
-        ("precision:0.8", 0.8, ["The threshold of 'fraud', 0.750, was chosen on validation (task.threshold=precision:0.8)"]),
+        ("f1", 0.6, ["The threshold of 'fraud', 0.750, was fitted on validation (task.threshold=f1)"]),
+        ("precision:0.8", 0.8, ["The threshold of 'fraud', 0.750, was fitted on validation (task.threshold=precision:0.8)"]),
         (0.3, 0.6, []),
         (None, 0.6, []),
     ],
@@ -39,4 +39,4 @@ def test_a_precision_that_no_threshold_reaches_is_said():
 
 def test_without_validation_there_is_nothing_to_choose_on():
     (note,) = threshold_notes(ClassificationConfig(name="t", threshold="f1"), {})
-    assert note == "There is no validation split to choose task.threshold=f1 on: it is 0.5"
+    assert note == "There is no validation split to fit task.threshold=f1 on, so it is 0.5"

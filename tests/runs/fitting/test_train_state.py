@@ -99,5 +99,5 @@ def test_a_state_that_lacks_a_piece_or_belongs_to_another_tokenizer_is_refused(p
     lacking = {name: value for name, value in kept.items() if name != piece}
     with pytest.raises(KeyError, match=piece):
         state.load_state_dict(lacking, state.weights())
-    with pytest.raises(ValueError, match="tokenizer is another one"):
+    with pytest.raises(ValueError, match="belongs to another tokenizer"):
         state.load_state_dict(kept | {"tokenizer": "of another run"}, state.weights())

@@ -48,7 +48,7 @@ def test_what_a_run_leaves_that_was_killed_before_it_began_does_not_take_a_folde
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be made: Not a directory. Set run_dir="):
+    with pytest.raises(DataError, match="cannot be created: Not a directory. Set run_dir="):
         made(str(tmp_path / "file" / "run"), "train", "sst2")
 
 
@@ -106,9 +106,9 @@ def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path)
     holds += f"folder = RunFolder.new({str(tmp_path / 'run')!r}, 'train', 'sst2'); folder.__enter__(); print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        with pytest.raises(SettingError, match="Another process is filling"):
+        with pytest.raises(SettingError, match="Another process is using"):
             made(str(tmp_path / "run"), "train", "sst2")
-        with pytest.raises(SettingError, match="Another process is filling"), RunFolder(tmp_path / "run").continued("train"):
+        with pytest.raises(SettingError, match="Another process is using"), RunFolder(tmp_path / "run").continued("train"):
             pass
         assert (tmp_path / "run").exists()
         other.kill()
@@ -127,12 +127,12 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path, error):
 def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
     folder = made(str(tmp_path / "run"), "train", "sst2")
     folder.model.mkdir()
-    with pytest.raises(DataError, match="holds no finished model"):
+    with pytest.raises(DataError, match="has no finished model"):
         model_folder(str(folder.root))
     for name in MODEL_FILES:
         (folder.model / name).write_text("")
     assert model_folder(str(folder.root)) == model_folder(str(folder.model)) == folder.model
-    with pytest.raises(DataError, match="run=nowhere is not there"):
+    with pytest.raises(DataError, match="run=nowhere does not exist"):
         model_folder("nowhere")
 
 

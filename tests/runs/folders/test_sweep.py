@@ -60,7 +60,7 @@ def test_a_folder_that_holds_something_else_is_no_sweep(sweep):
     sweep.root.mkdir()
     assert SweepFolder.named("sweep").root == sweep.root
     (sweep.root / "precious").write_text("")
-    with pytest.raises(SettingError, match="sweep_dir=sweep holds something that is no sweep"):
+    with pytest.raises(SettingError, match="sweep_dir=sweep is not empty, and not a sweep"):
         SweepFolder.named("sweep")
     sweep.jobs.mkdir()
     (sweep.jobs / "a.json").write_text("[]")  # of somebody else's

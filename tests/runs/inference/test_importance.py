@@ -160,7 +160,7 @@ def test_a_class_of_ones_own_choice_is_explained_and_of_two_classes_one_speaks_a
             assert (one.label, other.label) == ("up", "down")
             assert one.probability + other.probability == pytest.approx(1)
             np.testing.assert_allclose(one.scores, -other.scores, atol=1e-3)
-    with pytest.raises(SettingError, match="label=dwn is no class of this model. Allowed: up, down. Did you mean label=down?"):
+    with pytest.raises(SettingError, match="label=dwn is not a class of this model. Allowed: up, down. Did you mean label=down?"):
         token_importance(assembly, examples, labels=["up", "dwn"])
 
 
@@ -191,20 +191,20 @@ def test_a_words_label_is_explained_by_all_pieces_of_all_words(method, special_t
 
 def test_a_word_that_is_not_there_or_was_cut_off_is_refused():
     assembly = assembly_of(TaggingConfig(name="tags"))
-    with pytest.raises(DataError, match="word=3 is none of the text's 2 words. Allowed: 0 to 1"):
+    with pytest.raises(DataError, match="word=3 is not one of the text's 2 words. Allowed: 0 to 1"):
         token_importance(assembly, [WordsExample(("1", "2"))], words=[3])
-    with pytest.raises(DataError, match="word=11 is none of the text's 12 words, of which the model reads 10. Allowed: 0 to 9"):
+    with pytest.raises(DataError, match="word=11 is not one of the text's 12 words, of which the model reads 10. Allowed: 0 to 9"):
         token_importance(assembly, [WordsExample(("1",) * 12)], words=[11])
-    with pytest.raises(DataError, match="word=0 is none of the text's 0 words. Allowed: a text with words"):
+    with pytest.raises(DataError, match="word=0 is not one of the text's 0 words. Allowed: a text with words"):
         token_importance(assembly, [WordsExample(())])
 
 
 def test_a_model_without_classes_is_refused_in_a_line_that_says_what_to_type():
-    with pytest.raises(DataError, match="wiki is a pretrained encoder: it has no classes to explain.*encoderlab finetune"):
+    with pytest.raises(DataError, match="wiki is a pretrained encoder and has no classes to explain.*encoderlab finetune"):
         token_importance(assembly_of(PretrainingConfig(name="wiki"), labels=["follows", "random"]), [TextExample("1")])
     with pytest.raises(DataError, match="bert is an encoder without a head"):
         token_importance(assembly_of(EncodingConfig(name="bert"), labels=[]), [TextExample("1")])
-    with pytest.raises(DataError, match="digits knows one class only"):
+    with pytest.raises(DataError, match="digits has only one class"):
         token_importance(assembly_of(labels=["up"]), [TextExample("1")])
 
 

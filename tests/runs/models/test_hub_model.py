@@ -138,7 +138,7 @@ def test_a_model_with_pickles_only_is_refused(serve, files, tmp_path):
     del files["model.safetensors"]
     endpoint, _ = serve(files)
     assert fetched("someone/model", endpoint, tmp_path / "home").startswith(
-        "someone/model has no weights that can be read. Allowed: a model with model.safetensors."
+        "someone/model has no readable weights. Allowed: a model with model.safetensors."
     )
 
 
@@ -149,10 +149,10 @@ def test_a_model_with_pickles_only_is_refused(serve, files, tmp_path):
             "no such folder/at all/here",
             "no such folder/at all/here is neither a folder nor a name the hub can have. Allowed: a folder, or OWNER/NAME.",
         ),
-        ("nobody/nothing", "nobody/nothing is no folder, and not on the hub http://127.0.0.1"),
+        ("nobody/nothing", "nobody/nothing is not a folder, and not on the hub http://127.0.0.1"),
         (
             "google-bert/bert-base-uncased",
-            "google-bert/bert-base-uncased has no weights that can be read. Allowed: a model with model.safe",
+            "google-bert/bert-base-uncased has no readable weights. Allowed: a model with model.safe",
         ),
     ],
 )
@@ -164,7 +164,9 @@ def test_what_the_hub_does_not_have_is_refused_in_one_line(hub, tmp_path, name, 
 @pytest.mark.slow
 def test_a_hub_that_cannot_be_reached_is_refused_where_the_cache_lacks_the_model(tmp_path):
     said = fetched("someone/model", NOWHERE, tmp_path / "home")
-    assert said.startswith(f"someone/model is no folder, the hub {NOWHERE} cannot be reached, and the cache ") and "HF_HOME" in said
+    assert (
+        said.startswith(f"someone/model is not a folder, the hub {NOWHERE} cannot be reached, and the cache ") and "HF_HOME" in said
+    )
 
 
 @pytest.mark.slow
@@ -172,4 +174,4 @@ def test_a_cache_with_the_tokenizer_alone_is_no_model(serve, files, tmp_path):
     endpoint, _ = serve({name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))})
     fetched("someone/model", endpoint, tmp_path / "home")
     said = fetched("someone/model", NOWHERE, tmp_path / "home")
-    assert f"the hub {NOWHERE} cannot be reached, and the cache" in said and "holds no weights of it" in said
+    assert f"the hub {NOWHERE} cannot be reached, and the cache" in said and "has no weights of it" in said

@@ -77,7 +77,7 @@ def test_a_run_folder_and_its_model_folder_hold_the_same(tmp_path, inside, taggi
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(
-        DataError, match=r"^init_from=\S+ holds no model\. Allowed: the folder of a finished run, or a Hugging Face"
+        DataError, match=r"^init_from=\S+ is not a model folder\. Allowed: the folder of a finished run, or a Hugging Face"
     ):
         load_pretrained(str(tmp_path))
 
@@ -95,7 +95,7 @@ def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
     weights = assembly.model.state_dict()
     weights["encoder.embeddings.token.weight"] = weights["encoder.embeddings.token.weight"][:12].clone()
     safetensors.torch.save_file(weights, tmp_path / "model" / "model.safetensors")
-    with pytest.raises(DataError, match=r"^init_from=\S+ has embeddings of 12 pieces, and its tokenizer has 15\."):
+    with pytest.raises(DataError, match=r"^init_from=\S+ has embeddings of 12 tokens, but its tokenizer has 15\."):
         load_pretrained(str(tmp_path))
 
 
@@ -150,16 +150,14 @@ def test_an_encoder_without_its_position_table_is_refused():
     old = drawn(heads)
     weights = old.state_dict()
     del weights["encoder.layers.1.attention_norm.bias"]
-    with pytest.raises(DataError, match=r"of encoder\.layers\.1\.attention_norm\.bias, 8 is needed, and it has none\."):
+    with pytest.raises(DataError, match=r"encoder\.layers\.1\.attention_norm\.bias should be 8, but is none\."):
         load_into(drawn(heads), replace(pretrained_from(old, heads), weights=weights))
 
 
 def test_an_encoder_of_another_shape_is_refused_with_both_and_nothing_is_taken():
     heads = HeadSizes(sequence_classes=2)
     model, before = drawn(heads), drawn(heads)
-    with pytest.raises(
-        DataError, match=r"^init_from=runs/old does not fit its own config: of encoder\.\S+, 8 x 8 is needed, and it has"
-    ):
+    with pytest.raises(DataError, match=r"^init_from=runs/old does not match its own config: encoder\.\S+ should be 8 x 8, but is"):
         load_into(model, replace(pretrained_from(drawn(heads, d_ff=9), heads), weights={**drawn(heads).state_dict(), **crooked()}))
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), before.parameters(), strict=True))
 
@@ -181,7 +179,7 @@ def test_another_vocabulary_is_refused_with_both_sizes_or_the_first_piece_that_d
         check_same_vocabulary(SymbolsConfig(symbols="01").build(list, None), "tokenizer=symbols", old)
     assert (
         str(refused.value)
-        == "tokenizer=symbols is not the tokenizer of init_from=runs/old: 7 pieces, not 15. Use tokenizer=as_pretrained."
+        == "tokenizer=symbols is not the tokenizer of init_from=runs/old: 7 tokens, not 15. Use tokenizer=as_pretrained."
     )
     with pytest.raises(SettingError) as refused:
         check_same_vocabulary(SymbolsConfig(symbols="012345678x").build(list, None), "tokenizer=symbols", old)
@@ -254,7 +252,7 @@ def test_from_scratch_nothing_can_be_as_pretrained(corpus, change):
 
 def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
-    with pytest.raises(SettingError, match=r"^training\.freeze_layers is 3, and the encoder has 2 layers\."):
+    with pytest.raises(SettingError, match=r"^training\.freeze_layers is 3, but the encoder has 2 layers\."):
         assemble(finetuning(corpus, training=TrainingConfig(freeze_layers=3)), CPU, corpus, old)
 
 
@@ -356,7 +354,7 @@ def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(
     long = pretrained_from(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
     short = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
-    assert "model.max_length=32, as 99% of the training rows need (at most 64)" in capsys.readouterr().err.splitlines()
+    assert "model.max_length=32, enough for 99% of the training rows (at most 64)" in capsys.readouterr().err.splitlines()
     assert assemble(finetuning(corpus), CPU, corpus, short).config.model.max_length == 16
     typed = finetuning(corpus, model=AsPretrained(max_length=9))
     assert assemble(typed, CPU, corpus, long).config.model.max_length == 9
@@ -372,7 +370,7 @@ def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
     transformers_folder(tmp_path, "BertModel")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).unlink()
-    with pytest.raises(DataError, match=r"comes without its tokenizer\. Allowed: a folder with tokenizer\.json or vocab"):
+    with pytest.raises(DataError, match=r"has no tokenizer\. Allowed: a folder with tokenizer\.json or vocab"):
         load_pretrained(str(tmp_path))
 
 

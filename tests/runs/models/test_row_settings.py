@@ -21,7 +21,7 @@ def single_texts(tmp_path_factory):
 
 @pytest.mark.parametrize("model", SEPARATE, ids=["in full", "as pretrained"])
 def test_separate_pairs_are_refused_where_the_rows_are_single_texts(model, single_texts):
-    with pytest.raises(SettingError, match=r"^model.pairs=separate is set, but the rows are single texts. Leave model.pairs out.$"):
+    with pytest.raises(SettingError, match=r"^model.pairs=separate is set, but the rows are single texts. Remove model.pairs.$"):
         check_pairs(model, single_texts)
 
 

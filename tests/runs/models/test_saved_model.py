@@ -149,6 +149,6 @@ def test_a_damaged_folder_is_refused_in_one_line(folder, name, damage):
 def test_weights_of_another_model_are_refused(folder, tmp_path):
     path = folder / "config.json"
     path.write_bytes(changed_setting("model", d_ff=24)(path.read_bytes()))
-    with pytest.raises(DataError, match=r"^The weights of run=.*do not fit its config: .*size mismatch") as refused:
+    with pytest.raises(DataError, match=r"^The weights of run=.*do not match its config: .*size mismatch") as refused:
         opened(folder, tmp_path)
     assert "\n" not in str(refused.value)

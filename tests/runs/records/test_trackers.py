@@ -179,14 +179,14 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypa
     with pytest.raises(SettingError) as refused:
         check_trackers(["wandb", "tensorboard"])
     assert str(refused.value) == (
-        "trackers=[wandb,tensorboard] asks for what is not installed: wandb. "
-        "Run pip install 'encoderlab[wandb]', or leave trackers out."
+        "trackers=[wandb,tensorboard] needs libraries that are not installed: wandb. "
+        "Run pip install 'encoderlab[wandb]', or remove trackers."
     )
 
 
 def test_a_tracker_of_another_name_is_refused():
     with pytest.raises(
-        SettingError, match=r"There is no tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
+        SettingError, match=r"Unknown tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
     ):
         config("tensorbord")
 

@@ -1,1 +1,1 @@
-"""Users' own files as examples or documents: every row as it stands, or refused with its line."""
+"""Users' own files as examples or documents: every row is read unchanged, or refused with its line number."""

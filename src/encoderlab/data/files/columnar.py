@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,24 +16,35 @@ from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_colu
 from encoderlab.data.sources.whole_rows import single_values
 from encoderlab.errors import DataError
 
-_ROWS_UNPACKED = 1024  # of a parquet file at a time: a few bytes of it may stand for any number of rows
+_ROWS_UNPACKED = 1024  # rows of a parquet file at a time: a few bytes may expand to any number of rows
 _FEATHER_1 = b"FEA1"
 _ARROW_FILE = b"ARROW1"
 
 
 def read_parquet(path: Path, wanted: Wanted) -> Rows:
-    """The rows of a parquet file. Raises DataError where it is none, or lacks a column."""
+    """The rows of a parquet file. Raises DataError if it is not one, or lacks a column."""
     try:
         names = _names(path, wanted, pq.read_schema(path))
         file = pq.ParquetFile(path, page_checksum_verification=True)
         table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names)
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is no readable parquet file: {error}") from error
+        raise DataError(f"{path} is not a readable parquet file: {error}") from error
     return _rows(path, table, wanted)
 
 
+def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
+    """The texts of each row of a parquet file by column, some rows in memory at a time; DataError where it cannot be read on."""
+    wanted = replace(wanted, others=())
+    try:
+        names = _names(path, wanted, pq.read_schema(path))
+        for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(_ROWS_UNPACKED, columns=names):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise DataError(f"{path} is no readable parquet file: {error}") from error
+
+
 def read_arrow(path: Path, wanted: Wanted) -> Rows:
-    """The rows of an Arrow file, stream, or Feather file. Raises DataError where it is none, or lacks a column."""
+    """The rows of an Arrow file, stream, or Feather file. Raises DataError if it is not one, or lacks a column."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_ARROW_FILE))
@@ -42,7 +54,7 @@ def read_arrow(path: Path, wanted: Wanted) -> Rows:
         else:
             table = _of_stream(path, wanted, is_file=magic == _ARROW_FILE)
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is no readable Arrow file: {error}") from error
+        raise DataError(f"{path} is not a readable Arrow file: {error}") from error
     return _rows(path, table, wanted)
 
 
@@ -59,26 +71,26 @@ def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
 
 
 def _names(path: Path, wanted: Wanted, schema: pa.Schema) -> list[str]:
-    """The columns to read, those to carry along last. Raises DataError where one is missing, or there twice."""
+    """Return the columns to read; those to carry along come last. Raises DataError if one is missing or occurs twice."""
     existing = schema.names
     for setting, name in wanted.settings().items():
         if name not in existing:
             raise no_such_column(str(path), wanted, setting, existing)
         if existing.count(name) > 1:
-            raise DataError(f"{path} has more than one column {name!r}", remedy="Give each column a name of its own")
+            raise DataError(f"{path} has more than one column {name!r}", remedy="Give each column a different name")
     return [*wanted.settings().values(), *wanted.carried(single_values(schema, existing), str(path))]
 
 
 def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
     if not table.num_rows:
-        raise DataError(f"{path} has no rows", remedy="Name a file that has some")
+        raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
     columns = {setting: table.column(name) for setting, name in wanted.settings().items()}
     carried = {name: table.column(name) for name in table.column_names if name not in wanted.settings().values()}
     return Rows(columns, lambda row: f"{path}, row {row + 1}", carried)
 
 
 def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str]) -> pa.Table:
-    """The columns of a file. Raises DataError where they become larger than `most_unpacked` allows."""
+    """The columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
     most, taken, batches = most_unpacked(path), 0, []
     for batch in parts:
         batches.append(batch)
@@ -87,13 +99,13 @@ def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, nam
             raise DataError(
                 f"{path} unpacks to more than {most:,} bytes",
                 allowed="50 times the file's own size and 64 MiB",
-                remedy="If it is meant so, write it anew with compression='none' and use_dictionary=False",
+                remedy="If that is intended, rewrite it with compression='none' and use_dictionary=False",
             )
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
 
 
 def _written_out(column: pa.Array) -> int:
-    """How many bytes a column has, each row of a dictionary counted with the text that it stands for."""
+    """Return how many bytes a column has once every dictionary index is replaced by its text."""
     values = column.flatten() if is_words(column) else column
     if not pa.types.is_dictionary(values.type) or pa.types.is_primitive(values.type.value_type):
         return column.nbytes

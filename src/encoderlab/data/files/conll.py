@@ -1,4 +1,4 @@
-"""Sentences of CoNLL-style files: a word per line with its columns, a blank line between sentences."""
+"""Sentences in CoNLL-style files: a word per line with its columns, a blank line between sentences."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
 from encoderlab.errors import DataError
 
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # universaldependencies.org/format
-_NAMED = "# global.columns ="  # CoNLL-U Plus says its columns on the first line
+_NAMED = "# global.columns ="  # CoNLL-U Plus names its columns on the first line
 _LOOKED_AT = 1000  # lines
-_DEFAULTS = {"text": ("text", 0), "label": ("label", -1)}  # in files without names: the word first, its label last
+_DEFAULTS = {"text": ("text", 0), "label": ("label", -1)}  # in files without column names: the word is first, its label last
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class _Layout:
     separator: str | None  # None: runs of spaces and tabs
     width: int
     names: list[str]
-    header: int  # the line that names the columns; 0 where none does
+    header: int  # the line that names the columns; 0 if none does
     conllu: bool = False
 
 
 def read_conll(path: Path, wanted: Wanted, encoding: str) -> Rows:
-    """The sentences of a file. Columns go by name, where the file has names, or by number (0 is the first, -1 the last).
+    """Read the sentences of a file. Columns go by name if the file names them, otherwise by number (0 is the first, -1 the last).
 
-    Left out are comments (lines that begin with # and are not as wide as the others), -DOCSTART- lines, and the ranges and empty
-    nodes of CoNLL-U (ids 3-4, 5.1), which repeat words or stand for none. Raises DataError at any other line of another width.
+    Comments (lines that begin with # and are narrower or wider than the others), -DOCSTART- lines, and the ranges and empty
+    nodes of CoNLL-U (ids 3-4, 5.1) are skipped. Raises DataError at any other line of a different width.
     """
     if wanted.text_pair is not None:
-        raise DataError(f"{path} holds sentences, no pairs of them", remedy="Set dataset.text_pair=null")
+        raise DataError(f"{path} holds single sentences, not pairs", remedy="Set dataset.text_pair=null")
     layout = _layout(path, wanted, encoding)
     columns = [_column(path, layout, wanted, setting) for setting in wanted.settings()]
     rows = RowsOfFile(path, list(wanted.settings()))
@@ -45,7 +45,7 @@ def read_conll(path: Path, wanted: Wanted, encoding: str) -> Rows:
 
 
 def holds_columns(path: Path, encoding: str) -> bool:
-    """Whether the first lines of a text file look like words with columns: as many in each, and blank lines between sentences."""
+    """Return whether a text file's first lines look like words with equally many columns, and blank lines between sentences."""
     blank, widths = False, set()
     for _, line in islice(plain_lines(path, encoding), _LOOKED_AT):
         if not line.strip(" \t"):
@@ -56,7 +56,7 @@ def holds_columns(path: Path, encoding: str) -> bool:
 
 
 def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int, list[list[str]]]]:
-    """Each sentence as its words' cells, with the line of its first word."""
+    """Yield each sentence as its words' cells, with the line of its first word."""
     begin, sentence = 0, []
     for number, line in plain_lines(path, encoding):
         if line.strip(" \t"):  # a no-break space or a form feed is a word
@@ -64,8 +64,8 @@ def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int
             if number == layout.header or _no_word(cells, layout):
                 continue
             if len(cells) != layout.width or "" in cells:
-                found = f"an empty one among {len(cells)}" if "" in cells else str(len(cells))
-                raise DataError(f"{place(path, number)} has {found} columns", allowed=f"{layout.width}, like the first word")
+                found = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
+                raise DataError(f"{place(path, number)} has {found}", allowed=f"{layout.width} columns, like the first word")
             begin = begin if sentence else number
             sentence.append(cells)
         elif sentence:
@@ -98,7 +98,7 @@ def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
 
 
 def _is_conllu(cells: list[str]) -> bool:
-    """Whether the first line of words is one of CoNLL-U, whatever the file is called: ten columns, and an id in the first."""
+    """Return whether the first line of words is CoNLL-U, whatever the file's name: ten columns, with an id in the first."""
     return len(cells) == len(_CONLLU) and re.fullmatch(r"1|1-[0-9]+|0\.1", cells[0]) is not None
 
 
@@ -107,7 +107,7 @@ def _cells(line: str, separator: str | None) -> list[str]:
 
 
 def _column(path: Path, layout: _Layout, wanted: Wanted, setting: str) -> int:
-    """The index of the column a setting names."""
+    """Return the index of the column that a setting names."""
     name = wanted.settings()[setting]
     default, index = _DEFAULTS[setting]
     if name.lower() in layout.names or name in layout.names:
@@ -122,7 +122,7 @@ def _column(path: Path, layout: _Layout, wanted: Wanted, setting: str) -> int:
     if layout.names:
         raise no_such_column(str(path), wanted, setting, [*layout.names, *numbers])
     raise DataError(
-        f"{path} does not name its columns, so none is {name!r}",
+        f"{path} does not name its columns, so there is no column {name!r}",
         allowed=listed([*numbers, "-1 for the last"]),
         remedy=f"Set {wanted.typed.format(setting)}={layout.width - 1 if setting == 'label' else 0}",
     )

@@ -1,4 +1,4 @@
-"""What separates the cells of a csv or tsv file: what the user says, else what its first line shows."""
+"""The delimiter of a csv or tsv file: set by the user, or found from its first line."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from encoderlab.data.files.text_files import numbered_lines
 from encoderlab.errors import SettingError
 
 AUTO = "auto"
-NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # those that a shell or Hydra would take for its own
-_EXCEL = "sep="  # the first line of a file may tell Excel its separator
+NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # characters with a meaning of their own to a shell or Hydra
+_EXCEL = "sep="  # the first line of a file may tell Excel its delimiter
 
 
 def refuse_unusable(delimiter: str, setting: str) -> None:
-    """Raise SettingError where nothing could be separated by it."""
+    """Raise SettingError for a delimiter that cannot separate cells."""
     if delimiter != AUTO and delimiter not in NAMED and (len(delimiter) != 1 or delimiter in '"\r\n\0 '):
         raise SettingError(f"{setting} is {delimiter!r}", allowed=f"auto, {', '.join(NAMED)}, or one character")
 
 
 def told_by_excel(line: str) -> str | None:
-    """The separator that a first line such as `sep=;` tells; None of any other line."""
+    """Return the delimiter that a first line such as `sep=;` names; None for any other line."""
     text = line.rstrip("\r\n").strip('"')
     told = text[len(_EXCEL) :] if text.lower().startswith(_EXCEL) else ""
     return told if len(told) == 1 else None
 
 
 def delimiter_of(path: Path, encoding: str, chosen: str, usual: str, columns: Collection[str]) -> str:
-    """The character that separates the cells of a file.
+    """Return the character that separates the cells of a file.
 
-    With `auto` that is what its line `sep=` says; else `usual`, or the one of NAMED that gives the header all wanted `columns`;
-    where none does, one that occurs in the header.
+    With `auto` it is the one in its line `sep=`; otherwise `usual`, or the one of NAMED that gives the header all wanted `columns`;
+    if none does, one that occurs in the header.
     """
     if chosen != AUTO:
         return NAMED.get(chosen, chosen)
@@ -47,5 +47,5 @@ def delimiter_of(path: Path, encoding: str, chosen: str, usual: str, columns: Co
 def _cells(line: str, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:  # a cell above the module's limit
+    except csv.Error:  # a cell longer than the module's limit
         return []

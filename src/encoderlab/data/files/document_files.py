@@ -1,55 +1,66 @@
-"""Documents of .txt files, one or a folder of them: a paragraph per line, blank lines between documents."""
+"""Documents in files.
+
+In .txt files, a single file or a folder of them: a paragraph per line, blank lines between documents. In shards of any format, read
+one document at a time.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from encoderlab.data.files.encodings import AUTO, with_encodings
+from encoderlab.data.documents import paragraphs
+from encoderlab.data.files.columnar import parquet_rows
+from encoderlab.data.files.delimiters import delimiter_of
+from encoderlab.data.files.encodings import AUTO, encoding_of, with_encodings
+from encoderlab.data.files.formats import BINARY, Dialect, Format, format_of
+from encoderlab.data.files.separated import SeparatedFile
+from encoderlab.data.files.tables import json_objects
 from encoderlab.data.files.text_files import place, plain_lines
-from encoderlab.data.sources.columns import Rows
-from encoderlab.errors import DataError
+from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
+from encoderlab.errors import DataError, SettingError
 
 _SPLITS = ("train", "validation", "test")
 _CHARACTERS_PER_BATCH = 4_000_000
-_SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits: a document may be any length
+_SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits, so that documents may have any length
 
 
 def split_folders(path: Path) -> dict[str, Path]:
-    """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
+    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the training split.
 
-    Raises DataError where anything else stands beside a folder named train.
+    Raises DataError if there is anything else next to a folder named train.
     """
     if not (path / "train").is_dir():
         return {"train": path}
     stranger = next((entry for entry in _visible(path) if entry.name not in _SPLITS), None)
     if stranger is not None:
-        raise DataError(f"{stranger} stands beside the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere")
+        raise DataError(f"{stranger} is next to the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere")
     return {name: path / name for name in _SPLITS if (path / name).exists()}
 
 
 def text_files(folder: Path) -> list[Path]:
-    """All .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError where there are none, or others."""
+    """Return all .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError if there are none, or others."""
     files = [path for entry in _visible(folder) for path in (text_files(entry) if entry.is_dir() else [entry])]
     wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz", ".txt.zst"))), None)
     if wrong is not None:
-        raise DataError(f"{wrong} is no .txt file", allowed="a folder of .txt files", remedy="Rename it, or take it out")
+        raise DataError(f"{wrong} is not a .txt file", allowed="a folder of .txt files", remedy="Rename it or remove it")
     if not files:
-        raise DataError(f"{folder} has no .txt files", remedy="Name a folder that has some, or take it out")
+        raise DataError(f"{folder} has no .txt files", remedy="Choose a folder with some, or remove it")
     return files
 
 
 def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding: str = AUTO) -> Rows:
-    """The documents of `files`, a row for each, its paragraphs on lines of their own; `path` is what the user calls them.
-    `encoding` is auto or that of all.
+    """Return the documents of `files`, one per row, with each paragraph on its own line; `path` is what the user calls them.
 
-    The texts lie in a nameless file in `cache_dir`, mapped into memory and gone with the last of their readers. Raises DataError
-    where there are none, or a file cannot be read.
+    `encoding` is auto or that of all files. The texts are kept in an unnamed file in `cache_dir`, memory-mapped and removed
+    with its last reader. Raises DataError if there are none, or a file cannot be read.
     """
     lines, first_rows = array("q"), []
 
@@ -67,7 +78,7 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding
 
 
 def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """Each document of a file, with the line it begins on."""
+    """Yield each document of a file, with the line it begins on."""
     begin, paragraphs = 0, []
     for number, line in plain_lines(file, encoding):
         if stripped := line.strip():
@@ -80,8 +91,55 @@ def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
         yield begin, "\n".join(paragraphs)
 
 
+def shard_documents(path: Path, wanted: Wanted, chosen: Format, dialect: Dialect) -> Iterator[list[str]]:
+    """The documents of a file from its first on, each the list of its paragraphs: of a table, each row is one.
+
+    Raises DataError where the file is missing or cannot be read on, SettingError where a format cannot be read one row at a time.
+    """
+    found = format_of(path, chosen)
+    if found not in BINARY:
+        dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding))
+    if found is Format.txt:
+        yield from (text.split("\n") for _, text in _documents(path, dialect.encoding))
+        return
+    for where, row in _table_rows(path, found, wanted, dialect):
+        yield [paragraph for name in wanted.texts() for paragraph in _paragraphs(row, name, where, wanted)]
+
+
+def _table_rows(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each row of a table, with how messages name it."""
+    if found is Format.jsonl:
+        yield from ((place(path, line), record) for line, record in json_objects(path, dialect.encoding))
+    elif found is Format.parquet:
+        yield from ((f"{path}, row {row}", texts) for row, texts in enumerate(parquet_rows(path, wanted), start=1))
+    elif found in (Format.csv, Format.tsv):
+        usual = "," if found is Format.csv else "\t"
+        separator = delimiter_of(path, dialect.encoding, dialect.delimiter, usual, wanted.settings().values())
+        file = SeparatedFile(path, separator, dialect.quoting, wanted.named("quoting"), dialect.encoding)
+        for record in file.records(wanted.texts(), None):
+            yield place(path, record.line), dict(zip(file.header, record.cells, strict=True))
+    else:
+        raise SettingError(
+            f"{path} is read as a whole, and dataset.streaming=true reads documents one by one",
+            allowed="txt, jsonl, csv, tsv or parquet",
+            remedy="Convert it, or set dataset.streaming=false",
+        )
+
+
+def _paragraphs(row: Mapping[str, Any], name: str, where: str, wanted: Wanted) -> list[str]:
+    if name not in row:
+        setting = next(setting for setting, column in wanted.settings().items() if column == name)
+        raise no_such_column(where, wanted, setting, list(row))
+    text = row[name]
+    if not isinstance(text, str):
+        raise DataError(f"{where} has no text in column {name!r}", allowed="a text in each row")
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DataError(f"{where} holds half a character (a lone surrogate, \\ud800 to \\udfff)")
+    return paragraphs(text)
+
+
 def _on_disk(texts: Iterator[str], folder: Path) -> pa.ChunkedArray:
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # a mapping outlives the name
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # the mapping outlives the name
         with pa.ipc.new_file(file, _SCHEMA) as writer:
             for batch in _batches(texts):
                 writer.write_batch(pa.record_batch([pa.array(batch, pa.large_string())], schema=_SCHEMA))

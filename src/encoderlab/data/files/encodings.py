@@ -1,4 +1,4 @@
-"""How the characters of a text file are encoded: as the user says, or as its bytes show."""
+"""The character encoding of a text file: set by the user, or found from its bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 40  # characters of the first line that is not UTF-8
 
 
 def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[Path, str]]:
-    """Each of many files with its encoding, as `encoding_of` finds it; of those in Windows-1252 the first is named."""
+    """Yield each of many files with its encoding, as `encoding_of` finds it; only the first in Windows-1252 is named."""
     named = more = 0
     for file in files:
         encoding, warning = _found(file, chosen)
@@ -33,10 +33,11 @@ def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[
 
 
 def encoding_of(path: Path, chosen: str = AUTO) -> str:
-    """Python's name of the encoding of a text file.
+    """Return Python's name of the encoding of a text file.
 
-    With `auto` that is UTF-16 where the file begins with its byte-order mark, else UTF-8, else Windows-1252, with a warning that
-    shows how its first such line reads. Raises DataError where the bytes are none of these, or the file cannot be read.
+    With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with a
+    warning that shows how the first such line reads. Raises DataError if the bytes are none of these, or the file cannot be
+    read.
     """
     encoding, warning = _found(path, chosen)
     if warning:
@@ -45,7 +46,7 @@ def encoding_of(path: Path, chosen: str = AUTO) -> str:
 
 
 def _found(path: Path, chosen: str) -> tuple[str, str]:
-    """The encoding, and a warning or nothing."""
+    """Return the encoding, and a warning or nothing."""
     if chosen != AUTO:
         return (UTF_8 if codecs.lookup(chosen).name == "utf-8" else chosen), ""
     with readable(path, UTF_8):
@@ -57,7 +58,7 @@ def _found(path: Path, chosen: str) -> tuple[str, str]:
 
 
 def _decodes(path: Path, errors: str) -> bool:
-    """Whether a file is UTF-8. One that unpacks without end counts as UTF-8: its reader says which line is at fault."""
+    """Return whether a file is UTF-8. One that unpacks without end counts as UTF-8; its reader names the offending line."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     with bytes_of(path) as stream:
         try:
@@ -72,9 +73,9 @@ def _decodes(path: Path, errors: str) -> bool:
 
 
 def refuse_unknown(encoding: str, setting: str) -> None:
-    """Raise SettingError where Python knows no encoding of that name."""
+    """Raise SettingError if Python has no encoding of that name."""
     try:
-        known = encoding == AUTO or codecs.lookup(encoding)._is_text_encoding  # bytes to bytes, as hex is, is none
+        known = encoding == AUTO or codecs.lookup(encoding)._is_text_encoding  # not bytes to bytes, such as hex
     except (LookupError, ValueError):
         known = False
     if not known:
@@ -84,8 +85,8 @@ def refuse_unknown(encoding: str, setting: str) -> None:
 
 
 def _western(path: Path, mark: bytes) -> str:
-    """The warning for a file in Windows-1252. Raises DataError where it is neither that nor UTF-8, or UTF-8 in other lines."""
-    line, in_utf_8 = 0, _decodes(path, "surrogatepass")  # halves of characters (U+D800 to U+DFFF), which UTF-8 must not hold
+    """Return the warning for a file in Windows-1252. Raises DataError if it is neither, or if other lines are UTF-8."""
+    line, in_utf_8 = 0, _decodes(path, "surrogatepass")  # lone surrogates (U+D800 to U+DFFF) are not valid UTF-8
     for number, text in marked_lines(path, "utf-8"):
         line = line or (number if BROKEN in text else 0)
         in_utf_8 = in_utf_8 or not text.replace(BROKEN, "").isascii()
@@ -93,9 +94,9 @@ def _western(path: Path, mark: bytes) -> str:
         raise DataError(f"{path} is compressed", remedy=f"Rename it to {path.name}{_ARCHIVES[mark]}")
     if in_utf_8:
         raise DataError(
-            f"{place(path, line)} cannot be decoded as UTF-8, and other lines can",
+            f"{place(path, line)} cannot be decoded as UTF-8, but other lines can",
             allowed=ENCODINGS,
-            remedy="Repair the line, or set dataset.encoding to the encoding of the file",
+            remedy="Correct the line, or set dataset.encoding to the encoding of the file",
         )
     shown = ""
     for number, text in marked_lines(path, _WESTERN):

@@ -1,18 +1,22 @@
-"""A user's own files as a dataset: tables, texts by line, sentences in CoNLL columns, a folder per label; or documents."""
+"""A user's own files as a dataset: tables, one text per line, sentences in CoNLL columns, a folder per label, or documents."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data.documents import refuse_lone_document
+from encoderlab.data.documents import Documents, refuse_lone_document, streamed_documents
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import encoding_of, refuse_unknown
 from encoderlab.data.files.formats import AS_IT_SHOWS, BINARY, Dialect, Format, OnMissing, Quoting, absolute, format_of, paths_of
+from encoderlab.data.shards import Fractions, Shards, StreamSettings, refuse_limit, refuse_stream
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -21,20 +25,22 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
     from encoderlab.data.sources.columns import Rows, Wanted
 
+_END = 2**16  # bytes
+
 
 @dataclass
-class FilesDataset(ColumnDataset):
-    """Rows of the user's own files: one file or folder for all, or one for each split."""
+class FilesDataset(ColumnDataset, StreamSettings):
+    """Your own files: one file or folder for all splits, or one for each split."""
 
-    # Each is a name, a pattern or a list: OmegaConf has no union of them.
+    # Each is a name, a pattern or a list; OmegaConf has no such union.
     path: Any = setting(
-        None, "File or folder with all rows, or several: a pattern (data/*.csv) or a list; splits are taken from it."
+        None, "File or folder with all rows, or several: a pattern (data/*.csv) or a list; other splits are taken from it."
     )
-    train: Any = setting(None, "The training file, or several, where each split has its own.")
+    train: Any = setting(None, "The training file, or several, if each split has its own files.")
     validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.")
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
-        Format.auto, "auto goes by the name: .csv, .tsv, .jsonl, .parquet, .arrow, .xlsx, .txt, .conll, or a folder."
+        Format.auto, "auto (by the name): .csv, .tsv, .jsonl, .parquet, .arrow, .xlsx, .txt, .conll, or a folder."
     )
     quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal.")
     delimiter: str = setting("auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character.")
@@ -48,25 +54,55 @@ class FilesDataset(ColumnDataset):
         refuse_unusable(self.delimiter, "dataset.delimiter")
         refuse_unknown(self.encoding, "dataset.encoding")
         for name in ("path", "train", "validation", "test"):
-            if (path := getattr(self, name)) is not None:  # absolute, for a run is opened again from any folder
+            if (path := getattr(self, name)) is not None:  # absolute, because a run may be reopened from any folder
                 setattr(self, name, absolute(path, f"dataset.{name}"))
 
     @property
+    def is_stream(self) -> bool:
+        """See `DatasetConfig.is_stream`."""
+        return self.streaming
+
+    @property
     def dialect(self) -> Dialect:
-        """How the files are to be read."""
+        """Return how the files are to be read."""
         return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Read the files; nothing is kept in `cache_dir`, for reading a copy would take as long."""
+        """Read the files; nothing is kept in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.files.folders import split_folders
         from encoderlab.data.sources.whole_rows import joined
 
+        refuse_stream(self.streaming)
         files = self._files(split_folders)
         rows = {name: joined([self._rows(path, target) for path in paths]) for name, paths in files.items()}
         return self.splits(rows, _origin(files), target=target)
 
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """See `ColumnDataset.read_documents`; with `streaming`, for a run to read while it trains."""
+        from encoderlab.data.files.document_files import split_folders
+
+        if not self.streaming:
+            return super().read_documents(cache_dir)
+        refuse_limit(self.limit)
+        files = {name: _shard_files(paths) for name, paths in self._files(split_folders).items()}
+        taken = {name: getattr(self, f"{name}_fraction") * (name not in files) for name in ("validation", "test")}
+        documents = streamed_documents(self._shards(files["train"], Fractions(**taken, seed=self.split_seed)), _origin(files))
+        held_out = {name: self._shards(paths, Fractions(0.0, 0.0)) for name, paths in files.items() if name != "train"}
+        given = {name: streamed_documents(shards, {}).by_name["train"] for name, shards in held_out.items()}
+        return replace(documents, by_name=documents.by_name | given)
+
+    def _shards(self, paths: list[Path], fractions: Fractions) -> Shards:
+        from encoderlab.data.files.document_files import shard_documents
+
+        wanted = replace(self, label=None, label_columns=None, carry=[], group=None).wanted()
+
+        def read(shard: int, start: int) -> Iterator[list[str]]:
+            return islice(shard_documents(paths[shard], wanted, self.format, self.dialect), start, None)
+
+        return Shards(_fingerprints(paths), read, fractions, self.window, self.shards_at_once, self.on_damaged)
+
     def read_document_rows(self, cache_dir: Path) -> Splits:
-        """See `ColumnDataset.read_document_rows`; .txt files, alone or in folders, hold documents and not a text per line."""
+        """See `ColumnDataset.read_document_rows`. Text files, alone or in folders, hold documents rather than a text per line."""
         from encoderlab.data.files.document_files import split_folders
         from encoderlab.data.sources.whole_rows import joined
 
@@ -83,7 +119,8 @@ class FilesDataset(ColumnDataset):
             return self._rows(path)
         if self.text_pair is not None:
             raise DataError(
-                f"{path} holds documents, but dataset.text_pair={self.text_pair} is asked for", remedy="Set dataset.text_pair=null"
+                f"{path} holds documents, which have no column dataset.text_pair={self.text_pair}",
+                remedy="Set dataset.text_pair=null",
             )
         return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir, self.encoding)
 
@@ -119,13 +156,38 @@ class FilesDataset(ColumnDataset):
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
 
 
+def _shard_files(paths: list[Path]) -> list[Path]:
+    """The files among `paths`, and the .txt files of the folders among them."""
+    from encoderlab.data.files.document_files import text_files
+
+    return [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
+
+
+def _fingerprints(paths: list[Path]) -> dict[str, str]:
+    """A fingerprint of each file, of its size and both its ends, by its path in the folder that holds all of them."""
+    folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
+    return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            ends = file.read(_END)
+            file.seek(max(size - _END, 0))
+            return hashlib.sha256(b"%d " % size + ends + file.read(_END)).hexdigest()[:16]
+    except OSError:  # whoever reads it says so
+        return "cannot be read"
+
+
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
     names = {name: [str(path.absolute()) for path in paths] for name, paths in files.items()}
     return {"source": "files", "files": {name: paths[0] if len(paths) == 1 else paths for name, paths in names.items()}}
 
 
 def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
-    """The rows with text and label; the others are counted and listed on standard error. Raises DataError where none is left."""
+    """Return the rows with text and label, and list the others on standard error. Raises DataError if none is left."""
     from encoderlab.data.sources.columns import listed
     from encoderlab.data.sources.whole_rows import without_missing
 
@@ -137,39 +199,41 @@ def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
             setting: listed(rows.where(int(row)).removeprefix(f"{path}, ") for row in found) for setting, found in lacking.items()
         }
         reasons = "; ".join(f"{len(lacking[setting])} without {setting} ({places[setting]})" for setting in lacking)
-        print(f"encoderlab: {path}: {total - n_left} of {total} rows are dropped: {reasons}", file=sys.stderr)
+        print(f"encoderlab: {path}: {total - n_left} of {total} rows were dropped: {reasons}", file=sys.stderr)
     if not n_left:
         raise DataError(f"{path} has no row with both text and label", remedy="Check dataset.text and dataset.label")
     return left
 
 
 def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool, dialect: Dialect = AS_IT_SHOWS) -> Split:
-    """The texts of a file in its order, every label unknown.
+    """Return the texts of a file in order, with every label unknown.
 
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
-    blank lines too, and `text` names nothing. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
+    blank lines too, and `text` is ignored. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
     """
     from encoderlab.data.sources.columns import Wanted, checked, is_words, split_into_words
     from encoderlab.data.sources.labels import as_split
 
     found = format_of(path, Format.auto)
     if found is Format.folder:
-        raise DataError(f"{path} is a folder", allowed="a file", remedy="Name a file inside it")
+        raise DataError(f"{path} is a folder", allowed="a file", remedy="Choose a file inside it")
     if text_pair is not None and found in (Format.txt, Format.conll):
-        raise DataError(f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, for the run answers for pairs")
+        raise DataError(
+            f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs"
+        )
     wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
     rows = checked(_read(path, found, wanted, dialect), wanted)
     if words and not is_words(rows.columns["text"]):
         rows = split_into_words(rows)
     elif is_words(rows.columns["text"]) and not words:
-        raise DataError(f"{path} holds lists of words", allowed="texts, for the run answers for whole texts")
+        raise DataError(f"{path} holds lists of words", allowed="texts, because the run predicts for whole texts")
     return as_split(rows, None)
 
 
 def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
     from encoderlab.data.files import columnar, conll, folders, spreadsheets, tables
 
-    if found not in BINARY:  # a folder's files each have their own
+    if found not in BINARY:  # each file of a folder has its own
         dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding))
     if found is Format.txt and wanted.label is not None and conll.holds_columns(path, dialect.encoding):
         found = Format.conll

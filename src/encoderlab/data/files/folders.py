@@ -1,4 +1,4 @@
-"""A folder per label: each example a .txt file in the sub-folder that bears its label's name."""
+"""A folder per label: each example is a .txt file in the sub-folder named after its label."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _LAYOUT = "one sub-folder per label with a .txt file per example"
 
 
 def split_folders(path: Path) -> dict[str, Path]:
-    """The folders of each split: those named train, validation and test inside `path`, or `path` itself as the training split.
+    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the training split.
 
-    Raises DataError where a split folder has a neighbour that is none.
+    Raises DataError if there is anything else next to a split folder.
     """
     folders = {folder.name: folder for folder in _subfolders(path)}
     if not (folders.get("train") and _subfolders(folders["train"])):
         return {"train": path}
     stranger = next((name for name in folders if name not in _SPLITS), None)
     if stranger:
-        raise DataError(f"{path} has a folder {stranger!r} beside its training split", allowed=", ".join(_SPLITS))
+        raise DataError(f"{path} has a folder {stranger!r} next to its training split", allowed=", ".join(_SPLITS))
     return {name: folders[name] for name in _SPLITS if name in folders}
 
 
 def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
-    """The texts of a folder by label and name; `encoding` is auto or that of all files.
+    """Return the texts of a folder by label and name; `encoding` is auto or that of all files.
 
-    Raises DataError where a file is no .txt or stands outside the label folders.
+    Raises DataError if a file is not a .txt file or is outside the label folders.
     """
     if wanted.text_pair is not None:
         raise SettingError(
@@ -40,11 +40,11 @@ def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
         )
     stray = next((entry for entry in _visible(path) if entry.suffix == ".txt"), None)
     if stray:
-        raise DataError(f"{stray} stands beside the label folders", allowed=_LAYOUT, remedy="Move it into one of them")
+        raise DataError(f"{stray} is not in a label folder", allowed=_LAYOUT, remedy="Move it into one of them")
     files = [file for folder in _subfolders(path) for file in _visible(folder)]
     wrong = next((file for file in files if file.suffix != ".txt" or file.is_dir()), None)
     if wrong:
-        raise DataError(f"{wrong} is no .txt file", allowed=_LAYOUT, remedy="Rename it, or take it out")
+        raise DataError(f"{wrong} is not a .txt file", allowed=_LAYOUT, remedy="Rename it or remove it")
     if not files:
         raise DataError(f"{path} has no examples", allowed=_LAYOUT)
     columns = {"text": [whole_text(file, found) for file, found in with_encodings(files, encoding)]}

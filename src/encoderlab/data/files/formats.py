@@ -1,4 +1,4 @@
-"""The formats of users' own files, and which of them a file has."""
+"""The formats of users' own files, and how a file's format is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from encoderlab.errors import DataError, SettingError, closest
 
 
 class Format(Enum):
-    """How a file holds its examples; `auto` goes by its name."""
+    """How a file stores its examples; `auto` goes by its name."""
 
     auto = "auto"
     csv = "csv"
@@ -30,8 +30,8 @@ class Format(Enum):
 class Quoting(Enum):
     """What a double quote means in csv and tsv.
 
-    `double`: a cell may stand in quotes, and a quote inside it is doubled (RFC 4180). `literal`: a quote is a character like any
-    other. `auto`: csv as `double`, tsv as `literal`, and both refused where the rows could be read either way.
+    `double`: a cell may be enclosed in quotes, and a quote inside it is doubled (RFC 4180). `literal`: a quote is a character like
+        any other. `auto`: `double` for csv, `literal` for tsv, and both refused if the rows could be read either way.
     """
 
     auto = "auto"
@@ -40,7 +40,7 @@ class Quoting(Enum):
 
 
 class OnMissing(Enum):
-    """What becomes of rows without a text or a label."""
+    """What to do with rows without a text or a label."""
 
     error = "error"
     drop = "drop"
@@ -48,9 +48,9 @@ class OnMissing(Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How files are to be read where their name does not say it.
+    """How files are to be read beyond what their names tell.
 
-    `delimiter` and `encoding` are `auto` or what the user sets; `sheet` names one of a workbook.
+    `delimiter` and `encoding` are `auto` or what the user sets; `sheet` names a sheet of a workbook.
     """
 
     quoting: Quoting = Quoting.auto
@@ -81,7 +81,7 @@ BINARY = (Format.parquet, Format.arrow, Format.excel, Format.folder)
 
 
 def absolute(given: Any, setting: str) -> str | list[str]:
-    """A file, folder or pattern, or a list of them, from the root. Raises SettingError where it is none of these."""
+    """Return a file, folder or pattern, or a list of them, as absolute paths. Raises SettingError if it is none of these."""
     if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
         return [str(Path(one).expanduser().absolute()) for one in given]
     if not isinstance(given, str) or not given:
@@ -90,9 +90,9 @@ def absolute(given: Any, setting: str) -> str | list[str]:
 
 
 def paths_of(given: str | list[str], setting: str) -> list[Path]:
-    """The files and folders that a path, a pattern or a list of them means, those of a pattern by name.
+    """Return the files and folders that a path, a pattern or a list of them matches, sorted by name within a pattern.
 
-    Raises DataError at a pattern that matches none.
+    Raises DataError for a pattern without a match.
     """
     paths: list[Path] = []
     for one in [given] if isinstance(given, str) else given:
@@ -110,23 +110,23 @@ def _matches(pattern: Path) -> list[str]:
 
 
 def _seen_from_here(path: str) -> Path:
-    """The path relative to the working folder where it lies inside, so that messages are short."""
+    """Return the path relative to the working folder if it is inside, so that messages are short."""
     absolute, here = Path(path), Path.cwd()
     return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
 
 
 def format_of(path: Path, chosen: Format) -> Format:
-    """The format of the file or folder at `path`, from its name unless it is `chosen`.
+    """Return the format of the file or folder at `path`, from its name unless it is `chosen`.
 
-    Raises DataError where nothing is there, the name tells no format, or a folder stands where a file is meant (or a file where a
-    folder is).
+    Raises DataError if nothing is there, the name does not tell the format, or it is a folder where a file is expected (or a file
+    where a folder is).
     """
     _refuse_missing(path)
     found = Format.folder if path.is_dir() else (_by_name(path) if chosen is Format.auto else chosen)
     if found is Format.folder and chosen not in (Format.auto, Format.folder):
-        raise DataError(f"{path} is a folder", allowed=f"a {chosen.name} file", remedy="Name the file inside it")
+        raise DataError(f"{path} is a folder", allowed=f"a {chosen.name} file", remedy="Choose the file inside it")
     if found is Format.folder and not path.is_dir():
-        raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Leave dataset.format out")
+        raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Remove dataset.format")
     if found in BINARY and path.suffix in COMPRESSED:
         unpack = "gunzip" if path.suffix == ".gz" else "unzstd"
         raise DataError(
@@ -139,9 +139,9 @@ def _by_name(path: Path) -> Format:
     name = path.with_suffix("") if path.suffix in COMPRESSED else path
     if name.suffix.lower() not in _SUFFIXES:
         raise DataError(
-            f"The name of {path} does not tell its format",
+            f"The extension of {path} does not tell its format",
             allowed=f"{', '.join(_SUFFIXES)}, or a folder",
-            remedy="Set dataset.format=csv, or whichever it is, or rename the file",
+            remedy="Set dataset.format (csv, tsv, ...) or rename the file",
         )
     return _SUFFIXES[name.suffix.lower()]
 

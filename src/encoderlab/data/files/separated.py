@@ -1,7 +1,7 @@
-"""Rows of csv and tsv files: every row as it stands, or refused with its line, never dropped, merged or shifted.
+"""Rows of csv and tsv files: every row is read unchanged or refused with its line number, never dropped, merged or shifted.
 
-Quoted cells may hold line breaks (RFC 4180, section 2). Two stray quotes look the same; where each line of such cells could be a
-row too, `auto` refuses the file and says which setting decides.
+Quoted cells may contain line breaks (RFC 4180, section 2), and two stray quotes look the same. If each line of such a cell could
+also be a row, `auto` refuses the file and names the setting that decides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CSV_ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row: the line it begins on, its cells, and the lines of the file it was read from."""
+    """One row: the line it begins on, its cells, and the lines of the file that it was read from."""
 
     line: int
     cells: list[str]
@@ -41,9 +41,9 @@ class Record:
 
 @dataclass
 class _Doubts:
-    """What speaks for and against line breaks in quoted cells, over a whole file.
+    """The evidence, over a whole file, for and against line breaks in quoted cells.
 
-    `only_cells` says that some row over several lines cannot be rows line by line; `ambiguous` is the first that can.
+    `only_cells` is True if some row over several lines cannot be rows line by line; `ambiguous` is the first that can.
     """
 
     only_cells: bool = False
@@ -52,14 +52,14 @@ class _Doubts:
     inside: dict[str, Record] = field(default_factory=dict)  # by the label of a line that looks like a row
 
     def add(self, record: Record, either_way: bool, labels_inside: list[str]) -> None:
-        """Weigh a row over several lines."""
+        """Record the evidence of a row over several lines."""
         self.only_cells |= not either_way
         self.ambiguous = self.ambiguous or (record if either_way else None)
         for label in labels_inside:
             self.inside.setdefault(label, record)
 
     def perhaps_merged(self) -> Record | None:
-        """The first row that two stray quotes may have made of several."""
+        """Return the first row that two stray quotes may have made of several."""
         suspects = [record for label, record in self.inside.items() if label in self.labels]
         return min([*suspects, *([self.ambiguous] if self.ambiguous else [])], key=lambda record: record.line, default=None)
 
@@ -68,7 +68,7 @@ class _Doubts:
 class SeparatedFile:
     """A csv or tsv file whose first row names its columns; `setting` is what the user types to set its quoting.
 
-    A line in front of that row which tells Excel the separator (`sep=;`) is no row.
+    A line before it that tells Excel the delimiter (`sep=;`) is not a row.
     """
 
     path: Path
@@ -90,13 +90,13 @@ class SeparatedFile:
             where = self.path if first is None else place(self.path, first.line)
             raise DataError(f"{where} is empty", allowed="a first row with the names of the columns")
         if repeated:
-            raise DataError(f"{self.path} has more than one column {repeated[0]!r}", remedy="Give each column a name of its own")
+            raise DataError(f"{self.path} has more than one column {repeated[0]!r}", remedy="Give each column a different name")
 
     def records(self, texts: Collection[str], label: str | None) -> Iterator[Record]:
-        """All rows below the header; `texts` and `label` name the columns that are read.
+        """Yield all rows below the header; `texts` and `label` name the columns that are read.
 
-        Raises DataError after the last row where quoting is `auto` and every quoted row over several lines could be rows of their
-        own, line by line. If only some could, quotes enclose cells, and a warning names the first of those.
+        Raises DataError after the last row if quoting is `auto` and every quoted row over several lines could also be separate
+        rows, line by line. If only some could, quotes enclose cells, and a warning names the first of those.
         """
         width, column = len(self.header), None if label is None else self.header.index(label)
         watch = self.reads_quotes and self.quoting is Quoting.auto
@@ -115,13 +115,13 @@ class SeparatedFile:
             raise self._merged(doubts.ambiguous)
         if merged := doubts.perhaps_merged():
             print(
-                f"encoderlab: {self._lines_of(merged)} are read as one row: check that its quotes are meant to enclose a cell",
+                f"encoderlab: {self._lines_of(merged)} are read as one row. Check that its quotes enclose a cell",
                 file=sys.stderr,
             )
 
     def _all(self, texts: Collection[str]) -> Iterator[Record]:
-        """Every row, the header too; a blank line has no cells."""
-        csv.field_size_limit(LONGEST_LINE)  # the csv module refuses cells above 131,072 characters unless told otherwise
+        """Yield every row, with the header; a blank line has no cells."""
+        csv.field_size_limit(LONGEST_LINE)  # by default the csv module refuses cells above 131,072 characters
         taken: list[str] = []
         mode = csv.QUOTE_MINIMAL if self.reads_quotes else csv.QUOTE_NONE
         reader = csv.reader(self._noted(taken), delimiter=self.separator, quoting=mode, strict=True)
@@ -135,7 +135,7 @@ class SeparatedFile:
             taken.clear()
 
     def _first_line(self) -> int:
-        """The line that the header begins on."""
+        """Return the line that the header begins on."""
         first = next((line for _, line in numbered_lines(self.path, "", self.encoding)), "")
         return 2 if told_by_excel(first) else 1
 
@@ -155,17 +155,17 @@ class SeparatedFile:
             raise DataError(f"{place(self.path, line)} {what}", remedy=remedy) from error
 
     def _end_of(self, record: Record, before: str, texts: Collection[str]) -> str:
-        """How rows end; `before` is how those before it do, "" for the first.
+        """Return how rows end; `before` is how the rows before it do, "" for the first.
 
-        They all end alike, else a carriage return may belong to a cell: some programs write it there without quotes. Only where the
-        last cell is no text may rows end with and without a carriage return before the line feed.
+        They must all end alike, because otherwise a carriage return may belong to a cell: some programs write it there without
+        quotes. Only if the last cell is not a text may rows end both with and without a carriage return before the line feed.
         """
         last = record.raw[-1]
         end = next((end for end in ("\r\n", "\n", "\r") if last.endswith(end)), before)
         if before in ("", end) or (self.header[-1] not in texts and "\r" not in (end, before)):
             return end
         raise DataError(
-            f"{place(self.path, record.line)} ends with {_ENDS[end]}, the rows before do not",
+            f"{place(self.path, record.line)} ends with {_ENDS[end]}, unlike the rows before",
             remedy="End all rows alike, and put cells that hold line ends in double quotes",
         )
 
@@ -174,21 +174,21 @@ class SeparatedFile:
             return
         if any(cell.startswith('"') for cell in record.cells):
             raise DataError(
-                f"{place(self.path, record.line)} has a cell that begins with a quotation mark, which tsv files use in two ways",
+                f"{place(self.path, record.line)} has a cell that begins with a quotation mark, which is ambiguous in tsv files",
                 remedy=f"Set {self.setting}=literal if it belongs to the text, {self.setting}=double if it encloses the cell",
             )
 
     def _labels_inside(self, record: Record, column: int | None) -> list[str]:
-        """The labels of the lines inside a quoted row, its first and last aside, that have as many cells as a row."""
+        """Return the labels of the lines inside a quoted row, without the first and last, that have as many cells as a row."""
         if column is None:
             return []
         rows = [line.rstrip("\r\n").split(self.separator) for line in record.raw[1:-1]]
         return [cells[column] for cells in rows if len(cells) == len(self.header)]
 
     def _reads_either_way(self, record: Record, column: int | None) -> bool:
-        """Whether each line of a quoted row would be a row if quotes meant nothing.
+        """Return whether each line of a quoted row would be a row if quotes meant nothing.
 
-        Not so where a quote is doubled inside a cell, or, as in prose, a blank follows a separator.
+        False if a quote is doubled inside a cell or, as in prose, a blank follows a delimiter.
         """
         width = len(self.header)
         lines = [line.rstrip("\r\n").split(self.separator) for line in record.raw if width == 1 or line.strip()]
@@ -205,7 +205,7 @@ class SeparatedFile:
 
     def _merged(self, record: Record) -> DataError:
         return DataError(
-            f"{self._lines_of(record)} are one quoted row, and each of them could also be a row of its own",
+            f"{self._lines_of(record)} are one quoted row, but each of them could also be a separate row",
             remedy=f"Set {self.setting}=double if quotes enclose cells, {self.setting}=literal if they mean nothing",
         )
 
@@ -214,18 +214,18 @@ class SeparatedFile:
         return DataError(
             f"{place(self.path, record.line)} has {len(record.cells)} cells, the header has {len(self.header)}",
             allowed=f"one cell for each of {listed(self.header)}",
-            remedy=f"A cell that holds a {name} stands in double quotes"
+            remedy=f"Put a cell that contains a {name} in double quotes"
             + (f" (with {self.setting}=double)" if not self.reads_quotes else ""),
         )
 
 
 def _without_blank_lines(rows: Iterator[Record], path: Path, width: int) -> Iterator[Record]:
-    """Leave out blank lines; between the rows of a single column they could be empty texts, and are refused."""
+    """Skip blank lines; between the rows of a single column they could be empty texts, and are refused."""
     blank: Record | None = None
     for record in rows:
         if not record.cells:
             blank = blank or record
             continue
         if blank and width == 1:
-            raise DataError(f"{place(path, blank.line)} is blank", remedy='Write an empty text as "", or take the line out')
+            raise DataError(f"{place(path, blank.line)} is blank", remedy='Write an empty text as "", or remove the line')
         yield record

@@ -1,4 +1,4 @@
-"""Rows of Excel workbooks (.xlsx): cells as texts, the first row naming the columns."""
+"""Rows of Excel workbooks (.xlsx): cells as texts, with column names in the first row."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def read_excel(path: Path, wanted: Wanted, sheet: str | None) -> Rows:
-    """The rows of a workbook's sheet; without a `sheet`, of the one whose first row has the wanted columns.
+    """Return the rows of a workbook's sheet; without a `sheet`, of the one whose first row has the wanted columns.
 
     Numbers are written as Excel shows them without a format (1, not 1.0), dates as ISO 8601, an empty cell as an empty text.
-    Raises DataError where it is no workbook, no sheet or several have the columns, or a cell holds an error.
+    Raises DataError if it is not a workbook, no sheet or several have the columns, or a cell holds an error.
     """
     openpyxl = _openpyxl(path)
     try:
@@ -35,7 +35,7 @@ def read_excel(path: Path, wanted: Wanted, sheet: str | None) -> Rows:
         zipfile.BadZipFile,
         openpyxl.utils.exceptions.InvalidFileException,
     ) as error:
-        raise DataError(f"{path} is no readable Excel workbook: {error}") from error
+        raise DataError(f"{path} is not a readable Excel workbook: {error}") from error
     try:
         return _rows(path, _sheet(path, {one.title: one for one in book.worksheets}, wanted, sheet), wanted)
     finally:
@@ -47,7 +47,7 @@ def _openpyxl(path: Path) -> Any:
         import openpyxl
     except ImportError:
         raise SettingError(
-            f"{path} is an Excel workbook, and openpyxl is not installed", remedy="Run pip install 'encoderlab[excel]'"
+            f"{path} is an Excel workbook, but openpyxl is not installed", remedy="Run pip install 'encoderlab[excel]'"
         ) from None
     return openpyxl
 
@@ -56,7 +56,7 @@ def _refuse_inflated(path: Path) -> None:
     most = most_unpacked(path)
     with zipfile.ZipFile(path) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > most:
-            raise DataError(f"{path} unpacks to more than {most:,} bytes", remedy="Save it as .csv and name that file")
+            raise DataError(f"{path} unpacks to more than {most:,} bytes", remedy="Save it as .csv and use that file")
 
 
 def _sheet(path: Path, sheets: dict[str, ReadOnlyWorksheet], wanted: Wanted, name: str | None) -> ReadOnlyWorksheet:
@@ -85,7 +85,7 @@ def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted) -> Rows:
         if name not in header:
             raise no_such_column(str(where), wanted, setting, [one for one in header if one])
         if header.count(name) > 1:
-            raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column a name of its own")
+            raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column a different name")
     others = wanted.carried([name for name in header if name and header.count(name) == 1], str(where))
     places = [header.index(name) for name in [*wanted.settings().values(), *others]]
     rows = RowsOfFile(where, list(wanted.settings()), others)
@@ -95,7 +95,7 @@ def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted) -> Rows:
 
 
 def _filled(sheet: ReadOnlyWorksheet) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The rows below the header that are not empty, by number."""
+    """Yield the non-empty rows below the header, with their numbers."""
     for number, cells in enumerate(sheet.iter_rows(min_row=2), start=2):
         if any(cell.value is not None for cell in cells):
             yield number, cells
@@ -106,7 +106,7 @@ def _text(cell: Any, where: str) -> str:
     if value is None:
         return ""
     if cell is not None and cell.data_type == "e":
-        raise DataError(f"{where} holds the error {value}", remedy="Repair the formula, or save its values")
+        raise DataError(f"{where} holds the error {value}", remedy="Correct the formula, or save its values")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

@@ -1,4 +1,4 @@
-"""Rows of csv, tsv, jsonl and txt files, as Arrow columns that remember their lines."""
+"""Rows of csv, tsv, jsonl and txt files, as Arrow columns that remember their line numbers."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class RowsOfFile:
         self.chunks: list[list[pa.Array]] = []
 
     def add(self, line: int, values: list[Any]) -> None:
-        """One row, its values in the order of the names: strings, lists of strings, or None; then the carried ones, of any kind."""
+        """Add a row: values in the order of the names (strings, lists of strings, or None), then the carried ones, of any kind."""
         self.lines.append(line)
         self.pending.append(values)
         if len(self.pending) == _ROWS_PER_CHUNK:
             self._flush()
 
     def finish(self) -> Rows:
-        """All rows. Raises DataError where there are none."""
+        """Return all rows. Raises DataError if there are none."""
         if self.pending:
             self._flush()
         if not self.lines:
-            raise DataError(f"{self.path} has no rows", remedy="Name a file that has some")
+            raise DataError(f"{self.path} has no rows", remedy="Choose a file with rows")
         columns = [list(chunks) for chunks in zip(*self.chunks, strict=True)]
         wanted = {name: _chunked(chunks) for name, chunks in zip(self.names, columns, strict=False)}
         carried = {name: _of_one_type(chunks) for name, chunks in zip(self.carried, columns[len(self.names) :], strict=True)}
@@ -62,13 +62,13 @@ class RowsOfFile:
 
 
 def _array(values: list[Any]) -> pa.Array:
-    """Strings, or lists of them; the type is said, for a chunk of empty lists shows none."""
+    """Return strings, or lists of them, as an array. The type is explicit because a chunk of empty lists shows none."""
     words = any(isinstance(value, list) for value in values)
     return pa.array(values, pa.list_(pa.string()) if words else pa.string())
 
 
 def _carried_array(values: list[Any]) -> pa.Array:
-    """Values as they are, or as texts (JSON, where they are none) where they are of several kinds, or of none that is single."""
+    """Return values as they are, or as texts (as JSON if they are not texts) if their types differ or are not single values."""
     try:
         array = pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -98,9 +98,9 @@ def _has_surrogate(values: list[Any]) -> bool:
 
 
 def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> Rows:
-    """The rows of a csv or tsv file; every cell is text, as it stands. Raises DataError where one cannot be trusted.
+    """Return the rows of a csv or tsv file; every cell is text, unchanged. Raises DataError if one is ambiguous or malformed.
 
-    `usual` is the separator of files with such a name; `dialect` has the encoding of this one.
+    `usual` is the delimiter for files with such a name; `dialect` holds the encoding of this one.
     """
     separator = delimiter_of(path, dialect.encoding, dialect.delimiter, usual, wanted.settings().values())
     file = SeparatedFile(path, separator, dialect.quoting, wanted.named("quoting"), dialect.encoding)
@@ -117,9 +117,9 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
 
 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
-    """The rows of a file with one JSON object per line. Raises DataError at a line that is none, or lacks a column."""
+    """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a column."""
     names, rows, shape = wanted.settings(), None, None
-    for line, record in _objects(path, encoding):
+    for line, record in json_objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing and not wanted.nulls:
             raise no_such_column(place(path, line), wanted, missing, list(record))
@@ -140,24 +140,25 @@ def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[A
     return None if value is None and wanted.nulls else _text(value, name, where)
 
 
-def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each line of a file that holds a JSON object, with its number. Raises DataError at a line that holds none."""
     for number, line in numbered_lines(path, "\n", encoding):
-        if not line.strip(" \t\r\n"):  # JSON's white space; a form feed or the like is no blank line
+        if not line.strip(" \t\r\n"):  # JSON's white space; a line with a form feed is not blank
             continue
         try:
             record = json.loads(line, object_pairs_hook=_without_repetition)
         except (ValueError, RecursionError) as error:
-            reason = str(error).partition(": line 1 ")[0]  # a line of ours is all of its document
-            raise DataError(f"{place(path, number)} is no JSON: {reason}", allowed="one object per line") from error
+            reason = str(error).partition(": line 1 ")[0]  # each line is a document of its own
+            raise DataError(f"{place(path, number)} is not JSON: {reason}", allowed="one object per line") from error
         if not isinstance(record, dict):
-            raise DataError(f"{place(path, number)} holds no JSON object", allowed="one object per line")
+            raise DataError(f"{place(path, number)} is not a JSON object", allowed="one object per line")
         yield number, record
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name occurs twice in one object")
     return record
 
 
@@ -182,7 +183,7 @@ def _label_name(value: Any, name: str, where: str) -> str:
 
 
 def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
-    """A text per line, blank lines being empty texts. Raises DataError where more than texts is wanted."""
+    """Return a text per line; blank lines are empty texts. Raises DataError if columns other than the text are wanted."""
     others = [wanted.typed.format(setting) for setting in wanted.settings() if setting != "text"]
     if others:
         setting = others[0]

@@ -1,1 +1,1 @@
-"""What is odd in a dataset, and how a tokenizer cuts it."""
+"""Odd rows in a dataset, and how a tokenizer splits its texts."""

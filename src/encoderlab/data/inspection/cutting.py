@@ -1,4 +1,4 @@
-"""How a tokenizer cuts texts: how many pieces a word becomes, which words stay whole, and what it does not know."""
+"""How a tokenizer splits texts: tokens per word, words that stay whole, and unknown tokens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TEXTS_AT_A_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """What was counted; words are what white space divides, and special tokens are not among the pieces.
+    """The counts for some texts. Words are separated by white space, and special tokens are not counted.
 
-    `whole_words` is the share of words that are one piece, and `unknown_pieces` the share of pieces that stand for something the
-    vocabulary lacks. The last three tell how many pieces a text has.
+    `whole_words` is the share of words that are one token, and `unknown_pieces` the share of tokens that are unknown to the
+    vocabulary. The last three fields give the number of tokens per text.
     """
 
     vocabulary_size: int
@@ -32,7 +32,7 @@ class Cutting:
 
 
 def first_words(texts: Iterable[str], most: int) -> list[str]:
-    """The first texts that have a word, until they have `most` words together."""
+    """Return the first texts that contain a word, until they have `most` words together."""
     chosen, words = [], 0
     for text in texts:
         if words >= most:
@@ -44,7 +44,7 @@ def first_words(texts: Iterable[str], most: int) -> list[str]:
 
 
 def cutting_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Cutting:
-    """Count how `tokenizer` cuts `texts`, each of which has a word."""
+    """Count how `tokenizer` splits `texts`, each of which contains a word."""
     words = Counter(word for text in texts for word in text.split())
     lengths, unknown = [], 0
     for ids in _encoded(tokenizer, texts):
@@ -63,7 +63,7 @@ def cutting_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Cutting:
 
 
 def _whole(tokenizer: Tokenizer, words: Sequence[str]) -> set[str]:
-    """Those of the words that are one known piece, at the start of a text or after a blank: some vocabularies tell them apart."""
+    """Return the words that are one known token at the start of a text or after a blank, which some vocabularies distinguish."""
     after_a_blank = _encoded(tokenizer, [f" {word}" for word in words])
     cuts = zip(words, _encoded(tokenizer, words), after_a_blank, strict=True)
     return {word for word, *ways in cuts if any(len(ids) == 1 and ids[0] != tokenizer.unk_id for ids in ways)}

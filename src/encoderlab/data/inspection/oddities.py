@@ -1,4 +1,4 @@
-"""Odd rows: what whoever trains on a split should look at before, each kind with the rows that are of it."""
+"""Odd rows: the kinds of rows to look at before training on a split, and which rows are of each kind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from encoderlab.data.survey import Hashes, hashed
 _BATCH = 10_000
 _UNLABELLED = -1
 LONG = 10  # times as many words as the median has
-LONG_FROM = 50  # words: below, ten times a short text is no long one
-# What a text holds, as `re` and RE2 both read it. Joiners are not among what is invisible: emoji, Persian and Hindi need them.
+LONG_FROM = 50  # words: ten times a very short text is not long
+# Patterns in texts, for both `re` and RE2. Joiners do not count as invisible: emoji, Persian and Hindi need them.
 PATTERNS = {
     "control characters": "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]",
     "characters that could not be decoded (U+FFFD)": "\ufffd",
@@ -31,9 +31,9 @@ SHARED, SHARED_OTHERWISE = "a text of the training split", "a text of the traini
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """What is odd about some rows, and which they are, rising: int64 [rows].
+    """One kind of odd row, and the rows of that kind, ascending: int64 [rows].
 
-    Where a text repeats another, `like` [rows] says the row that has it first, of the same split or of the one `like_split` names.
+    If a text repeats another, `like` [rows] gives the row that has it first, in the same split or in the one `like_split` names.
     """
 
     kind: str
@@ -43,13 +43,13 @@ class Oddity:
 
 
 def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:
-    """Of each split, the kinds of odd rows that it has. Rows of other splits are compared with those of `train`."""
+    """Return the kinds of odd rows in each split. Rows of other splits are compared with those of `train`."""
     hashes = {name: hashed(split) for name, split in by_name.items()}
     train = hashes.get("train")
     found: dict[str, list[Oddity]] = {}
     for name, split in by_name.items():
         masks = _by_text(split) | _by_length(hashes[name]) | _by_label(hashes[name])
-        if SYMBOLS in masks and masks[SYMBOLS].mean() > 0.5:  # brackets, say: that is what these data are
+        if SYMBOLS in masks and masks[SYMBOLS].mean() > 0.5:  # normal for this data, such as brackets
             del masks[SYMBOLS]
         found[name] = [Oddity(kind, np.flatnonzero(mask)) for kind, mask in masks.items() if mask.any()]
         found[name] += _repeated(hashes[name])
@@ -59,13 +59,12 @@ def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:
 
 
 def _by_text(split: Split) -> dict[str, np.ndarray]:
-    table = split.table.with_format("arrow")
-    parts = [_of_texts(_joined(table[start : start + _BATCH])) for start in range(0, len(split), _BATCH)]
+    parts = [_of_texts(_joined(split.table.arrow(start, start + _BATCH))) for start in range(0, len(split), _BATCH)]
     return {kind: np.concatenate([part[kind] for part in parts]) for kind in (parts[0] if parts else {})}
 
 
 def _joined(table: pa.Table) -> pa.ChunkedArray:
-    """The texts of some rows, each with its pair, words with a blank between them."""
+    """Return the text of each row, joined with its pair; words are joined with blanks."""
     if "words" in table.column_names:
         return pc.binary_join(table["words"], " ")
     if "text_pair" not in table.column_names:
@@ -90,13 +89,13 @@ def _by_length(split: Hashes) -> dict[str, np.ndarray]:
 
 
 def _by_label(split: Hashes) -> dict[str, np.ndarray]:
-    """Rows without a label, where others have one: a split without any, as of a test whose answers are kept, is not odd."""
+    """Return rows without a label if others have one. A split without any labels, such as a test split, is not odd."""
     unknown = split.labels == _UNLABELLED
     return {} if unknown.all() else {UNLABELLED: unknown}
 
 
 def _repeated(split: Hashes) -> list[Oddity]:
-    """Rows whose text has been there before, with the label that it had first, and with another one."""
+    """Return rows whose text occurred before, with the same label as its first occurrence, and with another one."""
     if not len(split.texts):
         return []
     _, first, group = np.unique(split.texts, return_index=True, return_inverse=True)
@@ -108,7 +107,7 @@ def _repeated(split: Hashes) -> list[Oddity]:
 
 
 def _shared(split: Hashes, train: Hashes) -> list[Oddity]:
-    """Rows whose text training has, with a label that it has there, and with another one."""
+    """Return rows whose text is in training, with a label that it has there, and with another one."""
     shared = np.isin(split.texts, train.texts)
     otherwise = shared & ~np.isin(split.with_labels(), train.with_labels()) & (split.labels != _UNLABELLED)
     known, first = np.unique(train.texts, return_index=True)

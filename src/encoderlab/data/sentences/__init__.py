@@ -1,1 +1,1 @@
-"""Documents to sentences, and on to blocks of their tokens."""
+"""Documents split into sentences, and their tokens in blocks."""

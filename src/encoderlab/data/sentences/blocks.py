@@ -1,4 +1,4 @@
-"""Documents to blocks of tokenised sentences: the whole of their preparation, as one piece of work for any process."""
+"""Documents to blocks of tokenised sentences: all of their preparation, as one unit of work for any process."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 from encoderlab.data.sentences.splitter import SentenceSplitter
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 
-_CHARACTERS = 1_000_000  # a block's, about: a tenth of a second's work
+_CHARACTERS = 1_000_000  # per block, roughly: a tenth of a second of work
 
-Document = list[str]  # its paragraphs
+Document = list[str]  # a list of paragraphs
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceBlock:
     """The sentences of some documents.
 
-    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] how many each has; `document` and `paragraph`
-    [sentences] number what each stands in, from the first of the block on. There were `documents` and `paragraphs` of them.
+    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] the number of ids of each; `document`
+    and `paragraph` [sentences] number the document and paragraph of each, from the first of the block. `documents` and
+    `paragraphs` count them.
     """
 
     input_ids: np.ndarray
@@ -33,9 +34,9 @@ class SentenceBlock:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """How documents become sentences of ids: called with some of them, it gives their block.
+    """How documents become tokenised sentences: called with some documents, it returns their block.
 
-    Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are left out, and so are sentences without ids.
+    Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are skipped, and so are sentences without ids.
     """
 
     splitter: SentenceSplitter
@@ -44,7 +45,7 @@ class Preparation:
     min_sentences: int
 
     def __call__(self, documents: list[Document]) -> SentenceBlock:
-        """Raises DataError where a text is not valid Unicode."""
+        """Raises DataError if a text is not valid Unicode."""
         paragraphs = [
             (number, sentences)
             for number, document in enumerate(documents)
@@ -60,7 +61,7 @@ class Preparation:
 
 
 def by_size(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """The documents in runs of about a million characters each."""
+    """Group the documents into runs of about a million characters each."""
     run: list[Document] = []
     characters = 0
     for document in documents:

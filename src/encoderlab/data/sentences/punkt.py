@@ -1,9 +1,8 @@
-"""Punkt without most of NLTK's overhead: NLTK is asked about the breaks that are in doubt, and about each once.
+"""Punkt without most of NLTK's overhead: NLTK decides only about ambiguous breaks, and about each only once.
 
-Most of its time goes into breaks that cannot be in doubt, such as a full stop behind a word that is no abbreviation. The model and
-the regular expressions are those of the installed NLTK; texts with unusual white space go to NLTK itself. Tests hold the two equal,
-text for text. A library would be our first choice; with it alone, a first start on 13,354 articles takes 1.3 times as long on two
-cores.
+Most of its time goes into breaks that are not ambiguous, such as a full stop after a word that is not an abbreviation. The model
+and the regular expressions are those of the installed NLTK; texts with unusual white space go to NLTK itself. Tests hold the two
+equal, text for text. With NLTK alone, a first start on 13,354 articles takes 1.3 times as long on two cores.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
-_REMEMBERED = 2**15  # doubtful breaks whose answers are kept: the same abbreviations and numbers meet the same words again
-_CLOSING = (")", "]", "}", '"')  # no word of Punkt's holds any of them, so that a full stop behind one stands alone
-# Unprintable, but alike to all regular expressions: white space, and marks of width and direction.
+_REMEMBERED = 2**15  # ambiguous breaks whose decisions are kept: the same abbreviations and numbers recur before the same words
+_CLOSING = (")", "]", "}", '"')  # no word of Punkt's contains them, so a full stop after one is a word of its own
+# Unprintable, but the same to all regular expressions: white space, and marks of width and direction.
 _WHITE = "\t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _KNOWN = str.maketrans(dict.fromkeys(_WHITE + "\xad\u200b\u200c\u200d\u200e\u200f\ufeff"))
 
@@ -27,8 +26,8 @@ _KNOWN = str.maketrans(dict.fromkeys(_WHITE + "\xad\u200b\u200c\u200d\u200e\u200
 class Punkt:
     """Splits as the NLTK `tokenizer` of a model does, character for character.
 
-    What is left to NLTK itself are breaks in doubt, each once, and texts with characters that its regular expressions may see
-    otherwise than Python's.
+    NLTK itself decides about ambiguous breaks, each once, and splits texts with characters that its regular expressions may treat
+    differently from Python's.
     """
 
     def __init__(self, tokenizer: PunktSentenceTokenizer) -> None:
@@ -44,7 +43,7 @@ class Punkt:
         return Punkt, (self._nltk,)
 
     def tokenize(self, text: str) -> list[str]:
-        """The sentences of a text, most white space between them left out."""
+        """Return the sentences of a text, without most of the white space between them."""
         if text.isprintable():  # the blank is its only white space
             return self._split(text, " ")
         if text.translate(_KNOWN).isprintable():
@@ -61,7 +60,7 @@ class Punkt:
         return self._with_quotes(text, begins, ends)
 
     def _candidates(self, text: str, blanks: str) -> Iterator[tuple[str, re.Match[str]]]:
-        """Each character that may end a sentence, with the word before it; of several in one word the last."""
+        """Yield each character that may end a sentence, with the word before it; the last one if a word contains several."""
         begin = stop = 0
         last = None
         for match in self._ends.finditer(text):
@@ -74,11 +73,11 @@ class Punkt:
             yield text[begin:stop], last
 
     def _breaks(self, before: str, end: re.Match[str]) -> bool:
-        """Whether a sentence ends at `end`, behind the word `before`."""
+        """Return whether a sentence ends at `end`, after the word `before`."""
         if end[0] != ".":
             return True  # ? and ! always end one
         if before.isalpha():
-            if len(before) > 1 and before.lower() not in self._doubtful:  # no abbreviation, no initial, no number
+            if len(before) > 1 and before.lower() not in self._doubtful:  # not an abbreviation, initial or number
                 return True
         elif before.endswith(_CLOSING):
             if "." not in self._doubtful:
@@ -88,7 +87,7 @@ class Punkt:
         return self._decided(f"{before}.{end['after_tok']}")
 
     def _with_quotes(self, text: str, begins: list[int], ends: list[int]) -> list[str]:
-        """The sentences, quotes and brackets that a sentence begins with given to the one that they close."""
+        """Return the sentences, with quotes and brackets moved to the sentence that they close."""
         sentences, begin = [], 0
         for end, next_begin, next_end in zip(ends, begins[1:], ends[1:], strict=False):
             if quotes := self._quotes.match(text, next_begin, next_end):
@@ -104,7 +103,7 @@ class Punkt:
 
 
 class _Contexts(dict[str, int]):
-    """What is known of words, nothing of all others: NLTK's own table grows with every unknown word it is asked for."""
+    """What is known of words. NLTK's own table grows with every unknown word that is looked up; this one does not."""
 
     def __missing__(self, word: str) -> int:
         return 0

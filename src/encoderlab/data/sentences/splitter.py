@@ -1,4 +1,4 @@
-"""Sentences of paragraphs: NLTK's Punkt, with the model made for the language or, where there is none, one trained on the corpus.
+"""Splits paragraphs into sentences: NLTK's Punkt, with the model of the language or, if there is none, one trained on the corpus.
 
 Source: Kiss and Strunk, Unsupervised multilingual sentence boundary detection, Computational Linguistics 32(4), 2006.
 """
@@ -40,7 +40,7 @@ LANGUAGES = (  # of punkt_tab
     "swedish",
     "turkish",
 )
-TRAINING_CHARACTERS = 5_000_000  # enough for every abbreviation that is not rare, in about 8 seconds
+TRAINING_CHARACTERS = 5_000_000  # enough for all but rare abbreviations, in about 8 seconds
 _FETCHING_SECONDS = 10.0
 
 
@@ -48,7 +48,7 @@ _FETCHING_SECONDS = 10.0
 class SentenceSplitter:
     """Splits paragraphs into sentences.
 
-    `name` says to people which model does it; `key` is a fingerprint of that model, for whatever is kept of its sentences.
+    `name` describes the model; `key` is its fingerprint, for the cache keys of its sentences.
     """
 
     tokenizer: Punkt
@@ -56,15 +56,15 @@ class SentenceSplitter:
     key: str
 
     def split(self, paragraph: str) -> list[str]:
-        """The sentences in their order, without blanks around them and without empty ones; nothing but white space is lost."""
+        """Return the sentences in order, stripped and without empty ones; nothing but white space is lost."""
         return [stripped for sentence in self.tokenizer.tokenize(paragraph) if (stripped := sentence.strip())]
 
 
 def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceSplitter:
-    """The splitter of a language: its punkt_tab, fetched where it is not installed.
+    """Return the splitter of a language: its punkt_tab, downloaded if it is not installed.
 
-    Where that fails within 10 seconds, Punkt is trained on the first 5 million characters of `texts` and standard error says so.
-    Raises SettingError for a language punkt_tab has not.
+    If the download fails within 10 seconds, Punkt is trained on the first 5 million characters of `texts`, with a line on standard
+    error. Raises SettingError for a language that punkt_tab lacks.
     """
     if language not in LANGUAGES:
         near = closest(language, LANGUAGES)
@@ -80,7 +80,7 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
 
 
 def _installed(language: str) -> PunktTokenizer | None:
-    """The tokenizer of NLTK's own data folders (NLTK_DATA is one of them), from tables of text and never from pickles."""
+    """Return the tokenizer from NLTK's own data folders (including NLTK_DATA), from tables of text and never from pickles."""
     from nltk.tokenize.punkt import PunktTokenizer
 
     try:
@@ -90,9 +90,9 @@ def _installed(language: str) -> PunktTokenizer | None:
 
 
 def _fetch() -> None:
-    """Have NLTK download punkt_tab to its own place, if that takes no longer than 10 seconds.
+    """Let NLTK download punkt_tab to its own folder, if that takes no longer than 10 seconds.
 
-    In a thread of its own, which ends with the program: NLTK waits two minutes for a server that does not answer.
+    It runs in a daemon thread, because NLTK waits two minutes for a server that does not answer.
     """
     thread = threading.Thread(target=_download, daemon=True)
     thread.start()
@@ -104,7 +104,7 @@ def _download() -> None:
 
     try:
         Downloader().download("punkt_tab", quiet=True, print_error_to=io.StringIO())
-    except Exception:  # whatever the server sends or the disk refuses, the corpus can be trained on instead
+    except Exception:  # whatever goes wrong, Punkt can be trained on the corpus instead
         return
 
 
@@ -112,7 +112,9 @@ def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
     from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
 
     name = "Punkt trained on this corpus"
-    print(f"NLTK's punkt_tab ({language}) is not installed and cannot be fetched: splitting sentences with {name}", file=sys.stderr)
+    print(
+        f"NLTK's punkt_tab ({language}) is not installed and cannot be downloaded. Sentences are split with {name}", file=sys.stderr
+    )
     trainer, characters = PunktTrainer(), 0
     for text in texts:
         text = text[: TRAINING_CHARACTERS - characters]

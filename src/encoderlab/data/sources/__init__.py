@@ -1,1 +1,1 @@
-"""The datasets that have a name: built in, generated, of the Hugging Face hub, or Wikipedia."""
+"""The named datasets: built-in, generated, from the Hugging Face hub, or Wikipedia."""

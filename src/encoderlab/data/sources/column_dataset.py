@@ -1,4 +1,4 @@
-"""The settings and the last steps shared by sources whose columns the user names."""
+"""The settings and last steps that all sources with named columns share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.columns import Rows, Wanted
     from encoderlab.data.sources.labels import Labels
 
-MAIN_SPLITS = ("train", "validation", "test")  # in this order; further ones follow
+MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
 
 
 class OnInvalidTags(Enum):
-    """What becomes of BIO or BIOES labels in an order that is not valid, such as I-person at the start of an entity."""
+    """What to do with invalid sequences of BIO or BIOES labels, such as I-person at the start of an entity."""
 
     error = "error"
     repair = "repair"
@@ -31,31 +31,33 @@ class OnInvalidTags(Enum):
 
 @dataclass
 class ColumnDataset(DatasetConfig):
-    """Rows with a text (or two, or words) and a label in columns the user names."""
+    """Rows with a text (or two, or words) and a label, in columns that the user names."""
 
     targets: ClassVar[tuple[str, ...]] = ("label", "label_set", "number")
 
-    text: str = setting("text", "The column of the text, or of the words; in CoNLL files its name or number.")
+    text: str = setting("text", "The column of the text, or of the words; in CoNLL files a name or a number.")
     text_pair: str | None = setting(None, "The column of the second text, for pairs.")
     label: str | None = setting("label", "The column of the label, or of the words' labels; null reads texts without labels.")
     label_columns: list[str] | None = setting(
-        None, "For task=multilabel, in place of label: columns of 0 and 1, one for each label, as [joy,anger]."
+        None, "For task=multilabel, instead of label: columns of 0 and 1, one per label, such as [joy,anger]."
     )
     label_separator: str | None = setting(
-        None, "For task=multilabel: what stands between the labels of a cell; null: the first of | ; , that training has."
+        None, "For task=multilabel: the separator of labels in a cell; null: the first of | ; , found in training."
     )
-    # A list or a mapping: OmegaConf has no union of them.
+    # A list or a mapping; OmegaConf has no such union.
     label_names: Any = setting(
-        None, "The labels in order, or names for the labels 0, 1, ..., or a name for each ({1: bad, 2: bad, 3: good}); else sorted."
+        None, "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: sorted."
     )
     on_invalid_tags: OnInvalidTags = setting(
-        OnInvalidTags.error, "Labels of words that are no valid BIO or BIOES: error, or repair (as conlleval reads them; for IOB1)."
+        OnInvalidTags.error, "Invalid BIO or BIOES labels: error, or repair (read them as conlleval does; for IOB1)."
     )
-    group: str | None = setting(None, "A column, such as an author: rows with one value stay on one side when rows are held out.")
+    group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
     carry: list[str] | None = setting(None, "Further columns to copy to predictions, such as an id; null: all others, []: none.")
-    validation_fraction: float = setting(0.1, "How much of training to take for validation, where there is none.", least=0, below=1)
-    test_fraction: float = setting(0.0, "How much of training to take for testing, where there is no test split.", least=0, below=1)
-    split_seed: int = setting(0, "Draws which rows are taken.", least=0)
+    validation_fraction: float = setting(
+        0.1, "Share of training rows to hold out if there is no validation split.", least=0, below=1
+    )
+    test_fraction: float = setting(0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1)
+    split_seed: int = setting(0, "Seed that selects the rows to hold out.", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,19 +68,21 @@ class ColumnDataset(DatasetConfig):
         named = [name for name in (self.text, self.text_pair, *label) if name is not None]
         if self.fold is not None and self.test_fraction:
             raise SettingError(
-                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, where every fold is tested anyway",
-                remedy="Leave dataset.test_fraction out",
+                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, but every fold is tested anyway",
+                remedy="Remove dataset.test_fraction",
             )
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
-            raise SettingError(f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a column each")
+            raise SettingError(
+                f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a different column for each"
+            )
         if self.label_separator == "":
             raise SettingError("dataset.label_separator is empty", allowed="a text such as |, or null")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
     def wanted(self, target: TargetKind = "label") -> Wanted:
-        """The columns to read for `target`. Raises SettingError where the settings name others."""
+        """Return the columns to read for `target`. Raises SettingError if the settings name others."""
         from encoderlab.data.sources.columns import Wanted
 
         group = [self.group] if self.group is not None and self.group not in (self.text, self.text_pair) else []
@@ -87,14 +91,14 @@ class ColumnDataset(DatasetConfig):
             return Wanted(self.text, self.text_pair, self.label, target=target, others=others)
         if target != "label_set":
             raise SettingError(
-                "dataset.label_columns names a column for each label, and the task asks for one label or number",
+                "dataset.label_columns names a column for each label, but the task predicts one label or number per row",
                 remedy="Use task=multilabel, or dataset.label=COLUMN",
             )
         columns = tuple(self.label_columns)
         return Wanted(self.text, self.text_pair, None, target=target, label_columns=columns, others=others)
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """Each row as a document, whose paragraphs are the lines of its text, and of its second text where one is chosen.
+        """Return each row as a document; its paragraphs are the lines of its text and, if chosen, of its second text.
 
         A row of words is a document of one paragraph.
         """
@@ -102,7 +106,7 @@ class ColumnDataset(DatasetConfig):
         return as_documents(unlabelled.limited(unlabelled.read_document_rows(cache_dir)))
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
-        """All splits whole, a document in each row."""
+        """Return all splits whole, with a document in each row."""
         return self.read(cache_dir)
 
     def splits(
@@ -112,10 +116,10 @@ class ColumnDataset(DatasetConfig):
         class_names: list[str] | None = None,
         target: TargetKind = "label",
     ) -> Splits:
-        """The splits of a dataset from the rows of each, read for `target`, with what is taken from training.
+        """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
-        `class_names` names the labels 0, 1, ... where the source knows names. Raises DataError where a label is unknown to
-        training or all but equal to another, SettingError where `label_names` do not fit.
+        `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from training
+        or almost equals another, SettingError if `label_names` do not fit.
         """
         from encoderlab.data.sources.labels import as_split, refuse_other_targets
         from encoderlab.data.sources.targets import with_targets
@@ -146,9 +150,9 @@ class ColumnDataset(DatasetConfig):
         return self.split_seed
 
     def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:
-        """The rows with the labels that a mapping gives them, and the names of the labels, in order.
+        """Return the rows with the labels that a mapping gives them, and the names of the labels, in order.
 
-        A label that has a column of its own is one even where no row bears it.
+        A label with a column of its own counts even if no row has it.
         """
         from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike, with_valid_entities
 
@@ -163,7 +167,7 @@ class ColumnDataset(DatasetConfig):
         return with_valid_entities(rows, labels, repair=self.on_invalid_tags is OnInvalidTags.repair)
 
     def _groups(self, rows: Rows) -> list[Any] | None:
-        """The values that keep rows together. Raises DataError where there is no such column."""
+        """Return the values that keep rows together. Raises DataError if there is no such column."""
         from encoderlab.data.sources.columns import listed
 
         if self.group is None:
@@ -179,7 +183,7 @@ class ColumnDataset(DatasetConfig):
 
 
 def _label_names(given: Any) -> list[str] | dict[str, str]:
-    """Label names as strings: a list, or a mapping from values. Raises SettingError where they are too few, or none."""
+    """Return label names as strings: a list, or a mapping from values. Raises SettingError if they are neither, or too few."""
     names = list(given.values()) if isinstance(given, dict) else given
     if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
         raise SettingError(
@@ -187,10 +191,10 @@ def _label_names(given: Any) -> list[str] | dict[str, str]:
         )
     texts = [_as_written(name) for name in names]
     if len(set(texts)) < 2 or (isinstance(given, list) and len(set(texts)) < len(texts)):
-        raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two names, none twice")
+        raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two different names")
     return dict(zip(map(_as_written, given), texts, strict=True)) if isinstance(given, dict) else texts
 
 
 def _as_written(value: Any) -> str:
-    """A value of YAML as data have it: true and not True."""
+    """Return a value of YAML as data files write it: true and not True."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Columns of texts and labels as Arrow arrays, and what they may hold."""
+"""Columns of texts and labels as Arrow arrays, and checks of their values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from encoderlab.errors import DataError, closest
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
-Where = Callable[[int], str]  # how messages name a row, from its index
+Where = Callable[[int], str]  # returns how messages name a row, given its index
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns to read, by the names the user gives them; None where a column is not asked for.
+    """The columns to read, by the user's names; None if a column is not wanted.
 
-    `target` says what the label column is read for. Instead of it there may be `label_columns` of 0 and 1, one for each label.
-    `typed` is what the user types to name one, {} standing for text, text_pair or label. `others` are further columns to carry
-    along, None for all that hold single values. With `nulls`, a row may lack any of them.
+    `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each label. `typed`
+    is the setting that names a column, with {} for text, text_pair or label. `others` are further columns to carry along, None for
+    all that hold single values. With `nulls`, a row may lack any of them.
     """
 
     text: str
@@ -37,11 +37,11 @@ class Wanted:
     nulls: bool = False
 
     def named(self, setting: str) -> str:
-        """What the user types to set how a file is read, such as its quoting."""
+        """Return the setting that determines how a file is read, such as its quoting."""
         return f"dataset.{setting}" if self.typed.startswith("dataset.") else setting
 
     def carried(self, existing: Sequence[str], where: str) -> list[str]:
-        """The further columns among the `existing` ones. Raises DataError where one that is named is none of them."""
+        """Return the further columns among the `existing` ones. Raises DataError if a named one is missing."""
         known = set(existing)
         missing = next((name for name in self.others or () if name not in known), None)
         if missing is not None:
@@ -52,18 +52,18 @@ class Wanted:
         return [name for name in dict.fromkeys(existing if self.others is None else self.others) if name not in used]
 
     def settings(self) -> dict[str, str]:
-        """Each column by the setting that names it."""
+        """Return each column by the setting that names it."""
         named = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
         named |= {f"label_columns[{place}]": name for place, name in enumerate(self.label_columns)}
         return {setting: name for setting, name in named.items() if name is not None}
 
     def texts(self) -> list[str]:
-        """The names of the columns that hold texts."""
+        """Return the names of the columns that hold texts."""
         return [name for setting, name in self.settings().items() if not is_label(setting)]
 
 
 def is_label(setting: str) -> bool:
-    """Whether a column of `Wanted.settings` holds labels."""
+    """Return whether a column of `Wanted.settings` holds labels."""
     return setting.startswith("label")
 
 
@@ -80,17 +80,17 @@ class Rows:
 
 
 def is_words(column: pa.ChunkedArray) -> bool:
-    """Whether each row is a list."""
+    """Return whether each row is a list."""
     return pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
 
 
 def flat_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of all rows, lists one after the other."""
+    """Return the values of all rows, lists one after the other."""
     return pc.list_flatten(column) if is_words(column) else column
 
 
 def mapped(column: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
-    """The column with `function` applied to its values, lists kept as lists."""
+    """Return the column with `function` applied to its values; lists stay lists."""
     if not is_words(column):
         return pa.chunked_array([function(chunk) for chunk in column.chunks] or [function(pa.array([], column.type))])
     return pa.chunked_array([_mapped_lists(chunk, function) for chunk in column.chunks])
@@ -103,9 +103,9 @@ def _mapped_lists(chunk: pa.Array, function: Callable[[pa.Array], pa.Array]) -> 
 
 
 def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.ChunkedArray:
-    """The column as strings or lists of strings; `typed` is the setting that chose it.
+    """Return the column as strings or lists of strings; `typed` is the setting that chose it.
 
-    Raises DataError where it holds anything else, or nothing in some row.
+    Raises DataError if it holds anything else, or a row is null.
     """
     values = flat_values(column)
     if pa.types.is_dictionary(values.type):
@@ -118,22 +118,22 @@ def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.Ch
         raise DataError(f"Column {name!r} holds {column.type}, not text ({where(0)})", remedy=f"Choose another with {typed}=COLUMN")
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
-        raise DataError(f"{where(row)} has nothing in column {name!r}", remedy='An empty text is written ""')
+        raise DataError(f"{where(row)} has no value in column {name!r}", remedy='Write an empty text as ""')
     if values.null_count:
         row = next(row for row, words in enumerate(column) if None in words.as_py())
-        raise DataError(f"{where(row)} has an empty place among the words of column {name!r}")
+        raise DataError(f"{where(row)} has a missing word in column {name!r}")
     return column
 
 
 def split_into_words(rows: Rows) -> Rows:
-    """The rows with each text split at white space."""
+    """Return the rows with each text split at white space."""
     words = [[text.split() for text in chunk.to_pylist()] for chunk in rows.columns["text"].chunks]
     column = pa.chunked_array([pa.array(chunk, pa.list_(pa.string())) for chunk in words])
     return replace(rows, columns={"text": column})
 
 
 def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
-    """The labels as strings, numbers as they are written. Raises DataError where they are neither names nor numbers."""
+    """Return the labels as strings, numbers as written. Raises DataError if they are neither names nor numbers."""
     kind = flat_values(column).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     types = pa.types
@@ -147,7 +147,7 @@ def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.Chunked
         types.is_null,
     )
     if not any(test(kind) for test in names_or_numbers):
-        raise DataError(f"Column {name!r} holds {kind}, no labels ({where(0)})", allowed="strings, whole numbers, true and false")
+        raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed="strings, whole numbers, true and false")
     return mapped(column, lambda flat: _without_nan(flat.cast(kind)).cast(pa.string()))
 
 
@@ -156,9 +156,9 @@ def _without_nan(values: pa.Array) -> pa.Array:
 
 
 def checked(rows: Rows, wanted: Wanted) -> Rows:
-    """The rows, their columns made strings or lists of strings.
+    """Return the rows, with their columns converted to strings or lists of strings.
 
-    Raises DataError where a column holds something else, nothing, or not one label for each word. Labels may be null.
+    Raises DataError if a column holds something else, a missing value, or not one label for each word. Labels may be null.
     """
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
@@ -173,7 +173,7 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     if len(shapes) > 1 or ("text_pair" in columns and shapes == {True}):
         held = ", ".join(f"{wanted.settings()[setting]!r} holds {column.type}" for setting, column in columns.items())
         raise DataError(
-            f"The columns do not go together: {held} ({rows.where(0)})",
+            f"The columns do not match: {held} ({rows.where(0)})",
             allowed="texts with one label each, or lists of words with lists of as many labels",
         )
     if shapes == {True} and "label" in columns:
@@ -184,18 +184,18 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
 
 
 def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:
-    """Raise DataError where a target of whole texts is asked of sequences of words."""
+    """Raise DataError if the task predicts for whole texts but the rows are sequences of words."""
     if wanted.target != "label" and is_words(columns["text"]) and any(map(is_label, columns)):
         raise DataError(f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging")
 
 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
-    """Raise DataError where a string is no UTF-8: parquet files say that it is, and no reader checks."""
+    """Raise DataError if a string is not UTF-8: parquet files claim that it is, and no reader checks."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
         row = next((row for row, value in enumerate(column) if not _is_readable(value)), 0)
-        raise DataError(f"{where(row)} holds what is no text in column {name!r}: {error}", allowed="text in UTF-8") from error
+        raise DataError(f"{where(row)} has invalid text in column {name!r}: {error}", allowed="text in UTF-8") from error
 
 
 def _is_readable(value: pa.Scalar) -> bool:
@@ -214,13 +214,13 @@ def _refuse_uneven(words: pa.ChunkedArray, labels: pa.ChunkedArray, where: Where
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
-    """Names side by side, for messages."""
+    """Return names separated by commas, for messages."""
     names = list(names)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]) -> DataError:
-    """The error of a wanted column that is not there."""
+    """Return the error for a wanted column that is missing."""
     name, typed = wanted.settings()[setting], wanted.typed.format(setting)
     near = closest(name, existing)
     remedy = f"Set {typed}={near}" if near else f"Choose with {typed}=COLUMN"

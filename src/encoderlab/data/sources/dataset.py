@@ -1,4 +1,4 @@
-"""The dataset settings every source shares, and their verbs: load examples, or documents."""
+"""The dataset settings that every source shares, and their methods: load examples, or documents."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 class Pack(Enum):
-    """What a side of a pretraining pair is made of.
+    """What each side of a pretraining pair consists of.
 
-    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as BERT had them (Devlin et al. 2019,
-    appendix A.2).
+    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as in BERT (Devlin et al. 2019, appendix A.2).
     """
 
     sentences = "sentences"
@@ -37,17 +36,18 @@ class Pack(Enum):
 class DatasetConfig(ABC):
     """Where examples come from."""
 
-    targets: ClassVar[tuple[str, ...]] = ("label",)  # what its rows may be read for
+    targets: ClassVar[tuple[str, ...]] = ("label",)  # the kinds of target its rows can have
 
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
     train_share: float = setting(
         1.0,
-        "Use this share of the training rows, drawn by label; a smaller share is part of a larger one, other splits stay whole.",
+        "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other splits stay whole.",
         above=0,
         most=1,
     )
     fold: str | None = setting(
-        None, "Test on one fold of the training rows and train on the others, as 2/5 (the second of five); folds=5 runs all five."
+        None,
+        "Test on one fold of the training rows and train on the others, such as 2/5 (the second of five); folds=5 runs all five.",
     )
     pack: Pack = setting(
         Pack.sentences,
@@ -60,17 +60,17 @@ class DatasetConfig(ABC):
             Fold.parse(self.fold)
 
     def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Read all splits, each cut to `limit` rows; `target` says what a row's right answer is to be.
+        """Read all splits, each limited to `limit` rows; `target` is the kind of target a row is to have.
 
-        Whatever takes long to read or build is kept under `cache_dir`. Raises DataError where the rows cannot be read as they are
-        meant or `cache_dir` cannot be written to, SettingError where a setting does not fit the rows.
+        Anything slow to read or build is cached under `cache_dir`. Raises DataError if the rows cannot be read as configured or
+        `cache_dir` cannot be written to, SettingError if a setting does not fit the rows.
         """
         _refuse_unwritable(cache_dir)
         if target not in self.targets:
             name = type(self).__name__.removesuffix("Dataset").lower()
             wanted = "a number" if target == "number" else "a set of labels"
             raise DataError(
-                f"dataset={name} has one label in each row, and the task asks for {wanted}",
+                f"dataset={name} has one label in each row, but the task needs {wanted}",
                 allowed="dataset=files, dataset=hub",
                 remedy="Use task=classification, or another dataset",
             )
@@ -83,9 +83,9 @@ class DatasetConfig(ABC):
         return replace(splits, by_name=splits.by_name | {"train": train})
 
     def in_fold(self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None) -> tuple[Splits, list[Any] | None]:
-        """The splits with a fold of the training rows as test split, and what is left of `kept_together` for the training rows.
+        """Return the splits with a fold of the training rows as test split, and `kept_together` for the remaining training rows.
 
-        Test splits that are there already are left out, and `origin` counts the rows of `test`.
+        Existing test splits are dropped, and `origin` counts the rows of `test`.
         """
         kept = self.evenly(len(splits.by_name["train"]))
         whole, one = splits.by_name["train"].take(kept.tolist()), Fold.parse(fold)
@@ -100,19 +100,24 @@ class DatasetConfig(ABC):
         return replace(splits, by_name=by_name, origin=origin, folded=folded), left
 
     @property
+    def is_stream(self) -> bool:
+        """Whether `documents` are for a run to read while it trains, without end."""
+        return False
+
+    @property
     def row_seed(self) -> int:
-        """Draws which training rows go where."""
+        """Return the seed that decides which training rows go where."""
         return 0
 
     def documents(self, cache_dir: Path) -> Documents:
-        """All splits as documents for pretraining, each cut to `limit` of them; labels are neither needed nor read.
+        """Return all splits as documents for pretraining, each limited to `limit` of them; labels are neither needed nor read.
 
-        Raises as `load` does, and DataError where there are no documents, or a single one to train on.
+        Raises as `load` does, and DataError if there are no documents, or only one to train on.
         """
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"
-            raise SettingError(f"dataset.{name} divides labelled rows, and these are documents", remedy=f"Leave dataset.{name} out")
+            raise SettingError(f"dataset.{name} divides labelled rows, but these are documents", remedy=f"Remove dataset.{name}")
         documents = self.read_documents(cache_dir)
         total = documents.by_name["train"].total
         if total is not None:
@@ -125,11 +130,11 @@ class DatasetConfig(ABC):
 
     @property
     def sentence_language(self) -> str:
-        """The language of the documents, by punkt_tab's name."""
+        """Return the language of the documents, by punkt_tab's name."""
         return "english"
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """The documents, cut to `limit`; see `documents`."""
+        """Return the documents, limited to `limit`; see `documents`."""
         raise DataError(
             f"dataset={type(self).__name__.removesuffix('Dataset').lower()} holds no documents",
             allowed="docs, wikipedia, hub, files",
@@ -137,14 +142,14 @@ class DatasetConfig(ABC):
         )
 
     def limited(self, splits: Splits) -> Splits:
-        """The splits, each cut to `limit` rows."""
+        """Return the splits, each limited to `limit` rows."""
         return replace(splits, by_name={name: self._limited(split) for name, split in splits.by_name.items()})
 
     def _limited(self, split: Split) -> Split:
         return split if self.limit is None or len(split) <= self.limit else split.take(self.evenly(len(split)).tolist())
 
     def evenly(self, total: int) -> np.ndarray:
-        """Which of `total` rows `limit` leaves, spread evenly over them: int64 [at most limit]."""
+        """Return which of `total` rows `limit` keeps, spread evenly: int64 [at most limit]."""
         if self.limit is None or total <= self.limit:
             return np.arange(total)
         return np.linspace(0, total - 1, self.limit).round().astype(np.int64)
@@ -156,6 +161,6 @@ def _refuse_unwritable(cache_dir: Path) -> None:
         tempfile.TemporaryFile(dir=cache_dir).close()
     except OSError as error:
         raise DataError(
-            f"cache_dir={cache_dir} is no folder that can be written to ({error.strerror})",
-            remedy="Set cache_dir=FOLDER with one that can be, or set ENCODERLAB_CACHE to it",
+            f"cache_dir={cache_dir} is not a writable folder ({error.strerror})",
+            remedy="Set cache_dir or ENCODERLAB_CACHE to a writable folder",
         ) from error

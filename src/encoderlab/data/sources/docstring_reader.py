@@ -1,4 +1,4 @@
-"""Prose paragraphs of the docstrings in a folder of Python files: read with `ast`, never imported, and always in the same order."""
+"""Prose paragraphs from the docstrings in a folder of Python files: read with `ast`, never imported, always in the same order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-READER_VERSION = 1  # raise it whenever the same files would give other paragraphs: it is part of the cache's key
+READER_VERSION = 1  # part of the cache key: increase it whenever the same files would give other paragraphs
 
 LEAST_WORDS, MOST_WORDS = 20, 200
 LEAST_PLAIN = 0.7  # share of a paragraph's words that are plain words, not code, numbers or formulas
@@ -40,7 +40,7 @@ _LOWER_WORD = re.compile(r"\b[A-Za-z]?[a-z]+\b")
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph of prose, the library it documents, and the dotted name of the module it stands in."""
+    """A paragraph of prose, the library it documents, and the dotted name of its module."""
 
     text: str
     library: str
@@ -48,14 +48,14 @@ class Paragraph:
 
     @property
     def split(self) -> str:
-        """The split of the whole module, a function of its name alone."""
+        """Return the split of the whole module, a function of its name alone."""
         return split_of(self.module)
 
 
 def python_files(root: Path, package: str = "") -> list[tuple[str, Path]]:
-    """Dotted module name and path of every Python file under `root`, in the order of the names.
+    """Return the dotted module name and path of every Python file under `root`, sorted by name.
 
-    Names start with `package`. Folders of tests are left out, and so are packages installed inside the standard library's folder.
+    Names start with `package`. Test folders are skipped, and so are packages installed inside the standard library's folder.
     """
     found = []
     for folder, folders, files in os.walk(root):
@@ -68,7 +68,7 @@ def python_files(root: Path, package: str = "") -> list[tuple[str, Path]]:
 
 
 def prose_paragraphs(source: bytes) -> list[str]:
-    """The paragraphs of prose in the docstrings of one file's `source`, each on one line; none where it is no valid Python."""
+    """Return the paragraphs of prose in the docstrings of one file's `source`, each on one line; none if it is not valid Python."""
     if b'"""' not in source and b"'''" not in source:
         return []
     try:
@@ -81,7 +81,7 @@ def prose_paragraphs(source: bytes) -> list[str]:
 
 
 def is_prose(block: str) -> bool:
-    """Whether a block of lines without a blank one is running text: no code, list, table, heading, formula or reference."""
+    """Return whether a block of lines without blank lines is prose: not code, a list, table, heading, formula or reference."""
     words = block.split()
     if not LEAST_WORDS <= len(words) <= MOST_WORDS or _NO_PROSE.search(block):
         return False
@@ -91,10 +91,10 @@ def is_prose(block: str) -> bool:
 
 
 def without_duplicates(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
-    """The paragraphs without repetitions, in order: the first of each within a library, none that stands in two libraries.
+    """Return the paragraphs without repetitions, in order: the first of each within a library, and none that two libraries share.
 
-    Paragraphs are the same when they differ only in code, numbers, punctuation, names with capitals inside, and case, as texts that
-    were copied from one module to the next do.
+    Paragraphs count as the same if they differ only in code, numbers, punctuation, names with inner capitals, and case, as texts
+    copied from one module to the next do.
     """
     paragraphs = list(paragraphs)
     libraries = defaultdict(set)
@@ -107,7 +107,7 @@ def without_duplicates(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
 
 
 def split_of(module: str) -> str:
-    """The split of a module: a hash of its dotted name, in [0, 1), laid over the splits' shares."""
+    """Return the split of a module: a hash of its dotted name, in [0, 1), mapped to the splits' shares."""
     place = int.from_bytes(hashlib.sha256(module.encode()).digest()[:6], "big") / 2**48
     for split, share in SPLIT_SHARES.items():
         if place < share:
@@ -118,7 +118,7 @@ def split_of(module: str) -> str:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Syntax trees hold no circles, so looking for some only costs a fifth of the time."""
+    """Disable garbage collection: syntax trees have no cycles, and looking for them takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -129,7 +129,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def _docstrings(node: ast.AST) -> Iterator[str]:
-    """Docstrings of modules, classes and functions, in the file's order; functions inside functions are nobody's documentation."""
+    """Yield docstrings of modules, classes and functions, in the file's order; inner functions document nothing public."""
     if isinstance(node, (ast.Module, *_DEFINITIONS)) and (docstring := ast.get_docstring(node)):
         yield docstring
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
 STANDARD_LIBRARY = "python"
-# The name it is installed under, which is its label, and the name it is imported under. encoderlab needs each of them, or something
-# it needs brings it along.
+# The name it is installed under, which is its label, and the name it is imported under. Each is a direct or indirect dependency of
+# encoderlab.
 PACKAGES = {
     "matplotlib": "matplotlib",
     "networkx": "networkx",
@@ -52,7 +52,7 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """An installed library: its label, the package its modules' names start with ("" for none), its version and its folder."""
+    """An installed library: its label, the package prefix of its modules ("" for none), its version and its folder."""
 
     label: str
     package: str
@@ -65,14 +65,14 @@ class DocsDataset(DatasetConfig):
     """Which library does a paragraph of documentation belong to?
 
     The paragraphs are the prose in the docstrings of the libraries installed with encoderlab, and of Python's standard library.
-    Names of libraries stay in them, as they would in any text about a library. Every module is wholly in one split. What comes out
-    depends on the installed versions, which `Splits.origin` holds.
+        Library names stay in them, as in any text about a library. Every module is wholly in one split. The result depends on the
+        installed versions, which `Splits.origin` records.
     """
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Read the paragraphs, from the cache or, once for each set of versions, from the installed files.
+        """Read the paragraphs, from the cache or, once per set of versions, from the installed files.
 
-        Raises DataError where fewer than two libraries are installed with their source.
+        Raises DataError if fewer than two libraries are installed with their source.
         """
         libraries = installed_libraries()
         table = _cached(libraries, cache_dir)
@@ -86,7 +86,7 @@ class DocsDataset(DatasetConfig):
         return Splits({split: _split(table, split, labels) for split in SPLIT_SHARES}, labels, _origin(libraries, table))
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """Each module as a document: its paragraphs in their order."""
+        """Return each module as a document, with its paragraphs in order."""
         libraries = installed_libraries()
         table = _cached(libraries, cache_dir)
         by_name = {split: self._modules(table, split, _key(libraries)) for split in SPLIT_SHARES}
@@ -97,7 +97,7 @@ class DocsDataset(DatasetConfig):
 
         rows = table.filter(pyarrow.compute.equal(table["split"], split))
         names = list(zip(rows["label"].to_pylist(), rows["module"].to_pylist(), strict=True))
-        # Paragraphs of a module stand together, so that it begins where the name changes.
+        # Paragraphs of a module are adjacent, so a module begins where the name changes.
         starts = [row for row, name in enumerate(names) if row == 0 or names[row - 1] != name]
         chosen = self.evenly(len(starts))
         texts = rows["text"].combine_chunks()
@@ -110,7 +110,7 @@ class DocsDataset(DatasetConfig):
 
 
 def installed_libraries() -> list[Library]:
-    """The standard library and those of `PACKAGES` that are installed, in the order of their labels; nothing is imported."""
+    """Return the standard library and those of `PACKAGES` that are installed, sorted by label; nothing is imported."""
     found = [Library(STANDARD_LIBRARY, "", platform.python_version(), Path(sysconfig.get_path("stdlib")))]
     for label, package in PACKAGES.items():
         spec = importlib.util.find_spec(package)
@@ -120,9 +120,9 @@ def installed_libraries() -> list[Library]:
 
 
 def read_corpus(libraries: list[Library]) -> list[Paragraph]:
-    """All paragraphs of prose that document `libraries`, none twice, by library, module and place.
+    """Return all paragraphs of prose that document `libraries`, none twice, sorted by library, module and position.
 
-    Standard error gets a progress bar, or one line where it is no terminal.
+    Prints a progress bar on standard error, or one line if that is not a terminal.
     """
     from tqdm import tqdm
 
@@ -159,12 +159,11 @@ def _key(libraries: list[Library]) -> str:
 
 
 def _split(table: pyarrow.Table, split: str, labels: list[str]) -> Split:
-    import datasets
     import pyarrow.compute
 
     rows = table.filter(pyarrow.compute.equal(table["split"], split))
     ids = [labels.index(label) for label in rows["label"].to_pylist()]
-    return Split(datasets.Dataset.from_dict({"text": rows["text"].to_pylist(), "label": ids}))
+    return Split(pyarrow.table({"text": rows["text"], "label": ids}))
 
 
 def _origin(libraries: list[Library], table: pyarrow.Table) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Generated data: are these brackets balanced, and which digit belongs here when the sequence is reversed?"""
+"""Generated data: whether brackets are balanced, and the digits of a reversed sequence."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ if TYPE_CHECKING:
 BRACKETS = "()[]{}<>"
 DIGITS = "0123456789"
 
-Draw = Callable[[int], np.ndarray]  # how many -> about as many random rows of places in an alphabet, uint8 [rows, length]
+Draw = Callable[[int], np.ndarray]  # count -> about as many random rows of indices into an alphabet, uint8 [rows, length]
 _BATCH = 4096  # rows drawn at once
-_PATIENCE = 20  # a kind is used up when this many times as many rows as there are bring nothing new
+_PATIENCE = 20  # a kind is used up when this many times its number of rows brings nothing new
 
 
 @dataclass
 class GeneratedDataset(DatasetConfig):
-    """What is drawn at random: always the same rows for the same settings, and no row twice, within a split or across."""
+    """Random rows: always the same for the same settings, and never twice, within a split or across splits."""
 
     longer: ClassVar[str]  # the setting that makes sequences longer
 
     train_rows: int = setting(24_000, "Rows of the training split.", least=1)
     validation_rows: int = setting(4_000, "Rows of the validation split.", least=1)
     test_rows: int = setting(4_000, "Rows of the test split.", least=1)
-    data_seed: int = setting(0, "Draws other rows when changed; the run's seed does not.", least=0)
+    data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", least=0)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Draw the rows, anew each time: it takes a second.
+        """Draw the rows again at each call, which takes a second.
 
-        The test split is drawn first and the training split last, so that asking for more training rows leaves the others as they
-        are. Raises SettingError where more rows are asked for than there are.
+        The test split is drawn first and the training split last, so that a larger training split leaves the others unchanged.
+        Raises SettingError if more rows are wanted than exist.
         """
-        import datasets
+        import pyarrow as pa
 
         generator, taken = np.random.default_rng(self.data_seed), set[str]()
         columns = {split: self.draw(split, generator, taken) for split in ("test", "validation", "train")}
-        splits = {split: Split(datasets.Dataset.from_dict(columns[split])) for split in ("train", "validation", "test")}
+        splits = {split: Split(pa.table(columns[split])) for split in ("train", "validation", "test")}
         settings = {name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")}
         return Splits(splits, self.label_names(), {"source": "generated", **settings})
 
     @abstractmethod
     def draw(self, split: str, generator: np.random.Generator, taken: set[str]) -> dict[str, list]:
-        """The columns of one split, made of strings that are not in `taken`, and are afterwards."""
+        """Return the columns of one split, made of strings that are not yet in `taken`, and add them to it."""
 
     @abstractmethod
     def label_names(self) -> list[str]:
-        """The names of the labels in the order of their ids."""
+        """Return the names of the labels in the order of their ids."""
 
     def rows_of(self, split: str) -> int:
-        """How many rows the settings ask for."""
+        """Return how many rows the settings ask for."""
         return {"train": self.train_rows, "validation": self.validation_rows, "test": self.test_rows}[split]
 
     def distinct(self, count: int, what: str, split: str, draw: Draw, alphabet: str, taken: set[str]) -> list[str]:
-        """The first `count` strings of `draw` that are not in `taken`, which they join; SettingError where there are fewer."""
+        """Return the first `count` strings of `draw` that are not in `taken`, and add them; SettingError if there are fewer."""
         found: list[str] = []
         in_vain = 0
         while len(found) < count:
@@ -76,7 +76,7 @@ class GeneratedDataset(DatasetConfig):
             if in_vain > _PATIENCE * max(len(taken), _BATCH):
                 raise SettingError(
                     f"dataset.{split}_rows={self.rows_of(split)} needs {count:,} {what}",
-                    allowed=f"at most {len(found):,} of them beside those of the other splits",
+                    allowed=f"at most {len(found):,} besides those of the other splits",
                     remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
                 )
         return found
@@ -84,7 +84,7 @@ class GeneratedDataset(DatasetConfig):
 
 @dataclass
 class BracketsDataset(GeneratedDataset):
-    """Is a string of brackets balanced? One half of the rows are.
+    """Is a string of brackets balanced? Half of the rows are.
 
     Balanced strings are drawn uniformly from all there are. Easy negatives are strings of random brackets that are not balanced;
     hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796 balanced strings (a
@@ -94,7 +94,7 @@ class BracketsDataset(GeneratedDataset):
     longer: ClassVar[str] = "dataset.pairs"
 
     pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
-    kinds: int = setting(1, "Kinds of brackets, of ( [ { <.", least=1, most=len(BRACKETS) // 2)
+    kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", least=1, most=len(BRACKETS) // 2)
     hard_negatives: float = setting(0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1)
 
     def label_names(self) -> list[str]:
@@ -136,7 +136,7 @@ class ReverseDataset(GeneratedDataset):
     validation_rows: int = setting(5_000, "Rows of the validation split.", least=1)
     test_rows: int = setting(5_000, "Rows of the test split.", least=1)
     length: int = setting(8, "Digits of a sequence.", least=1)
-    digits: int = setting(10, "Different digits: 0 to this many less one.", least=1, most=len(DIGITS))
+    digits: int = setting(10, "Different digits: 0 to this number minus one.", least=1, most=len(DIGITS))
 
     def label_names(self) -> list[str]:
         return list(DIGITS[: self.digits])
@@ -151,14 +151,14 @@ class ReverseDataset(GeneratedDataset):
 
 
 def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Generator) -> np.ndarray:
-    """Balanced strings, all Catalan(pairs) * kinds**pairs of them equally likely: places in `BRACKETS`, uint8 [rows, 2 * pairs].
+    """Return balanced strings drawn uniformly from all Catalan(pairs) * kinds**pairs: indices in `BRACKETS`, uint8 [rows, 2 pairs].
 
-    From left to right: with `left` characters to come and `depth` brackets open, the next one opens with probability
+    From left to right: with `left` characters remaining and `depth` brackets open, the next one opens with probability
     (depth + 2) (left - depth) / (2 left (depth + 1)). Source: Arnold and Sleep, Uniform random generation of balanced parenthesis
     strings, ACM TOPLAS 2(1), 1980, section 2.
     """
     symbols = np.empty((rows, 2 * pairs), np.uint8)
-    open_kinds = np.empty((rows, pairs + 1), np.uint8)  # row by row a stack of `depth` kinds
+    open_kinds = np.empty((rows, pairs + 1), np.uint8)  # for each row, a stack of `depth` kinds
     depth, every = np.zeros(rows, np.int64), np.arange(rows)
     for place in range(2 * pairs):
         left = 2 * pairs - place
@@ -171,7 +171,7 @@ def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Gen
 
 
 def is_balanced(symbols: np.ndarray) -> np.ndarray:
-    """Whether each row of places in `BRACKETS`, uint8 [rows, length], closes in the right order what it opens: bool [rows]."""
+    """Return whether each row of indices in `BRACKETS`, uint8 [rows, length], is balanced: bool [rows]."""
     rows, length = symbols.shape
     open_kinds = np.zeros((rows, length + 1), np.uint8)
     depth, right, every = np.zeros(rows, np.int64), np.ones(rows, bool), np.arange(rows)

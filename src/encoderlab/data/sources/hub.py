@@ -29,25 +29,25 @@ Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
-_PAUSES = (1.0, 2.0)  # seconds to wait before trying again, where the hub answers but breaks off
-# What huggingface_hub has tried again itself: the names of these errors in the HTTP library that it uses.
+_PAUSES = (1.0, 2.0)  # seconds to wait before a retry if the hub answers but breaks off
+# Errors for which huggingface_hub has already retried, by their names in its HTTP library.
 _TRIED_AGAIN = {"TimeoutException", "RemoteProtocolError", "ConnectError"}
 _OFFLINE = "`encoderlab train` and dataset=files need no network"
-_HIDDEN = "-1"  # how the hub marks labels it does not tell, such as those of GLUE's test splits
+_HIDDEN = "-1"  # how the hub marks hidden labels, such as those of GLUE's test splits
 
 
 @dataclass
 class HubDataset(ColumnDataset):
     """A dataset of the Hugging Face hub, kept in the hub's own cache (HF_HOME)."""
 
-    found_by: ClassVar[str] = "dataset.path and dataset.revision"  # the settings a message names where there is no such dataset
+    found_by: ClassVar[str] = "dataset.path and dataset.revision"  # the settings named in the message for a missing dataset
 
     path: str = setting(REQUIRED, "The dataset's id, such as nyu-mll/glue.")
-    name: str | None = setting(None, "The configuration, where the dataset has several, such as sst2.")
-    revision: str | None = setting(None, "A branch, tag or commit; the newest without it.")
+    name: str | None = setting(None, "The configuration, such as sst2, if the dataset has several.")
+    revision: str | None = setting(None, "A branch, tag or commit; null: the newest.")
     train_split: str = setting("train", "The hub's name of the training split.")
-    validation_split: str | None = setting("validation", "The hub's name of the validation split; null takes rows from training.")
-    test_split: str | None = setting("test", "The hub's name of the test split; null where there is none.")
+    validation_split: str | None = setting("validation", "The hub's name of the validation split; null: held out from training.")
+    test_split: str | None = setting("test", "The hub's name of the test split; null: none.")
     further_splits: list[str] | None = setting(None, "Further splits to score and predict, such as [validation_mismatched].")
 
     def __post_init__(self) -> None:
@@ -57,13 +57,13 @@ class HubDataset(ColumnDataset):
             raise SettingError(f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split")
         if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
             raise SettingError(
-                f"dataset.path={self.path} is no id of a hub dataset",
+                f"dataset.path={self.path} is not the id of a hub dataset",
                 allowed="OWNER/NAME",
                 remedy="For files of your own set dataset=files dataset.path=FILE",
             )
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Read the rows from the hub, or from its cache where the hub cannot be reached; `cache_dir` holds none of them."""
+        """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
         builder, whole = self._fetch()
         wanted = self.wanted(target)
         tables = {name: self._table(whole, of_hub, wanted) for name, of_hub in self._split_names().items()}
@@ -83,7 +83,7 @@ class HubDataset(ColumnDataset):
 
     @contextmanager
     def said_plainly(self, *, reachable: bool = True) -> Iterator[None]:
-        """Read from the hub in here without noise, what goes wrong raised as a DataError."""
+        """Silence the hub's own output within this context, and raise any error as a DataError."""
         from datasets.exceptions import DatasetsError
 
         try:
@@ -102,10 +102,10 @@ class HubDataset(ColumnDataset):
             return self._unreachable(config, error)
         if isinstance(error, _unreadable()):
             return DataError(
-                f"What the hub at {config.HF_ENDPOINT} sends for {self.path} is no table of rows: {_first_line(error)}",
-                remedy=f"A login page or a proxy may stand in between; try again later, or work offline: {_OFFLINE}",
+                f"The hub at {config.HF_ENDPOINT} did not send a table of rows for {self.path}: {_first_line(error)}",
+                remedy=f"Check for a login page or a proxy in between, try again later, or work offline: {_OFFLINE}",
             )
-        if isinstance(error, ValueError):  # whose cause is another's error where a file is fetched anew
+        if isinstance(error, ValueError):  # its cause is another error if a file is downloaded again
             fetching = isinstance(error.__cause__, (OSError, http_error()))
             return self._wrong_configuration(error) if reachable and not fetching else self._unreachable(config, error)
         reason = _first_line(error).rpartition(" Hub either: ")[2]
@@ -116,12 +116,12 @@ class HubDataset(ColumnDataset):
         builder = self._builder()
         try:
             builder.download_and_prepare()
-        except _unreadable():  # a file in the cache may be what somebody else's page was kept as: nobody has checked it
+        except _unreadable():  # a file in the cache may be a saved error page: nothing has checked it
             builder.download_and_prepare(download_mode="force_redownload")
-        return builder, cast("datasets.DatasetDict", builder.as_dataset())  # as no split is named
+        return builder, cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
 
     def open_builder(self) -> datasets.DatasetBuilder:
-        """What `datasets` reads the rows with, from a hub that can be reached. Raises DataError, SettingError as `load` does."""
+        """Return the builder with which `datasets` reads the rows from a reachable hub. Raises as `load` does."""
         with self.said_plainly():
             return _patiently(self._builder, _PAUSES)
 
@@ -134,11 +134,11 @@ class HubDataset(ColumnDataset):
         return builder
 
     def _refuse_what_is_here(self) -> None:
-        """`datasets` also takes a folder, or a file format: then it looks at all files below that folder, or below this one."""
+        """Raise SettingError for a folder or file format, which `datasets` would also accept and search for files."""
         is_format = self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}") is not None
         if is_format or Path(self.path).is_dir():
             raise SettingError(
-                f"dataset.path={self.path} is a folder or a file format, no dataset of the hub",
+                f"dataset.path={self.path} is a folder or a file format, not a dataset on the hub",
                 allowed="OWNER/NAME",
                 remedy="For files of your own set dataset=files dataset.path=FILE",
             )
@@ -151,7 +151,7 @@ class HubDataset(ColumnDataset):
             raise DataError(
                 f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
                 allowed=f"the cached commit {commit}",
-                remedy=f"Set dataset.revision={commit[:12]} to use it, or leave dataset.revision out",
+                remedy=f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision",
             )
         cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
         logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
@@ -160,17 +160,17 @@ class HubDataset(ColumnDataset):
         cache = config.HF_DATASETS_CACHE
         if config.HF_HUB_OFFLINE:
             return DataError(
-                f"{self.path} is not in the cache {cache}, and HF_HUB_OFFLINE keeps the hub from being asked",
-                remedy=f"Fetch it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that holds it; {_OFFLINE}",
+                f"{self.path} is not in the cache {cache}, and HF_HUB_OFFLINE forbids downloading it",
+                remedy=f"Download it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that has it; {_OFFLINE}",
             )
         return DataError(
-            f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached for {self.path}, which is not in the cache "
-            f"{cache} either ({_first_line(error)})",
-            remedy=f"Set HF_ENDPOINT to a hub that can be, or HF_HOME to a cache that holds it; {_OFFLINE}",
+            f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached, and {self.path} is not in the cache "
+            f"{cache} ({_first_line(error)})",
+            remedy=f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}",
         )
 
     def _wrong_configuration(self, error: ValueError) -> DataError:
-        """`datasets` tells a wrong configuration by its message alone; the names in it are in brackets."""
+        """Return the error for a wrong configuration, which `datasets` reports only in a message, with the names in brackets."""
         from encoderlab.data.sources.columns import listed
 
         bracketed = re.search(r"\[([^\]]*)\]", str(error))
@@ -182,7 +182,7 @@ class HubDataset(ColumnDataset):
         return DataError(f"{self.path} {what}", allowed=listed(existing), remedy=f"Set {self.naming(near)}")
 
     def naming(self, configuration: str) -> str:
-        """What the user types to choose a configuration."""
+        """Return the setting that chooses a configuration."""
         return f"dataset.name={configuration}"
 
     def _split_names(self) -> dict[str, str]:
@@ -202,7 +202,7 @@ class HubDataset(ColumnDataset):
         return table
 
     def _no_split(self, name: str, existing: list[str]) -> DataError:
-        """Proposes a split that no other setting names: to validate on the training rows would say nothing."""
+        """Return the error for a missing split. It never proposes a split that another setting uses."""
         used = self._split_names()
         wanted = next(setting for setting, of_hub in used.items() if of_hub == name)
         near = closest(name, [split for split in existing if split not in used.values()])
@@ -228,7 +228,7 @@ class HubDataset(ColumnDataset):
 
 
 def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
-    """What `action` gives, tried again after each of `pauses` (seconds) where the hub breaks off."""
+    """Return the result of `action`, retried after each of `pauses` (seconds) if the hub breaks off."""
     try:
         return action()
     except (ConnectionError, http_error()) as error:
@@ -239,7 +239,7 @@ def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Resul
 
 
 def _worth_another_try(error: Exception) -> bool:
-    """Whether nobody has tried again yet, and the hub may think better of it."""
+    """Return whether a retry may help and huggingface_hub has not already retried."""
     if {kind.__name__ for kind in type(error).__mro__} & _TRIED_AGAIN:
         return False
     answered = getattr(error, "response", None)
@@ -247,7 +247,7 @@ def _worth_another_try(error: Exception) -> bool:
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """What is raised where a file of the hub is not what its name says."""
+    """Return the errors raised if a file of the hub is not what its name says."""
     import pyarrow as pa
     from datasets.exceptions import DatasetGenerationError
 
@@ -255,12 +255,12 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 
 def _class_names(feature: Any) -> list[str] | None:
-    """The names of a ClassLabel feature, or of a list of them."""
+    """Return the names of a ClassLabel feature, or of a list of them."""
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
 def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows]:
-    """Labels -1 made unknown; where no class names say what is a label, only if training has none."""
+    """Make labels -1 unknown; without class names, only if training has none."""
     import pyarrow.compute as pc
 
     from encoderlab.data.sources.columns import flat_values, mapped

@@ -1,9 +1,8 @@
-"""The labels of a dataset's rows: which are refused, their order and their ids, and the split that rows and labels make."""
+"""The labels of a dataset's rows: which are refused, their order and ids, and the split built from rows and labels."""
 
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -17,20 +16,20 @@ from encoderlab.entities.scheme import EntityLabels, entity_labels
 from encoderlab.entities.validity import first_invalid, repaired
 from encoderlab.errors import DataError, SettingError
 
-_MOST_STEPS = 20  # different numbers with decimals that may be classes, such as half stars
-_LONGEST_NUMBER = 40  # digits; what is longer is a name
+_MOST_STEPS = 20  # distinct decimal numbers that may still be classes, such as half stars
+_LONGEST_NUMBER = 40  # digits; anything longer is a name
 _NUMBER = re.compile(r"([+-]?)0*([0-9]+?)(?:\.([0-9]*?)0*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The names of labels in the order of their ids, and the value that stands for each of them in the data."""
+    """The names of labels in the order of their ids, and the value of each in the data."""
 
     names: list[str]
     values: list[str]
 
     def ids(self, column: pa.ChunkedArray, where: Where) -> pa.ChunkedArray:
-        """The id of each label; null stays null. Raises DataError at a label that is none of `values`."""
+        """Return the id of each label; null stays null. Raises DataError at a label that is not among `values`."""
         known = pa.array(self.values, pa.string())
         ids = mapped(column, lambda flat: pc.index_in(flat, value_set=known).cast(pa.int64()))
         if flat_values(ids).null_count > flat_values(column).null_count:
@@ -38,7 +37,7 @@ class Labels:
             raise DataError(
                 f"{where(row)} has the label {value!r}, which no training row has",
                 allowed=listed(self.values),
-                remedy="Mend the row, or name every label in dataset.label_names",
+                remedy="Correct the row, or list every label in dataset.label_names",
             )
         return ids
 
@@ -50,7 +49,7 @@ def refuse_missing_labels(rows: Rows, name: str) -> None:
     if not (column.null_count or values.null_count or pc.any(pc.equal(pc.utf8_trim_whitespace(values), "")).as_py()):
         return
     row = next(row for row, value in enumerate(column) if _lacks(value.as_py()))
-    raise DataError(f"{rows.where(row)} has no label in column {name!r}", remedy="Fill it in, or take the row out")
+    raise DataError(f"{rows.where(row)} has no label in column {name!r}", remedy="Fill it in, or remove the row")
 
 
 def _lacks(label: str | list[str] | None) -> bool:
@@ -59,7 +58,7 @@ def _lacks(label: str | list[str] | None) -> bool:
 
 
 def refuse_labels_alike(parts: Iterable[Rows]) -> None:
-    """Raise DataError where two labels of a dataset's rows differ by nothing but the white space around them, or are one number."""
+    """Raise DataError if two labels differ only in the white space around them, or are two spellings of one number."""
     seen: dict[str, tuple[str, Rows]] = {}
     for part in parts:
         for value in flat_values(part.columns["label"]).unique().drop_null().to_pylist():
@@ -69,12 +68,12 @@ def refuse_labels_alike(parts: Iterable[Rows]) -> None:
                 raise DataError(
                     f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has {value!r}",
                     allowed="labels that differ by more than white space around them" if spaced else "one form of each number",
-                    remedy="Write both alike",
+                    remedy="Write both the same way",
                 )
 
 
 def _meant(label: str) -> str:
-    """The label without white space around it, a number without needless zeros: 1 for 01, 1.0 and +1."""
+    """Return the label without white space around it, and a number without needless zeros: 1 for 01, 1.0 and +1."""
     label = label.strip()
     number = _NUMBER.fullmatch(label) if len(label) <= _LONGEST_NUMBER else None
     if number is None:
@@ -89,12 +88,12 @@ def _first_with(label: str, rows: Rows) -> str:
 
 
 def name_labels(train: Rows, label_names: list[str] | None, class_names: list[str] | None = None) -> Labels:
-    """The labels of a dataset, in order.
+    """Return the labels of a dataset, in order.
 
-    `train` are the rows of the training split. `class_names` names values 0, 1, ... where the source knows names. The user's
-    `label_names` put values in order, or name values 0, 1, ...; without them numbers are sorted as numbers, anything else as
-    strings. Raises DataError where training has no label, or one alone and no `label_names` that say which others there are, or a
-    number beyond those that `label_names` name; SettingError where `label_names` do not fit.
+    `train` are the rows of the training split. `class_names` names values 0, 1, ... if the source knows names. The user's
+    `label_names` put values in order, or name values 0, 1, ...; without them, numbers are sorted as numbers and anything else
+    as strings. Raises DataError if training has no label, or only one and no `label_names`, or a number beyond those that
+    `label_names` name; SettingError if `label_names` do not fit.
     """
     values = sorted(flat_values(train.columns["label"]).unique().drop_null().to_pylist())
     if not values or (len(values) < 2 and label_names is None):
@@ -115,24 +114,24 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
         raise DataError(
             f"{_first_with(beyond[0], train)} has the label {beyond[0]!r}, and dataset.label_names names {listed(numbers)}",
             allowed=listed(numbers),
-            remedy="Mend the row, or name all labels",
+            remedy="Correct the row, or name all labels",
         )
     unknown = [value for value in values if value not in label_names]
-    if not class_names and len(unknown) < len(values) != len(label_names):  # else they are other names for the labels there are
+    if not class_names and len(unknown) < len(values) != len(label_names):  # otherwise they rename the existing labels
         raise DataError(
-            f"{_first_with(unknown[0], train)} has the label {unknown[0]!r}, which is none of the known labels",
+            f"{_first_with(unknown[0], train)} has the label {unknown[0]!r}, which is not a known label",
             allowed=listed(label_names),
-            remedy="Correct the row, or name every label in dataset.label_names",
+            remedy="Correct the row, or list every label in dataset.label_names",
         )
     raise SettingError(
-        f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels there are",
+        f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels in the data",
         allowed=f"all of {listed(known)}, in any order",
-        remedy="Leave dataset.label_names out to use these names",
+        remedy="Remove dataset.label_names to use these names",
     )
 
 
 def refuse_other_targets(train: Rows, name: str) -> None:
-    """Raise DataError where labels of whole texts are measurements, or several labels in one cell."""
+    """Raise DataError if the labels of whole texts are measurements, or if a cell holds several labels."""
     column = train.columns["label"]
     if is_words(column):
         return
@@ -156,9 +155,9 @@ def refuse_other_targets(train: Rows, name: str) -> None:
 
 
 def with_valid_entities(rows: dict[str, Rows], labels: Labels, *, repair: bool) -> tuple[dict[str, Rows], Labels]:
-    """The rows with labels that are valid BIO or BIOES, and their names; others than entity labels stay as they are.
+    """Return the rows with valid BIO or BIOES labels, and the labels' names; labels that are not entities stay as they are.
 
-    Where `repair` is set, invalid sequences become what conlleval reads them as. Raises DataError at the first of them otherwise.
+    With `repair`, invalid sequences are read as conlleval reads them. Otherwise raises DataError at the first of them.
     """
     entities = entity_labels(labels.names)
     if entities is None or not is_words(rows["train"].columns["label"]):
@@ -193,7 +192,7 @@ def _valid_entities(rows: Rows, labels: Labels, entities: EntityLabels, repair: 
 
 
 def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | None = None) -> Rows:
-    """The rows with each label replaced by its name; unknown ones stay so.
+    """Return the rows with each label replaced by its name; unknown ones stay unknown.
 
     `names` may also map `class_names`, which name the values 0, 1, ... Raises DataError at a label that `names` does not map.
     """
@@ -207,15 +206,13 @@ def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | No
         raise DataError(
             f"{rows.where(row)} has the label {value!r}, which dataset.label_names does not map",
             allowed=listed(names),
-            remedy="Repair the row, or map its label too",
+            remedy="Correct the row, or map its label too",
         )
     return replace(rows, columns=rows.columns | {"label": found})
 
 
 def as_split(rows: Rows, labels: Labels | None) -> Split:
-    """The rows as a split; without `labels` every answer is a number, where the rows have some, or else unknown."""
-    import datasets
-
+    """Return the rows as a split; without `labels`, targets are numbers if the rows have some, otherwise unknown."""
     columns = dict(rows.columns)
     words = is_words(columns["text"])
     unknown = pa.nulls(len(columns["text"]), pa.list_(pa.int64()) if words else pa.int64())
@@ -226,12 +223,11 @@ def as_split(rows: Rows, labels: Labels | None) -> Split:
     else:
         pair = {"text_pair": columns["text_pair"]} if "text_pair" in columns else {}
         table = pa.table({"text": columns["text"], **pair, "label": ids})
-    # Without a fingerprint of ours, `datasets` hashes the whole table to make one: seconds for a large one.
-    return Split(datasets.Dataset(table, fingerprint=uuid.uuid4().hex[:16]), rows.where, _carried(rows))
+    return Split(table, rows.where, _carried(rows))
 
 
 def _carried(rows: Rows) -> pa.Table | None:
-    """The carried columns as a table. Texts get offsets of 64 bits, so that any number of them can be taken at once."""
+    """Return the carried columns as a table. Texts get offsets of 64 bits, so that any number of them can be taken at once."""
     if not rows.carried:
         return None
     return pa.table(
@@ -253,7 +249,7 @@ def _sorted(values: list[str]) -> Labels:
 
 
 def _labels_by_row(column: pa.ChunkedArray) -> Iterator[tuple[int, str]]:
-    """Each known label, and its row."""
+    """Yield each known label, and its row."""
     for row, scalar in enumerate(column):
         label = scalar.as_py()
         values = label if isinstance(label, list) else [label]

@@ -1,4 +1,4 @@
-"""What a label column holds where it is not one label a row: several labels, or a number."""
+"""Label columns with something other than one label per row: several labels, or a number."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
     from encoderlab.data.sources.columns import Rows, Where
 
-SEPARATORS = ("|", ";", ",")  # that are looked for, in this order, where none is named
+SEPARATORS = ("|", ";", ",")  # tried in this order if none is set
 YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 
 
 def with_targets(
     rows: Mapping[str, Rows], target: TargetKind, label: str, label_columns: list[str] | None, separator: str | None
 ) -> dict[str, Rows]:
-    """The rows of each split, their label column made what `target` asks for: float64, or a list of labels.
+    """Return the rows of each split, with the label column converted for `target`: float64, or a list of labels.
 
     `label` and `label_columns` are the user's names of the columns. Labels in one cell are split at `separator` (None: the first of
-    SEPARATORS that training has). Raises DataError at the first row whose cell cannot be read so.
+    SEPARATORS found in training). Raises DataError at the first row with an invalid cell.
     """
     if target == "number":
         return {name: _with_label(part, as_numbers(part.columns["label"], label, part.where)) for name, part in rows.items()}
@@ -44,7 +44,7 @@ def _with_label(rows: Rows, column: pa.ChunkedArray) -> Rows:
 
 
 def as_numbers(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
-    """The cells of the column `name`, strings, as float64; null stays null. Raises DataError at the first that is no number."""
+    """Return the cells of the column `name`, strings, as float64; null stays null. Raises DataError at the first non-number."""
     if is_words(column):
         raise DataError(f"Column {name!r} holds lists ({where(0)})", allowed="a number in each row")
     try:
@@ -70,7 +70,7 @@ def _is_number(text: str) -> bool:
 
 
 def as_label_sets(column: pa.ChunkedArray, separator: str | None) -> pa.ChunkedArray:
-    """A list of labels for each row, each label once: a list as it is, a string split at `separator` (None: it is one label).
+    """Return a list of labels for each row, each label once: a list as it is, a string split at `separator` (None: one label).
 
     An empty cell, a null and an empty list are rows without a label.
     """
@@ -82,12 +82,12 @@ def as_label_sets(column: pa.ChunkedArray, separator: str | None) -> pa.ChunkedA
 
 
 def found_separator(column: pa.ChunkedArray) -> str | None:
-    """The first of SEPARATORS that occurs in any cell; None where none does."""
+    """Return the first of SEPARATORS that occurs in any cell; None if none does."""
     return next((mark for mark in SEPARATORS if pc.any(pc.match_substring(column, mark)).as_py()), None)
 
 
 def indicated_labels(rows: Rows, names: list[str]) -> pa.ChunkedArray:
-    """For each row the list of those `names` whose columns hold a 1. Raises DataError at a cell that is neither 0 nor 1."""
+    """Return for each row the list of those `names` whose columns hold a 1. Raises DataError at a cell that is neither 0 nor 1."""
     columns = [rows.columns[f"label_columns[{place}]"] for place in range(len(names))]
     marks = np.stack([_indicated(column, name, rows.where) for column, name in zip(columns, names, strict=True)], axis=1)
     found, ids = marks.nonzero()
@@ -100,5 +100,5 @@ def _indicated(column: pa.ChunkedArray, name: str, where: Where) -> np.ndarray:
     yes, no = (np.asarray(pc.is_in(cells, value_set=pa.array(values))) for values in (YES, NO))
     if not (yes | no).all():
         row = int(np.flatnonzero(~(yes | no))[0])
-        raise DataError(f"{where(row)} has {cells[row].as_py()[:60]!r} in column {name!r}", allowed="0 or 1 in a column of a label")
+        raise DataError(f"{where(row)} has {cells[row].as_py()[:60]!r} in column {name!r}", allowed="0 or 1 in a label column")
     return yes

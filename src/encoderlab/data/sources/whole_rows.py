@@ -1,4 +1,4 @@
-"""Rows as wholes: those of several files together, those that lack something, and the columns that are carried along."""
+"""Operations on whole rows: joining files, dropping incomplete rows, and carrying columns along."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoderlab.errors import DataError
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several files, one behind another. Raises DataError where some are texts and others lists of words."""
+    """Return the rows of several files, one file after another. Raises DataError if some are texts and others lists of words."""
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.columns["text"]) for part in parts)])
@@ -26,12 +26,12 @@ def joined(parts: Sequence[Rows]) -> Rows:
     try:
         table = pa.concat_tables([pa.table(part.columns) for part in parts], promote_options="permissive")
     except pa.ArrowException as error:
-        raise DataError(f"{parts[0].where(0)} and the other files do not go together: {error}") from error
+        raise DataError(f"{parts[0].where(0)} and the other files cannot be combined: {error}") from error
     return Rows({name: table.column(name) for name in table.column_names}, where, _carried_together(parts))
 
 
 def _carried_together(parts: Sequence[Rows]) -> dict[str, pa.ChunkedArray]:
-    """The carried columns of all parts, null where a part has none, as texts where their types differ."""
+    """Return the carried columns of all parts: null if a part has none, as texts if their types differ."""
     found: dict[str, pa.ChunkedArray] = {}
     for name in dict.fromkeys(name for part in parts for name in part.carried):
         columns = [part.carried.get(name, pa.nulls(len(part.columns["text"]), pa.null())) for part in parts]
@@ -43,7 +43,7 @@ def _carried_together(parts: Sequence[Rows]) -> dict[str, pa.ChunkedArray]:
 
 
 def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
-    """Those of the columns that hold texts, numbers, truth values or times, and so can be carried along."""
+    """Return the columns that hold texts, numbers, truth values or times, and so can be carried along."""
     types = pa.types
     good = (types.is_string, types.is_large_string, types.is_string_view, types.is_primitive, types.is_decimal, types.is_null)
 
@@ -56,10 +56,9 @@ def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
 
 
 def without_missing(rows: Rows, wanted: Wanted) -> tuple[Rows, dict[str, np.ndarray]]:
-    """The rows that lack none of their wanted columns, and which rows lack each: int64 [rows] by setting.
+    """Return the rows that lack none of their wanted columns, and which rows lack each: int64 [rows] by setting.
 
-    A text of nothing but white space is missing, and so is such a label, one that is no number, and an empty list. A set of labels
-    may be empty.
+    A text or label of only white space is missing, and so are an invalid number and an empty list. A set of labels may be empty.
     """
     needed = [setting for setting in wanted.settings() if not (is_label(setting) and wanted.target == "label_set")]
     masks = {setting: _missing(rows.columns[setting]) for setting in needed}
@@ -75,7 +74,7 @@ def without_missing(rows: Rows, wanted: Wanted) -> tuple[Rows, dict[str, np.ndar
 
 
 def _missing(column: pa.ChunkedArray) -> np.ndarray:
-    """Which rows hold nothing: bool [rows]."""
+    """Return which rows have no value: bool [rows]."""
     if is_words(column):
         lists = column.to_pylist()
         return np.array([not one or any(word is None for word in one) for one in lists], bool)

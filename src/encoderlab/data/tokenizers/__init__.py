@@ -1,1 +1,1 @@
-"""Text to the ids of pieces, and the settings that choose how."""
+"""Text to token ids, and the settings of the tokenizers."""

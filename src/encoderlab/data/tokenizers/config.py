@@ -1,4 +1,4 @@
-"""The settings of the tokenizers, and their one verb: build."""
+"""The settings of the tokenizers, each with one method: build."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _SPECIAL_TOKENS = list(BERT_SPECIALS.values())
 _MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
-_TRAINING_VERSION = 1  # raise it whenever the same texts would give another vocabulary: it is part of the cache's key
+_TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
 _HUB_SECONDS = 8
-Texts = Callable[[], Iterable[str]]  # the same texts anew at each call: no more than a few of them need be in memory at once
+Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
 
 
 @dataclass
@@ -41,9 +41,9 @@ class TokenizerConfig(ABC):
 
     @abstractmethod
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """The tokenizer; one that is trained learns from `texts`, those of the training split, and is kept under `cache_dir`.
+        """Return the tokenizer; one that needs training learns from `texts`, the training split, and is cached under `cache_dir`.
 
-        The texts are read several times, and not at all where nothing is trained. Raises DataError where it cannot be had.
+        The texts are read several times, or not at all if nothing is trained. Raises DataError if the tokenizer cannot be built.
         """
 
 
@@ -51,18 +51,18 @@ class TokenizerConfig(ABC):
 class WordPieceConfig(TokenizerConfig):
     """BERT's WordPiece, trained on the training split.
 
-    Source: Devlin et al., BERT (2019), section 3; pieces are merged by how often they meet, as in byte-pair encoding (Sennrich et
-    al., 2016, section 3.2).
+    Source: Devlin et al., BERT (2019), section 3; tokens are merged by how often they co-occur, as in byte-pair encoding
+    (Sennrich et al., 2016, section 3.2).
     """
 
-    vocabulary_size: int = setting(8000, "Pieces in the vocabulary, at most.", least=100)
+    vocabulary_size: int = setting(8000, "Largest number of tokens in the vocabulary.", least=100)
     lowercase: bool | None = setting(
-        None, "Lowercase the text and strip its accents; null: true, but false for task=tagging, where capitals mark names."
+        None, "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark names."
     )
-    min_frequency: int = setting(2, "How often a piece must occur to be in the vocabulary.", least=1)
+    min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Train it, or open what was trained on the same texts with the same settings; DataError where there is no text."""
+        """Train it, or open what was trained on the same texts with the same settings. Raises DataError if there is no text."""
         if self.lowercase is None:
             return replace(self, lowercase=True).build(texts, cache_dir)
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
@@ -79,8 +79,8 @@ class WordPieceConfig(TokenizerConfig):
                 allowed=f"texts in which a character occurs {self.min_frequency} times",
                 remedy="Use more rows, or tokenizer=bert_base_uncased",
             )
-        # The library numbers characters inside words in the order of a hash table, and breaks ties between merges by number: other
-        # ids, and at the end other pieces, in every process. Numbering them beforehand, as special tokens, gives one vocabulary.
+        # The library numbers characters inside words in a hash table's order, and breaks ties between merges by number, so ids and
+        # even tokens differ between processes. Numbering the characters first, as special tokens, gives one vocabulary.
         inside = [f"##{character}" for character in characters if character not in string.punctuation]
         trainer = trainers.WordPieceTrainer(
             vocab_size=self.vocabulary_size,
@@ -99,7 +99,7 @@ class WordPieceConfig(TokenizerConfig):
         return Tokenizer(trained, BERT_SPECIALS)
 
     def _characters(self, texts: Texts, normalizer: normalizers.Normalizer) -> list[str]:
-        """The most frequent characters, sorted; each may take two places of the vocabulary, as a word's first and inside."""
+        """Return the most frequent characters, sorted; each may take two ids, at the start of a word and inside."""
         counts = Counter[str]()
         for text in texts():
             counts.update(normalizer.normalize_str(text))
@@ -121,12 +121,12 @@ class PretrainedConfig(TokenizerConfig):
     """A tokenizer from the Hugging Face hub, or from a folder."""
 
     name: str = setting(REQUIRED, "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, or a folder.")
-    revision: str | None = setting(None, "Branch, tag or commit on the hub; null: its main branch.")
+    revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Fetch it through transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is never run.
 
-        Raises DataError where there is none of that name or the hub cannot be reached, and where it is no fast tokenizer or lacks a
+        Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer, or it lacks a
         special token.
         """
         found = self._found(local=Path(self.name).is_dir() or not self._reachable())
@@ -136,7 +136,7 @@ class PretrainedConfig(TokenizerConfig):
         return Tokenizer(cast("tokenizers.Tokenizer", found.backend_tokenizer), specials, f"tokenizer.name={self.name}")
 
     def _reachable(self) -> bool:
-        """Whether the hub answers; asked here because transformers would go on trying for most of a minute."""
+        """Return whether the hub answers; checked here because transformers would keep trying for most of a minute."""
         from huggingface_hub import HfApi, constants, errors
 
         if not hub_answers(constants.ENDPOINT):
@@ -149,9 +149,9 @@ class PretrainedConfig(TokenizerConfig):
             raise self._refused(f"has no revision {self.revision}", "a branch, tag or commit of it") from error
         except errors.RepositoryNotFoundError as error:
             raise self._refused(
-                "is no folder, and not on the hub (or needs a login)", "a folder, or owner/name on the hub"
+                "is not a folder, and not on the hub (or needs a login)", "a folder, or owner/name on the hub"
             ) from error
-        except (OSError, http_error()):  # it answers, but not this
+        except (OSError, http_error()):  # it answers, but not for this file
             return False
         return True
 
@@ -159,7 +159,7 @@ class PretrainedConfig(TokenizerConfig):
         from transformers import AutoTokenizer
 
         if (file := Path(self.name) / "tokenizer.json").is_file():
-            open_backend(file)  # refuses a damaged one, which transformers would answer with any kind of error
+            open_backend(file)  # refuses a damaged file, for which transformers could raise any error
         try:
             return AutoTokenizer.from_pretrained(
                 self.name, revision=self.revision or "main", trust_remote_code=False, local_files_only=local
@@ -179,7 +179,7 @@ class PretrainedConfig(TokenizerConfig):
 
 @dataclass
 class SymbolsConfig(TokenizerConfig):
-    """Every character is a token of its own; characters that are not listed are unknown."""
+    """Every character is a token; characters that are not listed are unknown."""
 
     symbols: str = setting(string.digits + "()[]{}<>", "The characters that are tokens.")
 
@@ -189,11 +189,11 @@ class SymbolsConfig(TokenizerConfig):
             raise SettingError(
                 f"tokenizer.symbols is {self.symbols!r}",
                 allowed="one character or more, each once",
-                remedy="Leave tokenizer.symbols out to use digits and brackets",
+                remedy="Remove tokenizer.symbols to use digits and brackets",
             )
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Make it; nothing is learned and nothing is kept."""
+        """Build it; nothing is trained or cached."""
         vocabulary = {token: id_ for id_, token in enumerate([*_SPECIAL_TOKENS, *self.symbols])}
         backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -203,13 +203,13 @@ class SymbolsConfig(TokenizerConfig):
 
 @dataclass
 class AsPretrainedTokenizer(TokenizerConfig):
-    """The tokenizer that a pretrained encoder was trained with, which comes along with `init_from`."""
+    """The tokenizer that a pretrained encoder was trained with, set by `init_from`."""
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Nothing can be built of these settings: with a pretrained encoder its tokenizer is taken instead. Raises SettingError."""
+        """Raise SettingError: this can only be replaced by the tokenizer of a pretrained encoder."""
         raise SettingError(
-            "tokenizer=as_pretrained needs init_from, the encoder whose tokenizer it is",
-            remedy="Set init_from=... (encoderlab finetune or pretrain), or another such as tokenizer=wordpiece",
+            "tokenizer=as_pretrained needs init_from=..., the encoder that it belongs to",
+            remedy="Set init_from=... (encoderlab finetune or pretrain), or choose another, such as tokenizer=wordpiece",
         )
 
 

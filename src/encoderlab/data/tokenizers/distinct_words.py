@@ -1,4 +1,4 @@
-"""Tokenising by distinct words: each is encoded once and looked up ever after, for tokenizers that look at a word at a time.
+"""Tokenising by distinct words: each is encoded once and then looked up, for tokenizers that look at one word at a time.
 
 The library still encodes each word; tests hold the ids equal to those of whole texts. With the library alone, a first start takes
 1.5 times as long on 13,354 articles, and 1.9 times on 100,000 reviews (two cores).
@@ -16,16 +16,16 @@ import tokenizers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BYTES_KEPT = 2_000_000  # of words whose ids are kept: with them about 50 MB
-_BETWEEN_TEXTS = b"\xff"  # is in no UTF-8
-_APART = b",.\"()-'"  # frequent punctuation: the words it stands beside are fewer without it
+_BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
+_BETWEEN_TEXTS = b"\xff"  # never occurs in UTF-8
+_APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
 
 
 def word_by_word(backend: tokenizers.Tokenizer) -> bool:
-    """Whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased or not.
+    """Return whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased or not.
 
-    What they do to a text (`BertNormalizer`, `BertPreTokenizer`, WordPiece) looks at a character or at a word at a time, and ASCII
-    punctuation is a word of its own. Tokens beside the vocabulary could hold a blank.
+    Their steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and ASCII punctuation
+    is a word of its own. Tokens added to the vocabulary could contain a blank.
     """
     made_of = json.loads(backend.to_str())
     kinds = [(made_of[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
@@ -34,9 +34,9 @@ def word_by_word(backend: tokenizers.Tokenizer) -> bool:
 
 
 class DistinctWords:
-    """Ids of texts by a `backend` that is `word_by_word`; `dtype` is that of the ids.
+    """Encodes texts with a `backend` that is `word_by_word`; `dtype` is that of the ids.
 
-    Words are kept, up to a bound. Threads may share it.
+    The ids of words are kept, up to a bound. Threads may share it.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, dtype: str) -> None:
@@ -47,9 +47,9 @@ class DistinctWords:
         self._size = 0
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all texts one after the other, and how many each has (int64).
+        """Return the ids of all texts one after the other, and how many each has (int64).
 
-        Raises UnicodeEncodeError where a text is not valid Unicode, TypeError where one is no text.
+        Raises UnicodeEncodeError if a text is not valid Unicode, TypeError if one is not a text.
         """
         if not texts:
             return np.empty(0, self._dtype), np.empty(0, np.int64)
@@ -61,25 +61,25 @@ class DistinctWords:
         place = words.indices.to_numpy()
         many = counts[place]
         ends = np.cumsum(many)
-        shifts = (np.cumsum(counts) - counts)[place] - (ends - many)  # from a word's ids in the answer to the same in `flat`
+        shifts = (np.cumsum(counts) - counts)[place] - (ends - many)  # from a word's ids in the result to those in `flat`
         last = np.flatnonzero(place == distinct.index(_BETWEEN_TEXTS))
         return flat[np.arange(ends[-1]) + np.repeat(shifts, many)], np.diff(ends[last], prepend=0)
 
     def _words(self, texts: Sequence[str]) -> pa.DictionaryArray:
-        """The parts of all texts one after the other, `_BETWEEN_TEXTS` behind each text's last."""
+        """Return the parts of all texts one after the other, with `_BETWEEN_TEXTS` after the last part of each text."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         end = b" " + _BETWEEN_TEXTS + b" "
         whole = end.join([*map(str.encode, texts), b""])
         if self._lowercase:
-            whole = whole.lower()  # ASCII only, as bytes are
+            whole = whole.lower()  # bytes.lower changes only ASCII
         for character in _APART:
             whole = whole.replace(b"%c" % character, b" %c " % character)
         return pc.split_pattern(pa.array([whole], pa.large_binary()), " ").values.dictionary_encode()
 
     def _looked_up(self, words: list[bytes]) -> list[bytes]:
-        known = self._known  # whoever empties it makes a new one, so that this one keeps its words
+        known = self._known  # it is never emptied in place, so this reference keeps its words
         new = [word for word in words if word not in known and word != _BETWEEN_TEXTS]
         known[_BETWEEN_TEXTS] = b""
         known.update(zip(new, self._encoded([word.decode() for word in new]), strict=True))
@@ -90,6 +90,6 @@ class DistinctWords:
         return found
 
     def _encoded(self, words: list[str]) -> list[bytes]:
-        """The ids of each word."""
+        """Return the ids of each word."""
         found = self._backend.encode_batch_fast(words, add_special_tokens=False)
         return [np.array(word.ids, self._dtype).tobytes() for word in found]

@@ -1,4 +1,4 @@
-"""A tokenizer: text to the ids of pieces, without special tokens, and the ids of the special tokens beside it."""
+"""A tokenizer: text to token ids, without special tokens, and the ids of the special tokens."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from encoderlab.system.atomic_files import atomic_write
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
 BERT_SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-LARGEST_FILE = 2**28  # bytes; the largest vocabularies, of 250,000 pieces, take a tenth of it
+LARGEST_FILE = 2**28  # bytes; the largest vocabularies, of 250,000 tokens, take a tenth of it
 MOST_IDS = 2**24
-MOST_GROWTH = 1000  # times as long as before; Unicode's own normal forms make 18 characters of one at most
+MOST_GROWTH = 1000  # times as long as before; Unicode's normal forms turn one character into 18 at most
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
 
 
 class Tokenizer:
-    """Text to ids, and back to pieces.
+    """Text to ids, and ids back to tokens.
 
-    `backend` does the work; `specials` gives the text of each special token under the name transformers has for it (`pad_token`,
-    `unk_token`, `cls_token`, `sep_token`, and, where there is one, `mask_token`). No text a user types becomes a special token,
-    save the unknown one. Raises DataError where a special token is missing; `name` is what that message calls the tokenizer.
+    `backend` does the work; `specials` gives the text of each special token under its name in transformers (`pad_token`,
+    `unk_token`, `cls_token`, `sep_token`, and possibly `mask_token`). No text becomes a special token, except the unknown one.
+    Raises DataError if a special token is missing; `name` is what that message calls the tokenizer.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
@@ -51,29 +51,29 @@ class Tokenizer:
         self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
         self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
-        # Each id as it may stand in a text: the reserved ones may not.
+        # Each id as it may occur in a text; reserved ones may not.
         self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
         self._as_text[[id_ for id_ in self._reserved if id_ is not None]] = self.unk_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self._backend, self.specials)  # made anew: pickled, the backend forgets how it is used
+        return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
 
     @property
     def special_ids(self) -> set[int]:
-        """The ids of the special tokens, the unknown one among them."""
+        """Return the ids of the special tokens, including the unknown one."""
         return {id_ for id_ in (*self._reserved, self.unk_id) if id_ is not None}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text's pieces: no special tokens, nothing cut off, nothing padded.
+        """Return the token ids of each text: no special tokens, no truncation, no padding.
 
-        Raises DataError where a text is not valid Unicode.
+        Raises DataError if a text is not valid Unicode.
         """
         flat, lengths = self.encode_flat(texts)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
         return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """What `encode` gives, one text after the other in a flat array, and how many ids each text has (int64).
+        """Return the result of `encode` as one flat array, and how many ids each text has (int64).
 
         The array's dtype is the smallest of uint16 and uint32 that holds every id. Raises as `encode` does.
         """
@@ -92,10 +92,10 @@ class Tokenizer:
         return DistinctWords(self._backend, self._as_text.dtype.name) if word_by_word(self._backend) else None
 
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
-        """For each sequence of words the ids of its pieces, and for each piece the place of its word in the sequence.
+        """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
 
-        Every word has a piece: the unknown token where nothing is left of it, as of a word of white space. Raises DataError where
-        a word is not valid Unicode.
+        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises DataError if a
+        word is not valid Unicode.
         """
         with _valid_unicode(chain.from_iterable(words)):
             encodings = self._backend.encode_batch([list(row) for row in words], is_pretokenized=True, add_special_tokens=False)
@@ -105,31 +105,31 @@ class Tokenizer:
         ]
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
-        """For each piece that `encode` makes of `text`, the number of its word, and where in `text` it begins and ends.
+        """Return for each token that `encode` makes of `text` the number of its word, and where in `text` it begins and ends.
 
-        Words are what the tokenizer cuts apart before it looks for pieces, numbered from 0. Raises as `encode` does.
+        Words are the tokenizer's own pre-tokens, numbered from 0. Raises as `encode` does.
         """
         with _valid_unicode([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
         return [(word, *offsets) for word, offsets in zip(cast("list[int]", encoding.word_ids), encoding.offsets, strict=True)]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces as they are written in the vocabulary, such as "##ing"."""
+        """Return the tokens as the vocabulary spells them, such as "##ing"."""
         return [cast("str", self._backend.id_to_token(int(id_))) for id_ in ids]
 
     def save(self, path: Path) -> None:
-        """Write `path`, which `tokenizers` and `transformers` open, and beside it tokenizer_config.json with the special tokens."""
+        """Write `path`, for `tokenizers` and `transformers`, and tokenizer_config.json next to it with the special tokens."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers leaves out segments that are not named here
+        names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
         _write(path.with_name("tokenizer_config.json"), json.dumps(config, indent=2, ensure_ascii=False))
         _write(path, self._backend.to_str(pretty=True))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """The tokenizer that `save` wrote at `path`; special tokens have BERT's names where no file beside it says otherwise.
+        """Open the tokenizer that `save` wrote at `path`; special tokens have BERT's names unless a file next to it says otherwise.
 
-        Raises DataError where there is no tokenizer, or it is damaged.
+        Raises DataError if there is no tokenizer, or it is damaged.
         """
         if not path.is_file():
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
@@ -140,7 +140,7 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that change whenever the tokenizer does."""
+        """Return 16 hexadecimal digits that change whenever the tokenizer does."""
         said = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -158,23 +158,23 @@ class Tokenizer:
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """What `tokenizers` reads from a tokenizer.json. Raises DataError where it cannot, or its texts or ids could grow too large."""
+    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or texts or ids could grow too large."""
     try:
         if (size := path.stat().st_size) > LARGEST_FILE:
-            raise ValueError(f"it has {size:,} bytes, and at most {LARGEST_FILE:,} are read")
+            raise ValueError(f"it has {size:,} bytes, more than the {LARGEST_FILE:,} allowed")
         text = path.read_text(encoding="utf-8")
         if (times := _growth(json.loads(text).get("normalizer"))) > MOST_GROWTH:
-            raise ValueError(f"its normalizers make a text {times:.3g} times as long, and {MOST_GROWTH} is the most")
+            raise ValueError(f"its normalizers make a text {times:.3g} times as long, more than the {MOST_GROWTH} allowed")
         backend = tokenizers.Tokenizer.from_str(text)
         if (highest := max(backend.get_vocab(with_added_tokens=True).values(), default=0)) >= MOST_IDS:
-            raise ValueError(f"it has the id {highest:,}, and {MOST_IDS - 1:,} is the highest")
+            raise ValueError(f"it has the id {highest:,}, above the highest allowed, {MOST_IDS - 1:,}")
         return backend
     except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
         raise _damaged(path, error) from error
 
 
 def _growth(normalizer: Any) -> float:
-    """How many times as long as it was a text can become by the replacements of a normalizer."""
+    """Return how many times as long a text can become by the replacements of a normalizer."""
     if not isinstance(normalizer, dict):
         return 1.0
     inner = normalizer.get("normalizers")
@@ -183,7 +183,7 @@ def _growth(normalizer: Any) -> float:
 
 
 def _specials_said(path: Path) -> dict[str, Any]:
-    """The special tokens that the tokenizer_config.json at `path` names; none where there is no such file."""
+    """Return the special tokens that the tokenizer_config.json at `path` names; none if there is no such file."""
     try:
         if not path.is_file():
             return {}
@@ -199,15 +199,15 @@ def _specials_said(path: Path) -> dict[str, Any]:
 def _damaged(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
     return DataError(
-        f"{path} is damaged or no tokenizer ({reason})", allowed=f"a {path.name}", remedy="Delete it and make it again"
+        f"{path} is damaged or not a tokenizer ({reason})", allowed=f"a {path.name}", remedy="Delete it and create it again"
     )
 
 
 @contextmanager
 def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
-    """Say what is wrong where the library refuses `texts`: half characters (lone surrogates), or a tokenizer that cannot cut them.
+    """Explain within this context why the library refuses `texts`: lone surrogates, or a tokenizer that fails on them.
 
-    For the latter it raises plain Exception, and PanicException, which is none.
+    For the latter it raises plain Exception, or PanicException, which is not an Exception.
     """
     try:
         yield
@@ -223,11 +223,11 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
     except BaseException as error:
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
-        raise DataError(f"The tokenizer cannot cut a text: {error}", remedy="Use another model or tokenizer") from None
+        raise DataError(f"The tokenizer failed on a text: {error}", remedy="Use another model or tokenizer") from None
 
 
 def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int) -> tokenizers.Tokenizer:
-    """`backend` as we use it, and as others should find it: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1."""
+    """Return `backend` configured for us, and for others: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1."""
     backend.no_padding()
     backend.no_truncation()
     backend.encode_special_tokens = True
@@ -240,10 +240,10 @@ def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_tex
 
 
 def _text_of(token: str | dict[str, object]) -> str:
-    """A special token's text: transformers also writes tokens as an object with how they match. Raises TypeError, KeyError."""
+    """Return a special token's text: transformers also writes tokens as objects. Raises TypeError, KeyError."""
     text = token["content"] if isinstance(token, dict) else token
     if not isinstance(text, str):
-        raise TypeError(f"{text} is no token")
+        raise TypeError(f"{text} is not a token")
     return text
 
 

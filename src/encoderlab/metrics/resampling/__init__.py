@@ -1,1 +1,1 @@
-"""What several runs on parts of the same rows tell together."""
+"""What several runs on parts of the same rows show together."""

@@ -1,1 +1,1 @@
-"""What the README.md of a saved or exported model says of it."""
+"""The README.md of a saved or exported model."""

@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Any
 
-CLASSES = {  # what opens an architecture, by the end of its name
+CLASSES = {  # the class that opens an architecture, by the end of its name
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForMaskedLM": "AutoModelForMaskedLM",
@@ -34,14 +34,14 @@ def _opened_by(fields: dict[str, Any]) -> str:
 
 
 def line_that_opens(fields: dict[str, Any], path: str) -> str:
-    """A command line that opens the folder `path` in transformers."""
+    """Return a command line that opens the folder `path` in transformers."""
     name = _opened_by(fields)
     code = f"from transformers import {name}; print({name}.from_pretrained({json.dumps(path, ensure_ascii=False)}))"
     return f"python -c {shlex.quote(code)}"
 
 
 def huggingface_card(fields: dict[str, Any]) -> str:
-    """The section about transformers, `fields` being what the folder's config.json says."""
+    """Return the section about transformers; `fields` is the content of the folder's config.json."""
     name, problem = _opened_by(fields), fields.get("problem_type", "single_label_classification")
     problem = "two_labels" if problem == "single_label_classification" and "thresholds" in fields else problem
     read = {

@@ -1,7 +1,6 @@
-"""The head of a model card: metadata as the Hugging Face hub reads it, and what every card says of how a model was made.
+"""The head of a model card: metadata for the Hugging Face hub, and what every card says about how a model was made.
 
-Nothing is made up: a licence is its owner's to choose, a language is named where the dataset names it, and a dataset where it is
-one of the hub's.
+Nothing is invented: the owner chooses a licence, and a language or a dataset is named only if the run knows it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from encoderlab.encoders.catalogue import shipped_names
 from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.shown_texts import shown
 
-METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # of our figures: the hub's metric, and the arguments it is computed with
+METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # for our figures: the hub's metric, and its arguments
     "accuracy": ("accuracy", {}),
     "token_accuracy": ("accuracy", {}),
     "entity_precision": ("precision", {}),
@@ -35,12 +34,12 @@ METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # of our figures: the hub's 
     "mlm_perplexity": ("perplexity", {}),
     "nsp_accuracy": ("accuracy", {}),
 }
-USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # where encoderlab opens the folder
+USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # if encoderlab opens the folder
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
 def front_matter(report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: str) -> str:
-    """YAML between lines of dashes, from report.json's figures and `run_facts`; `pipeline` is what the hub calls the question."""
+    """Return YAML between lines of dashes, from report.json's figures and `run_facts`; `pipeline` is the hub's name of the task."""
     from huggingface_hub import EvalResult, ModelCardData
 
     origin = dict(facts["data"].get("origin", ()))
@@ -75,24 +74,22 @@ def front_matter(report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: 
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """Split, name and value of every figure that the hub has a metric for."""
+    """Yield split, name and value of every figure that the hub has a metric for."""
     for split, scores in report["splits"].items():
         yield from ((split, name, scores[name]) for name in METRICS if scores.get(name) is not None)
 
 
 def _hub_model(init_from: str | None) -> str | None:
-    """The hub's name of the model that a run started from; None where it was shipped, a folder, or nothing."""
+    """Return the hub's name of the model that a run started from; None for a shipped encoder, a folder, or none."""
     if init_from is None or init_from in shipped_names():
         return None
     return init_from if HUB_NAME.fullmatch(init_from) and not Path(init_from).exists() else None
 
 
 def how_it_was_made(facts: Mapping[str, Any]) -> str:
-    """The sections on data, training and machine."""
+    """Return the sections on data, training and machine."""
     rows = "".join(
-        f"- {name}: {one.get('rows', one.get('documents')):,} {'rows' if 'rows' in one else 'documents'}, "
-        f"fingerprint `{one['fingerprint']}`\n"
-        for name, one in facts["data"].get("splits", {}).items()
+        f"- {name}: {_counted(one)}fingerprint `{one['fingerprint']}`\n" for name, one in facts["data"].get("splits", {}).items()
     )
     origin = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["data"].get("origin", ()))
     settings = "".join(f"- `{name}={plain(value)}`\n" for name, value, _ in facts["changed"])
@@ -102,15 +99,21 @@ def how_it_was_made(facts: Mapping[str, Any]) -> str:
     return f"## Data\n\n{rows}{origin}\n## Training\n\n{training}\n## Machine\n\n{machine}"
 
 
+def _counted(split: Mapping[str, Any]) -> str:
+    """How many rows or documents a split has; nothing where they are streamed."""
+    kind = "rows" if "rows" in split else "documents"
+    return "" if split.get(kind) is None else f"{split[kind]:,} {kind}, "
+
+
 def plain(value: str) -> str:
-    """The value with nothing in it that Markdown would take for more than words."""
+    """Return the value with Markdown's special characters escaped."""
     return re.sub(r"([<>`\[\]])", r"\\\1", shown(value))
 
 
 def for_library(card: str, library: str) -> str:
-    """The same card for a folder that another library opens, as transformers or onnx, and encoderlab does not any more.
+    """Return the card for a folder that another library opens, such as transformers or onnx, but encoderlab does not.
 
-    One without metadata gets some.
+    A card without metadata gets some.
     """
     from huggingface_hub import ModelCard, ModelCardData
 

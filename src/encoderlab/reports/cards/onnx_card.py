@@ -1,4 +1,4 @@
-"""The part of an exported ONNX folder's README.md that shows how to use it, with nothing but onnxruntime and tokenizers."""
+"""The part of an exported ONNX folder's README.md that shows how to use it with only onnxruntime and tokenizers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tokenizers
 
 folder = Path("path/to/this/folder")
 config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also cuts, and pads to the longest
+tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also truncates, and pads to the longest
 tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
 session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
 
@@ -66,7 +66,7 @@ texts = ["A text to read", "Another one"]
 encoded = tokenizer.encode_batch([text.split() for text in texts], is_pretokenized=True, add_special_tokens={special})
 logits = run(encoded)["logits"]
 for text, one, row in zip(texts, encoded, logits):
-    first_piece = {{}}  # of each word: the one that answers for it
+    first_piece = {{}}  # of each word: the one that predicts its label
     for place, word in enumerate(one.word_ids):
         if word is not None:
             first_piece.setdefault(word, place)
@@ -81,18 +81,18 @@ for text, vectors in zip(texts, run(tokenizer.encode_batch(texts))["last_hidden_
 
 
 def onnx_card(fields: dict[str, Any], *, paired: bool | None) -> str:
-    """The section about ONNX, `fields` being what the folder's config.json says, and `paired` whether the model reads pairs."""
+    """Return the section about ONNX; `fields` is the folder's config.json, and `paired` tells whether the model reads pairs."""
     return (
-        f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, of up to {fields['max_length']} "
-        f"tokens a row. Its outputs were compared with the model's own on batches of several sizes and lengths: they are off by "
-        f"{fields['largest_difference']:.1e} of the largest at most ({fields['tolerance']:g} is allowed). "
-        "Needed: `pip install onnxruntime tokenizers`.\n\n"
+        f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, with up to {fields['max_length']} "
+        f"tokens per row. Its outputs were compared with the model's own on batches of several sizes and lengths; they are off by "
+        f"{fields['largest_difference']:.1e} of the largest (at most {fields['tolerance']:g} is allowed). "
+        "Required: `pip install onnxruntime tokenizers`.\n\n"
         f"```python\n{BEGIN}{_answers(fields, paired)}```\n"
     )
 
 
 def _answers(fields: dict[str, Any], paired: bool | None) -> str:
-    """The part of the example that differs between models."""
+    """Return the part of the example that differs between models."""
     texts = '[("A text.", "And another."), ("One more.", "The last.")]' if paired else '["A text to read.", "Another one."]'
     if fields["answers_for"] == "words":
         return OF_WORDS.format(special=fields["special_tokens"])

@@ -21,7 +21,7 @@ VECTORS = ("`encode` returns a vector for each text.", "print(answers.shape)")
 
 
 def sentence_transformers_card(heads: HeadSizes, *, answers: bool, paired: bool) -> str:
-    """The section about sentence-transformers. `answers`: the folder has the head of `heads`; `paired`: it reads pairs of texts."""
+    """Return the section about sentence-transformers. `answers`: the folder has the head of `heads`; `paired`: it reads pairs."""
     returned, read = READ[heads.sequence_target] if answers else VECTORS
     texts = '[("A text.", "And another."), ("One more.", "The last.")]' if paired else '["A text to read.", "Another one."]'
     numpy = "import numpy as np\n" if "np." in read else ""

@@ -1,4 +1,4 @@
-"""What the card of an exported model says where the run read long texts in windows, which the export does not."""
+"""The part of an exported model's card about windows: the run read long texts in windows, and the export does not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from encoderlab.tasks.task import Windowing
 
 
 def window_card(windows: Windowing | None, max_length: int) -> str:
-    """A part of the card in Markdown; "" where the run read no windows."""
+    """Return a part of the card in Markdown; "" if the run did not read windows."""
     if windows is None:
         return ""
     pooled = {"mean": "averages their logits", "max": "takes the largest of their logits for each class"}[windows.pooling]
     return (
         "\n## Long texts\n\n"
-        f"This folder reads one window: a text of more than {max_length} tokens is cut. The run it was exported from reads up to "
+        f"This folder reads one window: a text of more than {max_length} tokens is truncated. The original run reads up to "
         f"{windows.most} windows of a longer text, which share at least {windows.overlap:.0%} of their tokens with the next, and "
-        f"{pooled}. `encoderlab predict` with the run, or with `export format=compact`, does so too.\n"
+        f"{pooled}. `encoderlab predict` with the run, or with `export format=compact`, does the same.\n"
     )

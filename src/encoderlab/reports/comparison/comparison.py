@@ -1,4 +1,4 @@
-"""Runs side by side: which of their settings differ, their scores over seeds, and how far each setting is from a reference."""
+"""Compares runs: the settings that differ, their scores over seeds, and how far each setting is from a reference."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
 
 LEVEL = 0.05
-BOOTSTRAP_SEED = 0  # one for all comparisons, so that the same command prints the same figures
+BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same figures
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Runs that differ in nothing but their seeds. `values` are the settings in which it differs from the others."""
+    """Runs that differ only in their seeds. `values` are the settings in which it differs from the others."""
 
     label: str
     values: dict[str, Any]
@@ -30,7 +30,7 @@ class Setting:
 
 
 def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
-    """The runs by their settings, and notes on what was left out: of two runs with the same settings and seed the newer stays."""
+    """Return the runs by their settings, and notes on skipped ones: of runs with equal settings and seed, the newest is kept."""
     differing = _differing(runs)
     groups: dict[str, dict[int, FinishedRun]] = {}
     repeated = 0
@@ -41,7 +41,7 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
     ordered = [[group[seed] for seed in sorted(group)] for group in groups.values()]
     values = [{name: group[0].settings.get(name) for name in differing} for group in ordered]
     labels = _labels(values)
-    notes = [f"Left out, for a newer one has the same settings and seed: {repeated} of the runs"] if repeated else []
+    notes = [f"Skipped {repeated} of the runs, because a newer one has the same settings and seed"] if repeated else []
     found = [Setting(label, value, group) for label, value, group in zip(labels, values, ordered, strict=True)]
     names = distinguishing(values)
     words = {name: list(dict.fromkeys(repr(value[name]) for value in values)) for name in names}
@@ -49,22 +49,22 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
 
 
 def _differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """The settings that are not the same in all runs; one that a run does not have counts as null."""
+    """Return the settings that are not the same in all runs; one that a run does not have counts as null."""
     names = dict.fromkeys(name for run in runs for name in run.settings)
     return [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
 
 
 def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
-    """Numbers by their size, then all else as the runs came: `model=tiny,mini,small` stays in its order."""
+    """Return the sort key: numbers by size, then everything else in the order of the runs, such as `model=tiny,mini,small`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return not is_number, float(value) if is_number else as_met.index(repr(value))
 
 
 def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As few of the differing settings as tell all apart, first those that speak for others.
+    """Return as few of the differing settings as distinguish all runs, first those that imply others.
 
-    `encoder` speaks for the shape of tiny, mini and small, and for what comes with a pretrained encoder; a setting that all have
-    says more than one that some lack.
+    `encoder` implies the shape of tiny, mini and small, and the settings of a pretrained encoder; a setting that all have
+    is preferred to one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
@@ -94,23 +94,23 @@ def _labels(values: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The names without their groups, where that is enough to tell what is meant."""
+    """Return the names without their groups if that is unambiguous."""
     last = [name.rpartition(".")[2] for name in names]
     return [name if last.count(end) > 1 or end in ("name", "path") else end for name, end in zip(names, last, strict=True)]
 
 
 def shown(value: Any) -> str:
-    """A setting's value as it is typed."""
+    """Return a setting's value as a user writes it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, reference: str | None = None) -> dict[str, Any]:
-    """What compare.json holds: JSON-safe.
+    """Return the content of compare.json: JSON-safe.
 
-    `figure` names the score (None: the one the reports put first), `reference` the folder of a run whose setting the others are
-    held against (None: the best). Raises DataError where the runs cannot be compared, SettingError for a figure they do not have.
+    `figure` names the score (None: the one the reports show first), `reference` the folder of a run that the others are
+    compared with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a figure they do not have.
     """
     check_comparable(runs)
     figure = _checked_figure(runs, figure)
@@ -143,12 +143,12 @@ def _checked_figure(runs: Sequence[FinishedRun], figure: str | None) -> str:
     first, *others = dict.fromkeys(run.report["main_figure"] for run in runs)
     if figure is None and others:
         remedy = f"Set figure={' or figure='.join((first, *others))}"
-        raise SettingError(f"The runs put different figures first: {' and '.join((first, *others))}", remedy=remedy)
+        raise SettingError(f"The runs have different main figures: {' and '.join((first, *others))}", remedy=remedy)
     figure = str(figure or first)
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
     if figure in OF_POSITIVE and len(labels) > 1:
         remedy = "Set figure=f1_macro, or train with one task.positive_label"
-        raise SettingError(f"{figure} is about different labels: {' and '.join(labels)}", remedy=remedy)
+        raise SettingError(f"{figure} refers to different labels: {' and '.join(labels)}", remedy=remedy)
     for run in runs:
         if not isinstance(value := run.scores.get(figure), int | float) or not math.isfinite(value):
             known = [name for name, value in run.scores.items() if isinstance(value, float)]
@@ -167,11 +167,11 @@ def _reference(settings: Sequence[Setting], means: Sequence[float], figure: str,
         if any(wanted == run.folder.root.resolve() for run in setting.runs):
             return place
     folders = ", ".join(str(setting.runs[0].folder.root) for setting in settings)
-    raise SettingError(f"reference={reference} is none of the runs that are compared", allowed=f"one of them, as {folders}")
+    raise SettingError(f"reference={reference} is not one of the compared runs", allowed=f"one of them, such as {folders}")
 
 
 def _differences(settings: Sequence[Setting], place: int, figure: str) -> list[dict[str, Any] | None]:
-    """Of each setting, how far it is from the reference; None for that one itself. Over all of them p-values are corrected."""
+    """Return each setting's difference from the reference; None for the reference. p-values are corrected over all of them."""
     if len(settings) < 2:
         return [None]
     runs = [run for setting in settings for run in setting.runs]
@@ -201,7 +201,7 @@ def _judged(difference: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(setting: Setting, figure: str, mean: dict[str, Any], difference: dict[str, Any] | None) -> dict[str, Any]:
-    """One setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
+    """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
     own = setting.runs[0].scores.get(f"{figure}_ci95")
     seconds = [run.seconds for run in setting.runs if run.seconds is not None]
     over = "seeds" if mean["interval"] else "rows" if own else None
@@ -221,25 +221,23 @@ def _row(setting: Setting, figure: str, mean: dict[str, Any], difference: dict[s
 def _notes(
     settings: Sequence[Setting], differences: Sequence[dict[str, Any] | None], first: FinishedRun, *, chosen: bool
 ) -> list[str]:
-    """What a reader of the table should know before believing it."""
+    """Return notes that a reader of the table should know."""
     tested = [difference for difference in differences if difference and difference["p_value"] is not None]
     lacking = [str(run.folder.root) for setting in settings for run in setting.runs if not run.folder.predictions.is_file()]
     found = []
     if lacking and len(settings) > 1:
-        found.append(f"Nothing is compared row by row: {', '.join(lacking[:3])} has no predictions.csv")
+        found.append(f"Nothing is compared row by row, because {', '.join(lacking[:3])} has no predictions.csv")
     if any(len(setting.runs) == 1 for setting in settings):
         found.append("With one seed, the interval covers the rows but not the variation between seeds. Add seeds")
     if any(len(setting.runs) > 1 for setting in settings):
-        found.append("Intervals over seeds are Student's t; they say nothing of the luck of the rows")
+        found.append("Intervals over seeds are Student's t; they do not cover the choice of rows")
     if tested:
         tests = sorted({difference["test"] for difference in tested})
         found.append(f"Differences are tested by {' and '.join(tests)}")
     if len(tested) > 1:
         found.append(f"p-values are corrected for {len(tested)} comparisons by Holm's method; the intervals are not corrected")
     if len(tested) > 1 and chosen:
-        found.append("The reference was chosen as the best on these very rows, which flatters it")
+        found.append("The reference was chosen as the best on these very rows, so its score is a little too good")
     if first.report["checkpoint"].get("chosen_on") == first.split:
-        found.append(
-            f"Checkpoints were chosen on {first.split}, the split that is compared, so that all scores are a little too good"
-        )
+        found.append(f"Checkpoints were chosen on {first.split}, the split that is compared, so all scores are a little too good")
     return found

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Write the files into `folder`, over those of an earlier comparison; their paths by what they are.
+    """Write the files into `folder`, replacing those of an earlier comparison; return their paths by name.
 
-    Raises DataError where the folder cannot be written to.
+    Raises DataError if the folder cannot be written to.
     """
-    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})  # a damaged journal leaves no folder
+    drawn = pictures_of(comparison, {str(run.folder.root): run.journal() for run in runs})  # first: it may be damaged
     with folder_for_files(folder):
         return _write(folder, comparison, drawn)
 
 
 @contextmanager
 def folder_for_files(folder: Path) -> Iterator[None]:
-    """Make `folder`, to write files into it in here. Raises DataError where it cannot be written to."""
+    """Create `folder` for the files written within this context. Raises DataError if it cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        remedy = "Set output=... with a folder you may write to"
+        remedy = "Set output=... to a folder you can write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
 
 
@@ -69,7 +69,7 @@ def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tupl
 
 
 def _table(comparison: Mapping[str, Any]) -> str:
-    """A line for each run: its setting and what that differs in, its seed and score, and the setting's figures beside it."""
+    """Return a line for each run: its setting and its differences, its seed and score, and the setting's figures."""
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     named = ("setting", *comparison["differing"], "seed", comparison["figure"], "mean", "deviation", "low", "high", "interval_over")

@@ -32,16 +32,16 @@ MEANING = (
 
 
 def are_of_glue(runs: Sequence[FinishedRun]) -> bool:
-    """Whether the runs answer several of GLUE's tasks, and no others."""
+    """Return whether the runs are of several of GLUE's tasks, and no others."""
     tasks = {run.report["task"] for run in runs}
     return len(tasks) > 1 and tasks <= GLUE_TASKS.keys()
 
 
 def build_glue_table(runs: Sequence[FinishedRun]) -> dict[str, Any]:
-    """What glue.json holds: JSON-safe.
+    """Return the content of glue.json: JSON-safe.
 
-    Each of `settings` has its `tasks`, in GLUE's order, and its `averages`: of all of these, and where WNLI is among them, of the
-    others. Values are means over seeds, with their standard deviation. Raises DataError where a run lacks a figure of its task.
+    Each of `settings` has its `tasks`, in GLUE's order, and its `averages`: of all of these and, if WNLI is among them, of the
+    others. Values are means over seeds, with their standard deviation. Raises DataError if a run lacks a figure of its task.
     """
     by_setting: dict[str, dict[str, list[FinishedRun]]] = {}
     notes: list[str] = []
@@ -85,12 +85,12 @@ def _value(run: FinishedRun, split: str, name: str) -> float:
     value = run.report["splits"].get(split, {}).get(name)
     if not isinstance(value, int | float) or not math.isfinite(value):
         wanted = f"{words_of(name)} on {split}, by which GLUE scores {run.report['task']}"
-        raise DataError(f"{run.folder.root} has no {wanted}", remedy="Leave this run out, or train it again")
+        raise DataError(f"{run.folder.root} has no {wanted}", remedy="Remove this run, or train it again")
     return value
 
 
 def _average(scores: Sequence[Mapping[int, float]], which: str = "") -> dict[str, Any]:
-    """The mean over tasks, of each seed where all tasks have the same ones, else of the tasks' means (`n` is then None)."""
+    """Return the mean over tasks: of each seed if all tasks have the same seeds, otherwise of the tasks' means (`n` is None)."""
     over = {"over": f"{'1 task' if len(scores) == 1 else f'{len(scores)} tasks'}{which}"}
     seeds = set(scores[0])
     if all(set(one) == seeds for one in scores):
@@ -100,25 +100,25 @@ def _average(scores: Sequence[Mapping[int, float]], which: str = "") -> dict[str
 
 
 def _notes(settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What a reader of the table should know before comparing its average with another."""
+    """Yield notes to read before comparing its average with another."""
     yield MEANING
     for missing in dict.fromkeys(tuple(setting["missing"]) for setting in settings):
         if missing:
-            yield f"Not run: {', '.join(missing)}. An average compares only with one over the same tasks"
+            yield f"Not run: {', '.join(missing)}. Averages are comparable only over the same tasks"
     left_out = GLUE_TASKS[LEFT_OUT].title
-    yield f"Published averages usually leave {left_out} out"
+    yield f"Published averages usually leave out {left_out}"
     if any(average["n"] is None for setting in settings for average in setting["averages"]):
         yield "The tasks were not run with the same seeds, so their average has no standard deviation"
-    yield "Scores are of validation, where the checkpoints were chosen too; GLUE's server scores test"
+    yield "Scores are on validation, where the checkpoints were chosen too; GLUE's server scores test"
 
 
 def columns(table: Mapping[str, Any]) -> list[str]:
-    """The heads of the table."""
+    """Return the column names of the table."""
     return [*(["setting"] if len(table["settings"]) > 1 else []), "task", "figures", "score", "std. dev.", "seeds", "rows"]
 
 
 def lines_of(table: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The lines of the table: each task of each setting, and the setting's averages."""
+    """Yield the lines of the table: each task of each setting, and the setting's averages."""
     for setting in table["settings"]:
         first = [setting["label"]] if len(table["settings"]) > 1 else []
         for task in setting["tasks"]:
@@ -136,7 +136,7 @@ def lines_of(table: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def _in_words(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Each figure with its name; of MNLI, with its rows' kind."""
+    """Yield each figure with its name; for MNLI, with its kind of rows."""
     kinds = len({one["split"] for one in figures}) > 1
     for one in figures:
         kind = " (mismatched)" if one["split"].endswith(MISMATCHED) else " (matched)" if kinds else ""
@@ -148,7 +148,7 @@ def _mean(mean: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def headline(table: Mapping[str, Any]) -> str:
-    """What the table shows, in one line."""
+    """Return what the table shows, in one line."""
     tasks = {task["task"] for setting in table["settings"] for task in setting["tasks"]}
     settings = len(table["settings"])
     return f"GLUE on validation: {len(tasks)} of {len(GLUE_TASKS)} tasks" + (f", {settings} settings" if settings > 1 else "")
@@ -171,9 +171,9 @@ def show_glue_table(table: Mapping[str, Any], paths: Mapping[str, str], file: Te
 
 
 def write_glue_table(folder: Path, table: Mapping[str, Any]) -> dict[str, str]:
-    """Write glue.json, glue.md and glue.csv (a line for each figure of a run) into `folder`; their paths by what they are.
+    """Write glue.json, glue.md and glue.csv (a line for each figure of a run) into `folder`; return their paths by name.
 
-    Raises DataError where the folder cannot be written to.
+    Raises DataError if the folder cannot be written to.
     """
     texts = {
         "md": "\n".join(_markdown(table)) + "\n",

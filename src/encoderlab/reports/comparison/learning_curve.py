@@ -1,4 +1,4 @@
-"""Runs on nested shares of the same training rows: the curve of their scores, and what it says of more labels."""
+"""Runs on nested shares of the same training rows: the curve of their scores, and whether more labels would help."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 SHARE = "dataset.train_share"
 FEWEST_SIZES = 3
-DRAWN_UP_TO, POINTS = 2, 60  # times the rows that were tried; points of the drawn curve
-SMALL_GAIN, SMALL_SHARE_OF_ERROR = 0.01, 0.02  # below which more rows are not worth it: of a score, and of what an error is now
-NOT_LEARNED = ("majority", "mean", "word_majority")  # baselines that more rows do nothing for
+DRAWN_UP_TO, POINTS = 2, 60  # times the largest number of rows; points of the drawn curve
+SMALL_GAIN, SMALL_SHARE_OF_ERROR = 0.01, 0.02  # below which more rows are not worth it: of a score, and of an error's present value
+NOT_LEARNED = ("majority", "mean", "word_majority")  # baselines that more rows do not improve
 
 
 def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], told_apart_by: Sequence[str], figure: str) -> dict[str, Any] | None:
-    """What compare.json says of a learning curve, where the runs differ in their share of training rows and in nothing else.
+    """Return compare.json's learning curve, if the runs differ only in their share of training rows.
 
-    `groups` are the runs by setting. None where there are fewer than three sizes.
+    `groups` are the runs by setting. None if there are fewer than three sizes.
     """
-    if list(told_apart_by) != [SHARE]:  # an evaluation may know nothing of training rows
+    if list(told_apart_by) != [SHARE]:  # an evaluation may not know its training rows
         return None
     runs = sorted((run for group in groups for run in group), key=_trained_on)
     sizes = [_trained_on(run) for run in runs]
@@ -53,7 +53,7 @@ def _trained_on(run: FinishedRun) -> int:
 
 
 def _standard_errors(runs: Sequence[FinishedRun], figure: str) -> list[float]:
-    """Of each score: that of its interval over the rows, or what half a row in the split makes where it has none, or no width."""
+    """Return each score's standard error: from its interval over the rows, or half a row of the split if that has no width."""
     least = [1 / (2 * run.scores["n"]) for run in runs]
     widths = [np.ptp(run.scores.get(f"{figure}_ci95", [0.0, 0.0])) for run in runs]
     return [max(float(width) / 3.92, one) for width, one in zip(widths, least, strict=True)]
@@ -66,7 +66,7 @@ def _line(curve: LearningCurve, rows: int, sizes: Sequence[int], scores: Sequenc
 
 
 def _baseline(runs: Sequence[FinishedRun], figure: str) -> dict[str, Any] | None:
-    """The best baseline that learns from the rows, by its score with the most of them: its `name` and `points`."""
+    """Return the `name` and `points` of the baseline that learns from the rows and is best with most of them."""
     names = [name for name in runs[-1].report["baselines"] if name not in NOT_LEARNED]
     found = {}
     for name in names:
@@ -80,7 +80,7 @@ def _baseline(runs: Sequence[FinishedRun], figure: str) -> dict[str, Any] | None
 
 
 def _verdict(curve: LearningCurve, score: str, lower: bool) -> str:
-    """Would more labels help, and how many for how much, in a sentence or two."""
+    """Return in a sentence or two whether more labels would help, and how many for how much."""
     rows, now = curve.largest, curve.at(curve.largest)
     gain, (low, high) = curve.gain(2 * rows)
     small = SMALL_SHARE_OF_ERROR * now if lower else SMALL_GAIN
@@ -101,13 +101,13 @@ def _verdict(curve: LearningCurve, score: str, lower: bool) -> str:
 
 
 def _rounded(count: int) -> str:
-    """A count to two figures: it is no more certain than that."""
+    """Return a count to two figures, because it is not more certain than that."""
     digits = max(len(str(max(count, 1))) - 2, 0)
     return f"{round(count, -digits):,}"
 
 
 def curve_table(curve: Mapping[str, Any]) -> list[list[str]]:
-    """The curve as a table: its heading, then a line for each number of rows, the last two beyond what was tried."""
+    """Return the curve as a table: its heading, then a line for each number of rows, the last two extrapolated."""
     heading = ["training rows", "measured", "fitted", "95% interval of the curve"]
     lines = [
         [
@@ -122,7 +122,7 @@ def curve_table(curve: Mapping[str, Any]) -> list[list[str]]:
 
 
 def curve_figure(comparison: Mapping[str, Any]) -> Figure:
-    """The scores against the number of training rows, the fitted curve with its interval up to twice the rows, and the baseline."""
+    """Plot scores against training rows, with the fitted curve and its interval up to twice the rows, and the baseline."""
     from matplotlib.figure import Figure
 
     curve, largest = comparison["learning_curve"], comparison["learning_curve"]["fitted"]["largest"]
@@ -132,7 +132,7 @@ def curve_figure(comparison: Mapping[str, Any]) -> Figure:
     tried, beyond = rows <= largest, rows >= rows[rows <= largest].max()
     axes.fill_between(rows, low, high, color="#0072B2", alpha=0.15, linewidth=0, label="95% interval of the curve")
     axes.plot(rows[tried], fitted[tried], color="#0072B2", linewidth=1.8, label="fitted: a - b n^-c")
-    axes.plot(rows[beyond], fitted[beyond], color="#0072B2", linewidth=1.8, linestyle="--", label="beyond the rows there are")
+    axes.plot(rows[beyond], fitted[beyond], color="#0072B2", linewidth=1.8, linestyle="--", label="extrapolated")
     axes.plot(*zip(*((one["rows"], one["score"]) for one in curve["points"]), strict=True), "o", color="#0072B2", markersize=6)
     if (baseline := curve["baseline"]) is not None:
         axes.plot(*zip(*baseline["points"], strict=True), "s--", color="#888888", markersize=4, label=baseline["name"])

@@ -1,4 +1,4 @@
-"""Pictures of a comparison: each setting's score, scores against a setting that was swept, and curves laid over one another."""
+"""Plots of a comparison: each setting's score, scores against a swept setting, and training curves."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, without the yellow that is lost on white; after seven, the line style tells settings apart.
+# Okabe and Ito's colours, without the yellow that is invisible on white; after seven, the line style changes.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#888888")
 STYLES = ("-", "--", ":", "-.")
 MARKS = ("o", "s", "^", "D")
 MOST_SWEPT, MOST_LINES, MOST_SETTINGS, MOST_TICKS = 6, 12, 60, 8
 LONGEST_LABEL = 64
-FEW_POINTS = 10  # which a line alone would not show
+FEW_POINTS = 10  # which a line without marks would not show
 
 
 def pictures_of(
     comparison: Mapping[str, Any], journals: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, tuple[Figure, str]]:
-    """Each picture by its name, with a sentence that says what it shows; `journals` are the runs' logged lines by folder."""
+    """Return each plot by its name, with a sentence that describes it; `journals` are the runs' logged lines by folder."""
     score, rows = words_of(comparison["figure"]), comparison["settings"]
     found = {}
     if comparison["learning_curve"]:
@@ -43,7 +43,7 @@ def pictures_of(
         found[f"{score.replace(' ', '_')}_against_{name.rpartition('.')[2]}"] = (_against(comparison, name), what)
     curves = _curves(comparison, journals)
     if curves is not None:
-        found["curves"] = (curves, "Curves: training loss and evaluations of all runs against steps, a colour for each setting.")
+        found["curves"] = (curves, "Curves: training loss and evaluations of all runs against steps, one colour per setting.")
     return found
 
 
@@ -74,7 +74,7 @@ def _shortened(label: str) -> str:
 
 
 def _swept(comparison: Mapping[str, Any]) -> list[str]:
-    """The settings that were given several numbers; and the number of parameters where the model's shape differs otherwise."""
+    """Return the settings with several numbers, and the number of parameters if the model's shape differs in other ways."""
     found = [name for name in comparison["told_apart_by"] if _is_numeric([row["values"][name] for row in comparison["settings"]])]
     shapes = any(name.startswith("model.") for name in comparison["differing"])
     sizes = {row["parameters"] for row in comparison["settings"]}
@@ -87,7 +87,7 @@ def _is_numeric(values: Sequence[Any]) -> bool:
 
 
 def _against(comparison: Mapping[str, Any], name: str) -> Figure:
-    """The scores against one setting: a line for each combination of the other settings that tell the runs apart."""
+    """Return the plot of scores against one setting: a line for each combination of the other distinguishing settings."""
     from matplotlib.figure import Figure
 
     lines: dict[str, list[Mapping[str, Any]]] = {}
@@ -121,7 +121,7 @@ def _at(row: Mapping[str, Any], name: str) -> float:
 
 
 def _curves(comparison: Mapping[str, Any], journals: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure | None:
-    """Training loss and the compared figure against steps, a colour for each setting; None where nothing was logged."""
+    """Return training loss and the compared figure against steps, one colour per setting; None if nothing was logged."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 

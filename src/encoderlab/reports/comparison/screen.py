@@ -1,4 +1,4 @@
-"""A comparison in words and tables: on the screen, as Markdown, and as rows of a CSV file."""
+"""A comparison as words and tables: on screen, as Markdown, and as rows of a CSV file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from encoderlab.reports.parts.console import console_on, figure, line, listing, 
 
 FIGURES = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
 MOST_FOLDERS = 12
-MOST_VALUES = 4  # of a setting, one for each line of the table; beyond that each different one once
-WIDE = 160  # characters of a line where the output is no terminal: a table that is broken there cannot be read
+MOST_VALUES = 4  # of a setting, one per line of the table; beyond that, each distinct value once
+WIDE = 160  # characters per line if the output is not a terminal, because a wrapped table is unreadable
 
 
 def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
-    """Print a comparison as `build_comparison` makes it, on standard error unless `file` is given."""
+    """Print a comparison from `build_comparison`, on standard error unless `file` is given."""
     console = console_on(file)
     console.width = console.width if console.is_terminal else WIDE
     console.print()
@@ -47,7 +47,7 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
 
 
 def headline(comparison: Mapping[str, Any]) -> str:
-    """What is compared, in one line."""
+    """Return what is compared, in one line."""
     rows = comparison["settings"]
     runs = sum(row["n"] for row in rows)
     settings = "one setting" if len(rows) == 1 else f"{len(rows)} settings"
@@ -58,19 +58,19 @@ def headline(comparison: Mapping[str, Any]) -> str:
 
 
 def _differing(comparison: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Every setting that differs with its values, in the order of the table; first those that tell all apart."""
+    """Return every setting that differs with its values, in the order of the table; first those that distinguish all runs."""
     told = comparison["told_apart_by"]
     ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in told)
     return [(name, values if len(values) <= MOST_VALUES else list(dict.fromkeys(values))) for name, values in ordered]
 
 
 def columns(comparison: Mapping[str, Any]) -> list[str]:
-    """The heads of the table: the settings that tell all apart, and the figures."""
+    """Return the column names of the table: the distinguishing settings, and the figures."""
     return [*(short_names(comparison["told_apart_by"]) or [""]), *FIGURES]
 
 
 def cells(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> list[str]:
-    """A setting's line of the table, a word for each of its `columns`."""
+    """Return a setting's line of the table, one cell for each of its `columns`."""
     difference = row["difference"]
     is_reference = row["label"] == comparison["reference"] and len(comparison["settings"]) > 1
     if difference is None:
@@ -97,7 +97,7 @@ def _p_value(difference: Mapping[str, Any]) -> str:
 
 
 def markdown(comparison: Mapping[str, Any]) -> str:
-    """The comparison as a section of a Markdown document."""
+    """Return the comparison as a section of a Markdown document."""
     lines = [f"## {escaped(headline(comparison))}", ""]
     lines += rows_of_table(columns(comparison), [cells(row, comparison) for row in comparison["settings"]])
     if curve := comparison["learning_curve"]:
@@ -113,12 +113,12 @@ def markdown(comparison: Mapping[str, Any]) -> str:
 
 
 def rows_of_table(head: Any, rows: Any) -> Iterator[str]:
-    """The lines of a Markdown table."""
+    """Yield the lines of a Markdown table."""
     for one in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
         yield "| " + " | ".join(escaped(cell) if set(cell) - {"-", ":"} else cell for cell in one) + " |"
 
 
 def escaped(text: str) -> str:
-    """The text as Markdown shows it: no table cell, tag or emphasis of its own."""
+    """Return the text escaped for Markdown: without table cells, tags or emphasis."""
     escaped = "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|~" else letter for letter in text)
     return " ".join(escaped.split())

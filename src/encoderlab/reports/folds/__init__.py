@@ -1,1 +1,1 @@
-"""What a cross-validation leaves behind: its report, its page, the answers to all rows, and the labels to check."""
+"""The results of a cross-validation: its report, its page, the predictions for all rows, and the labels to check."""

@@ -1,4 +1,4 @@
-"""The out-of-fold answers of a cross-validation in one table, with the line of each row, and the rows whose label to check."""
+"""The out-of-fold predictions of a cross-validation in one table, with the line of each row, and the rows with labels to check."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PROBABILITY = "probability_"
 
 
 def out_of_fold_answers(folds: CrossValidation) -> pd.DataFrame:
-    """predictions.csv of every fold, as texts, the rows in the order in which they were read, with `fold` and `line` in front.
+    """Return predictions.csv of every fold, as texts, with rows in their original order, and `fold` and `line` as first columns.
 
-    `line` is where the row stands in its file, `file` which file that is, where there are several. Raises DataError where a fold's
-    file does not hold its rows.
+    `line` is the row's line in its file, and `file` that file if there are several. Raises DataError if a fold's
+    file does not contain its rows.
     """
     import pandas as pd
 
@@ -36,7 +36,7 @@ def out_of_fold_answers(folds: CrossValidation) -> pd.DataFrame:
         rows = np.flatnonzero(folds.folded.folds == number)
         part = pd.read_csv(run.predictions, dtype=str, keep_default_na=False)
         if len(part) != len(rows):
-            words = f"{run.predictions} does not hold the {len(rows):,} rows of its fold"
+            words = f"{run.predictions} does not contain the {len(rows):,} rows of its fold"
             raise DataError(words, remedy="Delete that fold's folder, and resume")
         parts.append(part)
         places.append(rows)
@@ -57,7 +57,7 @@ def _places(folded: Folded) -> dict[str, list[Any]]:
 
 
 def label_errors(table: pd.DataFrame, names: list[str]) -> LabelErrors | None:
-    """The rows of `out_of_fold_answers` whose label is probably wrong; None where a row has not one label of several."""
+    """Return the rows of `out_of_fold_answers` with probably wrong labels; None if rows do not have one label each."""
     if not names or any(f"{_PROBABILITY}{name}" not in table for name in names) or set(table["label"]) - set(names):
         return None
     probabilities = np.stack([table[f"{_PROBABILITY}{name}"].astype(float) for name in names], axis=1)
@@ -68,9 +68,9 @@ def label_errors(table: pd.DataFrame, names: list[str]) -> LabelErrors | None:
 
 
 def listed_errors(table: pd.DataFrame, errors: LabelErrors, names: list[str]) -> pd.DataFrame:
-    """The rows of `errors`, the least plausible label first: their place, text and label, and the likely label.
+    """Return the rows of `errors`, the least plausible label first: their place, text and label, and the probable label.
 
-    With the probability of both, and the `margin` between them.
+    They include the probability of both, and the `margin` between them.
     """
     rows = table.iloc[errors.rows]
     shown = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in rows]

@@ -1,4 +1,4 @@
-"""What report.json says of a cross-validation: every figure over its folds, beside the baselines of the same folds."""
+"""report.json of a cross-validation: every figure over its folds, with the baselines on the same folds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ INTERVAL = (
     "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. They cover the "
     "choice of rows, not other seeds"
 )
-TESTED = "test"  # the split of a fold's run that is the fold
+TESTED = "test"  # the split of a fold's run that is its fold
 
 
 def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
-    """What report.json holds: JSON-safe. The split `out_of_fold` has the mean of each figure over the folds, with its interval."""
+    """Return the content of report.json: JSON-safe. The split `out_of_fold` has each mean over the folds, with its interval."""
     reports = [json.loads(run.report.read_text(encoding="utf-8")) for run in folds.runs]
     trained = [json.loads(run.environment.read_text(encoding="utf-8"))["dataset"]["splits"]["train"]["rows"] for run in folds.runs]
     scores = [report["splits"][TESTED] for report in reports]
@@ -57,7 +57,7 @@ def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
 
 
 def _figures(scores: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The figures that every fold has as a finite number."""
+    """Return the figures that are finite in every fold."""
     return [name for name in scores[0] if name != "n" and all(_is_number(score.get(name)) for score in scores)]
 
 
@@ -70,7 +70,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _flat(figures: Mapping[str, OverFolds]) -> dict[str, Any]:
-    """Means and intervals side by side, as report.json has them; no interval reaches beyond what a figure can be."""
+    """Return means and intervals as in report.json; intervals are clipped to a figure's range."""
     found: dict[str, Any] = {}
     for name, figure in figures.items():
         low, high = figure.interval
@@ -80,7 +80,7 @@ def _flat(figures: Mapping[str, OverFolds]) -> dict[str, Any]:
 
 
 def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 of each class over the folds, each fold weighed by its rows of the class; `support` counts all."""
+    """Return precision, recall and F1 of each class over the folds, weighted by each fold's rows of it; `support` counts all."""
     found = {}
     for name in scores[0].get("per_class", {}):
         each = [score["per_class"][name] for score in scores]
@@ -91,7 +91,7 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
 
 
 def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) -> dict[str, dict[str, Any]]:
-    """Of each baseline that every fold has: its mean main figure, and how far the model is ahead of it over the folds."""
+    """Return for each baseline that every fold has its mean main figure, and the model's lead over it across the folds."""
     found = {}
     for name in reports[0]["baselines"]:
         each = [report["baselines"].get(name, {}) for report in reports]
@@ -119,4 +119,4 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], score: str) -> dict[str
 
 def _notes(folds: CrossValidation) -> list[str]:
     unused = folds.corpus.splits.origin["unused_test_rows"]
-    return [f"The test split ({unused:,} rows) was not used: folds are made of the training rows"] if unused else []
+    return [f"The test split ({unused:,} rows) was not used, because folds are made of the training rows"] if unused else []

@@ -1,4 +1,4 @@
-"""Writes and shows what a cross-validation leaves behind, report.json last."""
+"""Writes and shows the results of a cross-validation, report.json last."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ON_SCREEN = 5
 
 
 def report_folds(folds: CrossValidation) -> None:
-    """Write predictions.csv, label_errors.csv where rows have one label each, report.html and report.json, and show the figures."""
+    """Write predictions.csv, label_errors.csv if rows have one label each, report.html and report.json, and show the figures."""
     from encoderlab.reports.parts.page import write_page
 
     folder, names = folds.folder, folds.corpus.labels
@@ -59,7 +59,7 @@ def report_folds(folds: CrossValidation) -> None:
 
 
 def _shown_errors(errors: pd.DataFrame, most: int) -> list[dict[str, Any]]:
-    """The first of the label errors as the page and the screen say them."""
+    """Return the first of the label errors as the page and the screen show them."""
     found: Iterable[Mapping[Any, Any]] = errors.head(most).to_dict("records")
     return [
         {

@@ -1,1 +1,1 @@
-"""Attention and token importance, for people."""
+"""Attention and token importance, as tables, plots and pages."""

@@ -1,4 +1,4 @@
-"""What each attention head does, in a few figures: how widely, how far and at which tokens it looks."""
+"""Figures for each attention head: how widely, how far, and to which tokens it attends."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from rich.text import Text
 
 from encoderlab.reports.parts.console import console_on, table_of
 
-# What each figure is called in a table, and what it is.
+# The name of each figure in a table, and its meaning.
 FIGURES = {
-    "entropy": ("entropy", "of a token's weights, in nats: 0 where it looks at one token alone, ln n at all n alike"),
-    "distance": ("distance", "how far it looks, in tokens, the mean by weight"),
-    "first": ("first", "share of the weights on the first token, [CLS] where there is one"),
+    "entropy": ("entropy", "of a token's weights, in nats: 0 for a single token, ln n for n tokens equally"),
+    "distance": ("distance", "distance to the attended tokens, in tokens, weighted mean"),
+    "first": ("first", "share of the weights on the first token, which is [CLS] if there is one"),
     "separator": ("[SEP]", "share on the separators"),
-    "itself": ("itself", "share on the token that looks"),
-    "previous": ("previous", "share on the token before it, where there is one"),
-    "next": ("next", "share on the token behind it, where there is one"),
+    "itself": ("itself", "share on the attending token itself"),
+    "previous": ("previous", "share on the token before it, if there is one"),
+    "next": ("next", "share on the token after it, if there is one"),
 }
-MOST_HEADS = 48  # on the screen; of more, each layer's mean
+MOST_HEADS = 48  # shown on screen; with more, each layer's mean
 
 
 class HeadSummary:
-    """Means over all tokens that look, of all texts added.
+    """Means over all attending tokens, of all texts added.
 
     After Clark et al. 2019, "What Does BERT Look At?", section 3; the distance after Vig and Belinkov 2019, "Analyzing the
     Structure of Attention in a Transformer Language Model".
@@ -38,7 +38,7 @@ class HeadSummary:
     def add(
         self, name: str, weights: Float[np.ndarray, "layers heads length length"], separators: Bool[np.ndarray, " length"]
     ) -> None:
-        """Count a text in: each row of `weights` is where a token looks, and sums to 1."""
+        """Add a text: each row of `weights` is one token's attention, and sums to 1."""
         self.texts.append(name)
         length = weights.shape[-1]
         weights = weights.astype(np.float64)
@@ -58,12 +58,12 @@ class HeadSummary:
             self._counts[figure] += values.shape[-1]
 
     def means(self) -> dict[str, Float[np.ndarray, "layers heads"]]:
-        """Each figure of each head; NaN where no token has one before or behind it."""
+        """Return each figure of each head; NaN if no token has one before or after it."""
         with np.errstate(invalid="ignore"):
             return {figure: self._sums[figure] / np.float64(self._counts[figure]) for figure in FIGURES}
 
     def as_dict(self) -> dict[str, Any]:
-        """`heads` as a list, layers counted from 1 and heads from 0, beside what they were counted on."""
+        """Return `heads` as a list, with layers counted from 1 and heads from 0, and the numbers of texts and tokens."""
         means = self.means()
         layers, heads = means["entropy"].shape
         rows = [
@@ -89,13 +89,13 @@ def show_heads(summary: HeadSummary, file: TextIO | None = None) -> None:
             table.add_row(str(layer + 1) if head == 0 else "", str(head), *cells)
     console = console_on(file)
     what = "each head" if each else f"each layer, a mean of its {heads} heads"
-    console.print(Text(f"What {what} does, on {summary.as_dict()['tokens']:,} tokens", style="bold"))
+    console.print(Text(f"Attention of {what}, on {summary.as_dict()['tokens']:,} tokens", style="bold"))
     console.print(table)
     console.print("Entropy in nats, distance in tokens; the others are shares of the weights.", soft_wrap=True)
 
 
 def shown(figure: str, value: float) -> str:
-    """A figure as people read it."""
+    """Return a figure formatted for people."""
     if np.isnan(value):
         return "-"
     return f"{value:.2f}" if figure in ("entropy", "distance") else f"{value:.0%}"

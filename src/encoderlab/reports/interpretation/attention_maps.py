@@ -1,4 +1,4 @@
-"""Attention as pictures: how much each token, down, draws from each token, across."""
+"""Attention maps: how much each token (row) attends to each token (column)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def plot_attention(weights: np.ndarray, tokens: Sequence[str], title: str, path: Path) -> None:
-    """All heads of one layer side by side: weights [heads, queries, keys], each row of a map sums to 1.
+    """Plot all heads of one layer side by side: weights [heads, queries, keys]; each row of a map sums to 1.
 
     All maps share one scale, from 0 to the layer's greatest weight. The figure grows with the tokens and names each of them, up to
     80; beyond that it stays at that size and names some.

@@ -1,4 +1,4 @@
-"""Attention as a page to explore: any layer and head, where a token looks and who looks at it (after BertViz, Vig 2019)."""
+"""An interactive attention page: any layer and head, what a token attends to and what attends to it (after BertViz, Vig 2019)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from encoderlab.reports.parts.page import picture, write_page
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_WEIGHTS = 1_500_000  # in a page, a byte each: with them it has 2 MB
+MOST_WEIGHTS = 1_500_000  # in a page, a byte each, which makes it 2 MB
 MOST_TOKENS = 256
-NAMED = 40  # tokens along an axis of a picture
+NAMED = 40  # tokens named along an axis
 
 
 def write_attention_page(
@@ -27,7 +27,7 @@ def write_attention_page(
 ) -> None:
     """Write the page. Without a script it shows the mean of each layer's heads as pictures, and the figures of each head.
 
-    Of a long text its maps show the first tokens, as many as MOST_TOKENS and MOST_WEIGHTS allow, and the page says so.
+    For a long text, its maps show the first tokens, as many as MOST_TOKENS and MOST_WEIGHTS allow, and the page says so.
     """
     layers, heads, length, _ = weights.shape
     kept = min(length, MOST_TOKENS, math.isqrt(MOST_WEIGHTS // (layers * heads)))
@@ -44,12 +44,12 @@ def write_attention_page(
 
 
 def coded(weights: Float[np.ndarray, "layers heads length length"]) -> str:
-    """The weights as base64 of a byte each, 255 being all of a token's attention."""
+    """Return the weights as base64 of a byte each; 255 is all of a token's attention."""
     return base64.b64encode(np.rint(weights * 255).astype(np.uint8).tobytes()).decode("ascii")
 
 
 def _mean_map(layer: Float[np.ndarray, "heads length length"], tokens: Sequence[str], number: int) -> Markup:
-    """A layer's weights, the mean of its heads, as a picture."""
+    """Return a layer's weights, averaged over its heads, as a plot."""
     from matplotlib.figure import Figure
 
     length = len(tokens)
@@ -58,7 +58,7 @@ def _mean_map(layer: Float[np.ndarray, "heads length length"], tokens: Sequence[
     side = min(max(2.6, 0.16 * length + 1.2), 6.4)
     figure = Figure(figsize=(side + 0.7, side), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(layer.mean(0), cmap="viridis", vmin=0, interpolation="none")  # as it is; the page draws squares
+    image = axes.imshow(layer.mean(0), cmap="viridis", vmin=0, interpolation="none")  # unscaled; the page draws squares
     axes.set_xticks(named, names, rotation=90, fontsize=7, parse_math=False)
     axes.set_yticks(named, names, fontsize=7, parse_math=False)
     axes.set_title(f"layer {number}", fontsize=9)
@@ -66,4 +66,4 @@ def _mean_map(layer: Float[np.ndarray, "heads length length"], tokens: Sequence[
     axes.set_ylabel("looks", fontsize=8)
     bar = figure.colorbar(image, ax=axes, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
-    return picture(figure, f"Layer {number}: how much each token, down, attends to each, across, the mean of all heads")
+    return picture(figure, f"Layer {number}: how much each token (row) attends to each token (column), averaged over all heads")

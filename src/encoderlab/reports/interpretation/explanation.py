@@ -1,4 +1,4 @@
-"""Token importance for people: a table on the screen, a page of shaded texts, and all figures by name."""
+"""Token importance: a table on screen, a page of shaded texts, and all figures by name."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from encoderlab.reports.parts.page import write_page
 if TYPE_CHECKING:
     from encoderlab.runs.inference.importance import TokenImportance
 
-MOST_WORDS = 60  # on the screen; of a longer text those with the greatest scores
+MOST_WORDS = 60  # shown on screen; of a longer text, those with the greatest scores
 BAR = 20  # characters
 TITLES = {"gradient": "gradient x input", "occlusion": "occlusion"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """What each method found about the answer for one example, which has a `name`."""
+    """The results of each method about the prediction for one example, which has a `name`."""
 
     name: str
     by_method: Sequence[TokenImportance]
 
     @property
     def first(self) -> TokenImportance:
-        """What all methods agree on can be read off this one: texts, classes, probabilities."""
+        """Return the first result, for what all methods have in common: texts, classes, probabilities."""
         return self.by_method[0]
 
     @property
     def predicted(self) -> str:
-        """The model's answer: the likeliest class, the labels of a set, or the number."""
+        """Return the prediction: the most probable class, the labels of a set, or the number."""
         return self.first.predicted
 
     def question(self) -> str:
-        """What was asked of the model, in words."""
+        """Return what the prediction is about, in words."""
         if self.first.word is None:
             return "the whole text" if len(self.first.texts) == 1 else "the pair of texts"
         asked = self.first.texts[0].split(" ")[self.first.word]
         return f"word {self.first.word}, {asked!r}"
 
     def words(self) -> list[dict[str, Any]]:
-        """Each word with `text` (0, or 1 for the second), `begin`, `end`, `word` and a score under the name of each method."""
+        """Return each word with `text` (0, or 1 for the second), `begin`, `end`, `word` and a score by each method's name."""
         each = [found.words() for found in self.by_method]
         rows = []
         for same in zip(*each, strict=True):
@@ -57,7 +57,7 @@ class Explanation:
         return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain values, scores of single tokens among them."""
+        """Return everything as plain values, including scores of single tokens."""
         first = self.first
         return {
             "name": self.name,
@@ -75,11 +75,11 @@ class Explanation:
 
 
 def shaded(found: TokenImportance) -> list[list[dict[str, Any]]]:
-    """For each text its stretches from begin to end: `said`, and where that is a word its `score`, its `strength` and `against`.
+    """Return for each text its parts in order: `said` and, for a word, its `score`, its `strength` and `against`.
 
-    The word with the greatest score of either sign has strength 1; `against` says that a word speaks against the class.
+    The word with the greatest score of either sign has strength 1; `against` is True if it counts against the class.
 
-    White space and what was cut off have no score. The macro `shaded` of templates/shaded_text.html shows them.
+    White space and truncated text have no score. The macro `shaded` of templates/shaded_text.html shows them.
     """
     words = found.words()
     greatest = max((abs(word.score) for word in words), default=0.0) or 1.0
@@ -100,7 +100,7 @@ def shaded(found: TokenImportance) -> list[list[dict[str, Any]]]:
 
 
 def show_explanation(explanation: Explanation, file: TextIO) -> None:
-    """Print the answer, and a table of the words with their scores and bars: in the order of the text, or the strongest of many."""
+    """Print the prediction, and a table of words with scores and bars: in the order of the text, or only the strongest."""
     console = console_on(file)
     first, words = explanation.first, explanation.words()
     console.print(Text(f"{explanation.name}: {' | '.join(first.texts)}", style="bold"), soft_wrap=True)
@@ -124,14 +124,14 @@ def show_explanation(explanation: Explanation, file: TextIO) -> None:
 def _answer(explanation: Explanation) -> str:
     first, likeliest = explanation.first, sorted(explanation.first.probabilities.items(), key=lambda item: -item[1])[:5]
     chances = ", ".join(f"{label} {chance:.1%}" for label, chance in likeliest)
-    cut = " The text was cut to what the model reads." if first.truncated else ""
+    cut = " The text was truncated to what the model reads." if first.truncated else ""
     if first.label is None:
         return f"For {explanation.question()}: {first.predicted}. + makes it larger, - smaller, in its own units.{cut}"
-    return f"For {explanation.question()}: {chances}. + speaks for {first.label}, - against it, in log-odds.{cut}"
+    return f"For {explanation.question()}: {chances}. + supports {first.label}, - counts against it, in log-odds.{cut}"
 
 
 def _bar(score: float, greatest: float) -> str:
-    """As many signs as the score is of the greatest."""
+    """Return a bar of signs, proportional to the greatest score."""
     return ("+" if score >= 0 else "-") * (round(BAR * abs(score) / greatest) if greatest else 0)
 
 
@@ -148,11 +148,11 @@ def write_explanations(path: Path, task: str, explanations: Sequence[Explanation
         for explanation in explanations
     ]
     methods = {found.method: TITLES[found.method] for found in explanations[0].by_method}
-    write_page(path, "explain.html", title=f"What speaks for the answers of {task}", sections=sections, methods=methods)
+    write_page(path, "explain.html", title=f"Explanations of {task}", sections=sections, methods=methods)
 
 
 def _special(explanation: Explanation) -> list[tuple[str, list[float]]]:
-    """The tokens that stand for no text, with a score by each method."""
+    """Return the tokens that are not text, with a score by each method."""
     first = explanation.first
     places = np.flatnonzero(first.special)
     return [(first.pieces[place], [float(found.scores[place]) for found in explanation.by_method]) for place in places]

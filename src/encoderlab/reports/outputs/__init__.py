@@ -1,1 +1,1 @@
-"""What commands write for other programs: answers for new texts, the predictions of a split, vectors."""
+"""What commands write for other programs: predictions for new texts or for a split, and vectors."""

@@ -1,4 +1,4 @@
-"""The answers for new texts, written as a table, as JSON lines, as a Parquet file, or in GLUE's submission form."""
+"""Predictions for new texts, written as a table, as JSON lines, as a Parquet file, or in GLUE's submission format."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow
 
-CUT = "?"  # stands for the answer to a word that did not fit into the model
-OPEN_WORD = "_"  # stands for the answer to a word that is left open, where nothing else is chosen for it
-ROWS_IN_A_GROUP = 16_384  # of a Parquet file, or fewer long ones: so many are held at a time
+CUT = "?"  # written for a word that did not fit into the model
+OPEN_WORD = "_"  # written for a word without a label, unless configured otherwise
+ROWS_IN_A_GROUP = 16_384  # of a Parquet file, or fewer long ones: this many are in memory at a time
 CHARACTERS_IN_A_GROUP = 2**24
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A row of the input with its answer: one label and a probability for each class, or a label for each of its `asked` words.
+    """An input row with its prediction: one label and a probability for each class, or a label for each of its `asked` words.
 
-    Of a set of labels, `labels` are those that are given; a `number` stands alone.
+    For a set of labels, `labels` are those predicted; a `number` has neither.
     `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
     """
 
@@ -46,12 +46,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is written of each answer, `labels` being the classes in the order of their probabilities.
+    """What to write for each prediction; `labels` are the classes in the order of their probabilities.
 
-    `top_k` asks for the most probable classes in place of all. An answer whose probability is less than `min_probability` is left
-    open: `unsure` is written for it, or nothing. Of words, those are left open that are not probable enough, as OPEN_WORD unless
-    `unsure` says otherwise. `carried` are the types of the rows' carried columns; they come last (see `carried.carried_names`).
-    `task` is the run's, by whose name GLUE's form spells the answers.
+    `top_k` selects the most probable classes instead of all. For a prediction below `min_probability`,
+    `unsure` is written, or nothing; for a word below it, OPEN_WORD unless
+    `unsure` is set. `carried` are the types of the rows' carried columns; they come last (see `carried.carried_names`).
+    `task` is the run's, whose name determines how GLUE's format spells the labels.
     """
 
     labels: Sequence[str]
@@ -63,9 +63,9 @@ class Wanted:
     task: str = ""
 
     def predicted(self, row: Answered) -> str | float | list[str] | None:
-        """The label, the labels of a set, the number, or the words' labels with blanks between them.
+        """Return the label, the labels of a set, the number, or the words' labels separated by blanks.
 
-        None where it is left open and nothing stands for it.
+        None if no label is given and nothing replaces it.
         """
         if self.target != "label":
             return list(row.labels) if row.number is None else row.number
@@ -80,21 +80,21 @@ class Wanted:
         return " ".join([*labels, *[CUT] * (row.asked - len(row.labels))])
 
     def top(self, probabilities: Sequence[float] | np.ndarray) -> list[tuple[str, float]]:
-        """The `top_k` most probable classes, the most probable first; of equal ones the class that comes first."""
+        """Return the `top_k` most probable classes, most probable first; ties go to the class that comes first."""
         return likeliest(self.labels, probabilities, self.top_k)
 
     def top_of_words(self, row: Answered) -> list[list[tuple[str, float]]]:
-        """The same for each word that was read; nothing where no top_k is asked for, or the row has no words."""
+        """Return the same for each word that was read; nothing without top_k, or if the row has no words."""
         if self.top_k is None or row.word_probabilities is None:
             return []
         return [self.top(of_word) for of_word in row.word_probabilities]
 
 
 def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
-    """text, text_pair (for pairs), predicted, and a column of probabilities for each class, or the names and probabilities of the
-    top_k, those of words with blanks between them; each row as soon as it is known.
+    """Write text, text_pair (for pairs), predicted, and each class's probability in a column, or the names and probabilities of the
+    top_k (for words, separated by blanks); each row as soon as it is known.
     """
-    # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
+    # Text is always quoted, because before Python 3.13 the writer does not quote a lone carriage return, which readers refuse.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     number = None
     for number, row in enumerate(rows):
@@ -104,26 +104,26 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
             header = ["text", *(["text_pair"] if pair else []), "predicted", *chances]
             csv.writer(file, lineterminator="\n").writerow([*header, *carried_names(row.carried, header).values()])
         writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted), *map(cell, row.carried.values())])
-    if number is None:  # a table of no rows is a table
+    if number is None:  # a table without rows still has a header
         csv.writer(file, lineterminator="\n").writerow(["text", "predicted"])
 
 
 def _cell(predicted: str | float | list[str] | None) -> str | float:
-    """What stands in a table for an answer."""
+    """Return the table cell of a prediction."""
     if isinstance(predicted, list):
         return SEPARATOR.join(predicted)
     return "" if predicted is None else predicted
 
 
 def _columns(wanted: Wanted) -> list[str]:
-    """The names of the columns of probabilities."""
+    """Return the names of the columns of probabilities."""
     if wanted.top_k is None:
         return [f"probability_{name}" for name in wanted.labels]
     return [name for place in range(1, wanted.top_k + 1) for name in (f"top_{place}", f"top_{place}_probability")]
 
 
 def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
-    """What stands in those columns."""
+    """Yield the cells of those columns."""
     if row.probabilities is None:
         yield from _cells_of_words(row, wanted)
         return
@@ -135,7 +135,7 @@ def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
 
 
 def _cells_of_words(row: Answered, wanted: Wanted) -> Iterator[str]:
-    """The names and the probabilities of the top_k, word by word."""
+    """Yield the names and the probabilities of the top_k, word by word."""
     top, cut = wanted.top_of_words(row), [CUT] * (row.asked - len(row.labels))
     for place in range(wanted.top_k or 0):
         yield " ".join([*(of_word[place][0] for of_word in top), *cut])
@@ -143,7 +143,7 @@ def _cells_of_words(row: Answered, wanted: Wanted) -> Iterator[str]:
 
 
 def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
-    """An object a line: see `_fields`."""
+    """Write one object per line; see `_fields`."""
     for row in rows:
         line = _fields(row, wanted)
         line |= {name: in_json(row.carried[key]) for key, name in carried_names(row.carried, line).items()}
@@ -151,8 +151,8 @@ def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
 
 
 def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
-    """text, text_pair (for pairs), predicted (null where it is left open), and the probabilities by class, or a list of the top_k;
-    of words, the probability of each one's label, and a list of the top_k of each where they are asked for.
+    """Return text, text_pair (for pairs), predicted (null without a label), and the probabilities by class, or a list of the top_k;
+    for words, the probability of each one's label and, if requested, a list of the top_k of each.
     """
     line: dict[str, Any] = {"text": row.text} | ({} if row.text_pair is None else {"text_pair": row.text_pair})
     line["predicted"] = wanted.predicted(row)
@@ -168,9 +168,9 @@ def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
 
 
 def write_glue(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
-    """The form GLUE's server takes (gluebenchmark.com, FAQ): tab-separated index and prediction, counted from 0.
+    """Write the format of GLUE's server (gluebenchmark.com, FAQ): tab-separated index and prediction, counted from 0.
 
-    Labels are ids or names, as the server wants them of the task.
+    Labels are ids or names, as the server expects for the task.
     """
     task, labels = GLUE_TASKS.get(wanted.task, OTHER_TASK), list(wanted.labels)
     file.write("index\tprediction\n")
@@ -180,9 +180,9 @@ def write_glue(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
 
 
 def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> None:
-    """The columns of the table, one of lists in place of those of the top_k or of words, a group of rows at a time.
+    """Write the columns of the table, with lists for the top_k or for words, one group of rows at a time.
 
-    Of no rows, it has the columns text and predicted.
+    Without rows, it has the columns text and predicted.
     """
     import pyarrow
     import pyarrow.parquet
@@ -197,7 +197,7 @@ def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> N
 
 
 def _groups(rows: Iterable[Answered]) -> Iterator[list[Answered]]:
-    """The rows, up to ROWS_IN_A_GROUP or CHARACTERS_IN_A_GROUP at a time."""
+    """Yield the rows, up to ROWS_IN_A_GROUP or CHARACTERS_IN_A_GROUP at a time."""
     group: list[Answered] = []
     characters = 0
     for row in rows:
@@ -211,7 +211,7 @@ def _groups(rows: Iterable[Answered]) -> Iterator[list[Answered]]:
 
 
 def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
-    """The columns of a Parquet file whose rows are like `row`."""
+    """Return the columns of a Parquet file with rows like `row`."""
     import pyarrow
 
     text, chance = pyarrow.string(), pyarrow.float64()
@@ -231,7 +231,7 @@ def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
 
 
 def _flat(row: Answered, wanted: Wanted) -> dict[str, Any]:
-    """What `_fields` gives, each class's probability in a column of its own."""
+    """Return the result of `_fields` with a column for each class's probability."""
     fields = _fields(row, wanted)
     fields |= {f"probability_{name}": chance for name, chance in fields.pop("probabilities", {}).items()}
     return fields | {name: row.carried[key] for key, name in carried_names(row.carried, fields).items()}

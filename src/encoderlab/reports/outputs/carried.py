@@ -8,7 +8,7 @@ from typing import Any
 
 
 def carried_names(names: Iterable[str], ours: Iterable[str]) -> dict[str, str]:
-    """What each carried column is called beside `ours`: its own name, or with input_ in front where that is taken."""
+    """Return the output name of each carried column: its own, or prefixed with input_ if it is among `ours`."""
     taken, found = set(ours), {}
     for name in names:
         free = name
@@ -20,7 +20,7 @@ def carried_names(names: Iterable[str], ours: Iterable[str]) -> dict[str, str]:
 
 
 def cell(value: Any) -> str | int | float:
-    """A carried value as a cell of a table: nothing is an empty one."""
+    """Return a carried value as a table cell; None is an empty one."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None or isinstance(value, str | int | float):
@@ -29,7 +29,7 @@ def cell(value: Any) -> str | int | float:
 
 
 def in_json(value: Any) -> Any:
-    """A carried value as JSON can hold it: times in ISO 8601, other things as they print."""
+    """Return a carried value for JSON: times in ISO 8601, other objects as they print."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return value.isoformat() if isinstance(value, date | time) else str(value)

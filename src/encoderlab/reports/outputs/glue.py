@@ -1,19 +1,19 @@
-"""GLUE's nine tasks (Wang et al. 2019): the figures each is scored by, and the files that its server takes."""
+"""GLUE's nine tasks (Wang et al. 2019): the figures each is scored by, and the files its server expects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-MISMATCHED = "_mismatched"  # at the end of a split's name: MNLI's rows of other genres than training
+MISMATCHED = "_mismatched"  # end of a split's name: MNLI's rows of other genres than in training
 
 
 @dataclass(frozen=True, slots=True)
 class GlueTask:
     """One task. `title` is how GLUE writes it, `figures` are pairs of a split and a figure of report.json.
 
-    `files` are the server's names of the files, by what they add to the name of the split. With `spelled`, labels stand in them by
-    name, else as ids; numbers are kept within `bounds`.
+    `files` are the server's file names, by the suffix of the split's name. With `spelled`, they contain labels by
+    name, otherwise as ids; numbers are clipped to `bounds`.
     """
 
     title: str
@@ -23,14 +23,14 @@ class GlueTask:
     bounds: tuple[float, float] | None = None
 
     def files_of(self, split: str) -> dict[str, str]:
-        """The files for a split and what belongs to it, by split: of MNLI, test also stands for test_mismatched."""
+        """Return the files for a split by split; for MNLI, test also includes test_mismatched."""
         for ending, name in self.files.items():
             if ending and split.endswith(ending):
                 return {split: name}
         return {f"{split}{ending}": name for ending, name in self.files.items()}
 
     def spelling(self, answer: str | float, labels: list[str]) -> str:
-        """A label or a number as the server takes it; `labels` are the classes in the order of their ids."""
+        """Return a label or a number as the server expects it; `labels` are the classes in the order of their ids."""
         if isinstance(answer, str):
             return answer if self.spelled else str(labels.index(answer))
         low, high = self.bounds or (answer, answer)
@@ -41,7 +41,7 @@ def _task(title: str, *figures: str, spelled: bool = False, bounds: tuple[float,
     return GlueTask(title, tuple(("validation", name) for name in figures), {"": f"{title}.tsv"}, spelled, bounds)
 
 
-GLUE_TASKS = {  # by the names of their configs
+GLUE_TASKS = {  # by config name
     "cola": _task("CoLA", "matthews"),
     "sst2": _task("SST-2", "accuracy"),
     "mrpc": _task("MRPC", "accuracy", "f1"),
@@ -57,4 +57,4 @@ GLUE_TASKS = {  # by the names of their configs
     "rte": _task("RTE", "accuracy", spelled=True),
     "wnli": _task("WNLI", "accuracy"),
 }
-OTHER_TASK = GlueTask("", ())  # whose answers are written as most of GLUE's are
+OTHER_TASK = GlueTask("", ())  # written in the format of most GLUE tasks

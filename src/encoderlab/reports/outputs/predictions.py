@@ -1,4 +1,4 @@
-"""predictions.csv: each text of a split with its label, the model's answer, and how sure it was of each class."""
+"""predictions.csv: each text of a split with its label, the prediction, and the probability of each class."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def write_predictions(
     label_names: Sequence[str],
     carried: pa.Table | None = None,
 ) -> None:
-    """Write a row for each text: text, text_pair (where any text has one), label, predicted, probability_<name> for each class, and
-    what is `carried` along (see `carried.carried_names`).
+    """Write a row for each text: text, text_pair (if any text has one), label, predicted, probability_<name> for each class, and
+    the `carried` columns (see `carried.carried_names`).
 
-    Labels and answers are class ids, or numbers, which are written as such. `labels` is None where no answer is known. For tagging,
-    a label and an answer are one id per word, written as names with spaces between them, and there are no probabilities; otherwise
+    Labels and predictions are class ids or numbers. `labels` is None if no label is known. For tagging,
+    both are one id per word, written as names separated by spaces, and there are no probabilities; otherwise
     those are [texts, classes]. The file appears whole or not at all.
     """
     texts = list(texts)
@@ -66,8 +66,8 @@ def _names(ids: float | Sequence[int] | np.ndarray | None, label_names: Sequence
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
-    """Write beside `path`, then rename: a reader never meets half a file. Texts are quoted, numbers are not."""
+    """Write a temporary file and rename it to `path`, so a reader never sees half a file. Texts are quoted, numbers are not."""
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(columns)
-        # Text is always quoted: before Python 3.13 the writer leaves a lone carriage return bare, and readers refuse that.
+        # Text is always quoted, because before Python 3.13 the writer does not quote a lone carriage return, which readers refuse.
         csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerows(rows)

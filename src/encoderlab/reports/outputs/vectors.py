@@ -1,4 +1,4 @@
-"""Vectors on disk: a NumPy array that grows while it is written, and an index that says what each of its rows stands for."""
+"""Vectors on disk: a NumPy array that grows while it is written, and an index with what each of its rows represents."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ INDEX_SUFFIX = ".index.jsonl"
 
 
 def index_of(output: Path) -> Path:
-    """Where the index of the array at `output` lies: beside it."""
+    """Return the path of the index of the array at `output`, next to it."""
     return output.with_suffix(INDEX_SUFFIX)
 
 
 def check_output(output: str) -> None:
-    """Refuse a name that is no .npy file's, and to overwrite an array or its index. Raises SettingError."""
+    """Raise SettingError for a name that does not end in .npy, or if an array or its index exists."""
     path = Path(output)
     if path.suffix != SUFFIX:
         wrong = f"output={output} does not end in {SUFFIX}" if output else "output is empty"
         raise SettingError(wrong, allowed=f"a file that ends in {SUFFIX}", remedy="Set output=vectors.npy")
     there = next((file for file in (path, index_of(path)) if file.exists()), None)
     if there is not None:
-        raise SettingError(f"output={output}: {there} is already there", remedy="Choose another name")
+        raise SettingError(f"output={output}: {there} already exists", remedy="Choose another name")
 
 
 class VectorFile:
-    """Writes vectors of `width` numbers in any order, each at its place, so that no more than a batch is in memory."""
+    """Writes vectors of `width` numbers in any order, each at its place, so that only a batch is in memory."""
 
     def __init__(self, array: BinaryIO, index: TextIO, width: int) -> None:
         self._array, self._index, self._width = array, index, width
@@ -44,9 +44,9 @@ class VectorFile:
         self._start = array.tell()
 
     def reserve(self, lines: Sequence[Mapping[str, Any]], counts: Sequence[int] | None = None) -> list[int]:
-        """Make room for rows of `counts` vectors each (None: one each), and write their lines in the index, in this order.
+        """Reserve space for rows of `counts` vectors each (None: one each), and write their lines to the index, in this order.
 
-        Returns the place of each row's first vector. It stands in the row's line as `start`, where there are `counts`.
+        Return the place of each row's first vector. With `counts`, the row's line has it as `start`.
         """
         places = []
         for line, count in zip(lines, counts or [1] * len(lines), strict=True):
@@ -58,13 +58,13 @@ class VectorFile:
         return places
 
     def put(self, place: int, vectors: np.ndarray) -> None:
-        """Write [vectors, width] from `place` on, as float32."""
+        """Write [vectors, width] from `place`, as float32."""
         assert vectors.shape[1:] == (self._width,) and place + len(vectors) <= self.n_vectors
         self._array.seek(self._start + 4 * self._width * place)
         self._array.write(np.ascontiguousarray(vectors, dtype="<f4").data)
 
     def finish(self) -> None:
-        """Say in the array's header how many vectors there are; NumPy leaves room there for a number that grows."""
+        """Write the number of vectors to the array's header, where NumPy leaves room for it."""
         self._array.seek(0)
         self._write_header()
         assert self._array.tell() == self._start
@@ -76,9 +76,9 @@ class VectorFile:
 
 @contextmanager
 def vector_file(output: Path, width: int) -> Iterator[VectorFile]:
-    """A new array at `output` and its index beside it: both appear at the end, or, on an error, neither.
+    """Open a new array at `output` with its index next to it: both appear at the end or, on an error, neither.
 
-    Raises DataError where they cannot be written.
+    Raises DataError if they cannot be written.
     """
     with atomic_write(output) as array_temporary, atomic_write(index_of(output)) as index_temporary:
         try:

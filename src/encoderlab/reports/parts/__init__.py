@@ -1,1 +1,1 @@
-"""The pieces that every report is put together from."""
+"""Building blocks shared by all reports."""

@@ -1,4 +1,4 @@
-"""Pictures of a model's answers beside the right ones: numbers, F1 by label, precision and recall."""
+"""Plots of a model's predictions against the labels: numbers, F1 by label, precision and recall."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from encoderlab.reports.parts.plots import BLUE, GREEN, GREY, ORANGE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_POINTS = 3000  # that are drawn, spread evenly over the rows
+MOST_POINTS = 3000  # drawn, spread evenly over the rows
 MOST_LABELS = 100
 MOST_CURVES = 6
 
 
 def numbers_figure(labels: np.ndarray, predicted: np.ndarray, width: float) -> Figure:
-    """Predicted numbers against the right ones, both [n], `width` inches wide, and the line on which they are the same."""
+    """Plot predicted numbers against the true ones, both [n], `width` inches wide, with the diagonal."""
     from matplotlib.figure import Figure
 
     some = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), MOST_POINTS)).round().astype(int))
@@ -38,7 +38,7 @@ def numbers_figure(labels: np.ndarray, predicted: np.ndarray, width: float) -> F
 
 
 def labels_figure(f1: Mapping[str, float], width: float) -> Figure:
-    """The F1 of each label as a bar, the best first, `width` inches wide; of very many labels the best 50 and the worst 50."""
+    """Plot the F1 of each label as a bar, best first, `width` inches wide; of very many labels the best 50 and the worst 50."""
     from matplotlib.figure import Figure
 
     ranked = sorted(f1, key=lambda name: -f1[name])
@@ -58,7 +58,7 @@ def labels_figure(f1: Mapping[str, float], width: float) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionRecallCurve:
-    """What the curve of one label is drawn from: bool [n] whether each row has it, its chances [n], and the threshold in use."""
+    """The data of one label's curve: whether each row has it (bool [n]), its probabilities [n], and the threshold in use."""
 
     name: str
     has_label: np.ndarray
@@ -67,7 +67,7 @@ class PrecisionRecallCurve:
 
 
 def precision_recall_curves(scores: AnswerScores) -> list[PrecisionRecallCurve]:
-    """The curve of the positive one of two classes, or of the most frequent labels of sets; none of other answers.
+    """Return the curve of the positive one of two classes, or of the most frequent labels of sets; none for other predictions.
 
     A label that no row has, or all, has no curve.
     """
@@ -89,7 +89,7 @@ def precision_recall_curves(scores: AnswerScores) -> list[PrecisionRecallCurve]:
 
 
 def precision_recall_figure(curves: Sequence[PrecisionRecallCurve], width: float) -> Figure:
-    """Precision against recall for every threshold, `width` inches wide, with a dot where the threshold in use lies."""
+    """Plot precision against recall for every threshold, `width` inches wide, with a dot at the threshold in use."""
     from matplotlib.figure import Figure
     from sklearn.metrics import average_precision_score, precision_recall_curve
 

@@ -1,4 +1,4 @@
-"""The pieces that everything shown on a screen is put together from: consoles, tables, lines, and numbers as people read them."""
+"""Building blocks of everything printed: consoles, tables, lines, and formatted numbers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rich.text import Text
 
 from encoderlab.errors import printable
 
-OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the figures that are about one of two classes
-WIDTH = 100  # where the output is no terminal
+OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the figures about one of two classes
+WIDTH = 100  # if the output is not a terminal
 
 
 class _SafeConsole(Console):
-    """A console that passes no control characters of labels and texts on to the terminal."""
+    """A console that does not pass control characters in labels and texts to the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """See `Console.render`; rich itself lets escape sequences pass."""
+        """See `Console.render`. rich itself lets escape sequences pass."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
 
 
 def console_on(file: TextIO | None) -> Console:
-    """A console that takes text as it is (labels and paths may hold brackets), plain and of one width where it is no terminal.
+    """Return a console that prints text unchanged (brackets too), plain and of fixed width if it is not a terminal.
 
-    So it is in a notebook, where rich would make a cell of HTML of each line.
+    This includes notebooks, where rich would make a cell of HTML of each line.
     """
     target = file or sys.stderr
     width = None if target.isatty() else WIDTH
@@ -38,7 +38,7 @@ def console_on(file: TextIO | None) -> Console:
 
 
 def table_of(first: str, *others: str) -> Table:
-    """A table whose first column is text and whose others are numbers."""
+    """Return a table with text in the first column and numbers in the others."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column(first, overflow="fold")
     for name in others:
@@ -47,7 +47,7 @@ def table_of(first: str, *others: str) -> Table:
 
 
 def table_of_rows(rows: Iterable[Sequence[str]]) -> Table:
-    """A table whose first row is its heading."""
+    """Return a table with its heading in the first row."""
     heading, *others = rows
     table = table_of(*heading)
     for row in others:
@@ -56,7 +56,7 @@ def table_of_rows(rows: Iterable[Sequence[str]]) -> Table:
 
 
 def listing(console: Console, title: str, lines: Iterable[str]) -> None:
-    """A title, and lines under it that are never broken, so that they can be copied; nothing where there are no lines."""
+    """Print a title, and lines under it that are never wrapped, so that they can be copied; nothing if there are no lines."""
     lines = list(lines)
     if lines:
         console.print(Text(title, style="bold"))
@@ -65,36 +65,36 @@ def listing(console: Console, title: str, lines: Iterable[str]) -> None:
 
 
 def line(console: Console, title: str, words: str) -> None:
-    """One line with its title; nothing where there are no words."""
+    """Print one line with its title; nothing if there are no words."""
     if words:
         console.print(Text.assemble((title, "bold"), f": {words}"), soft_wrap=True)
 
 
 def words_of(name: str) -> str:
-    """A figure's name as it is said."""
+    """Return a figure's name in words."""
     return name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
 
 
 def named_figure(name: str, scores: Mapping[str, Any]) -> str:
-    """A figure's name as it is said, with the positive label of `scores` where it is about that one."""
+    """Return a figure's name in words, with the positive label of `scores` if it is about that one."""
     label = scores.get("positive_label")
     return f"{words_of(name)} of {printable(label)}" if label is not None and name in OF_POSITIVE else words_of(name)
 
 
 def figure(value: float | None) -> str:
-    """A score, to three decimals."""
+    """Return a score, to three decimals."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def number(value: float | None) -> str:
-    """A count, or a measured number with the digits that matter."""
+    """Return a count, or a measured number with its significant digits."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def with_interval(scores: Mapping[str, Any], name: str) -> str:
-    """A score with its 95% interval, where it has one."""
+    """Return a score with its 95% interval, if it has one."""
     value = figure(scores[name])
     if f"{name}_ci95" not in scores:
         return value
@@ -103,7 +103,7 @@ def with_interval(scores: Mapping[str, Any], name: str) -> str:
 
 
 def speed(throughput: Mapping[str, float | None]) -> str:
-    """The measured figures in words; those that were not measured are left out."""
+    """Return the measured figures in words, without those that were not measured."""
     forms = {
         "tokens_per_second": "{:,.0f} tokens/s",
         "examples_per_second": "{:,.0f} examples/s",
@@ -115,7 +115,7 @@ def speed(throughput: Mapping[str, float | None]) -> str:
 
 
 def chosen(checkpoint: Mapping[str, Any]) -> str:
-    """Which checkpoint was scored, and why that one."""
+    """Return which checkpoint was scored, and why."""
     step = f"step {number(checkpoint['step'])}"
     if checkpoint["chosen_on"] is None:
         return f"{step}, the {checkpoint['chosen_by']}"

@@ -1,7 +1,7 @@
-"""Pages for people: one HTML file that needs nothing beside it, opens from disk, and follows the reader's light or dark screen.
+"""HTML pages: single self-contained files that open from disk, and follow the reader's light or dark theme.
 
-The templates lie in `templates/`; each extends base.html, which brings the style and a policy under which a page can load nothing.
-Whatever a template writes is escaped, save for `Markup`.
+The templates are in `templates/`; each extends base.html, which has the style and a policy under which a page cannot load anything.
+Everything a template writes is escaped, except `Markup`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
-# What plots are drawn in, and the page's colour of the same name; black is the page's ink.
+# The colours of plots, and the page's colour of the same name; black is the page's text colour.
 COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_page(path: Path, template: str, **values: Any) -> None:
-    """Write the page a template makes of `values`, whole or not at all."""
+    """Write the page that a template makes from `values`, whole or not at all."""
     atomic_write_text(path, page(template, **values))
 
 
 def page(template: str, **values: Any) -> str:
-    """The page that `templates/<template>` makes of `values`; a name it asks for and is not given is an error of ours."""
+    """Return the page that `templates/<template>` makes from `values`; a missing name is a bug."""
     return _environment().get_template(template).render(**values)
 
 
@@ -46,16 +46,16 @@ def _environment() -> Environment:
 
 
 def picture(figure: Figure, description: str) -> Markup:
-    """A plot as inline SVG on a clear ground, its axes, words and lines in the page's own colours.
+    """Return a plot as inline SVG with a transparent background, in the page's own colours.
 
-    `description` says in a sentence what it shows, for whoever cannot see it.
+    `description` says in a sentence what it shows, for screen readers.
     """
     from matplotlib import rc_context
 
     for axes in figure.axes:
         axes.set_facecolor("none")
     file = io.StringIO()
-    salt = hashlib.sha256(description.encode()).hexdigest()[:12]  # the ids of two pictures on one page have to differ
+    salt = hashlib.sha256(description.encode()).hexdigest()[:12]  # the ids of two plots on one page must differ
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     drawn = re.sub(r"#000000|black", "currentColor", file.getvalue()[file.getvalue().index("<svg") :])

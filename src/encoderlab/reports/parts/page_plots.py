@@ -18,7 +18,7 @@ MOST_LINES = 500  # of metrics.jsonl, drawn as points
 
 
 def thinned(metrics_lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """At most 500 lines of steps, each the mean of those it stands for at the place of the last, and at most 500 evaluations."""
+    """Return at most 500 lines of steps, each the mean of several at the step of the last, and at most 500 evaluations."""
     steps = [line for line in metrics_lines if line["kind"] == "step"]
     others = [line for line in metrics_lines if line["kind"] == "evaluation"]
     every = -(-len(steps) // MOST_LINES)
@@ -33,7 +33,7 @@ def _mean(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def reliability_figure(calibration: Mapping[str, Any]) -> Figure:
-    """Share of right answers against confidence, a point for each bin, as it is and after temperature scaling; below, how many."""
+    """Plot accuracy against confidence, a point for each bin, before and after temperature scaling; below, the counts."""
     from matplotlib.figure import Figure
 
     canvas = Figure(figsize=(WIDTH, 5.2), layout="constrained")
@@ -43,13 +43,13 @@ def reliability_figure(calibration: Mapping[str, Any]) -> Figure:
     if "after_temperature" in calibration:
         after = calibration["after_temperature"]
         _draw_bins(upper, after, ORANGE, "s", f"at temperature {after['temperature']:.2f}")
-    upper.set_ylabel("share of right answers")
+    upper.set_ylabel("accuracy")
     upper.set_ylim(-0.03, 1.03)
     upper.legend(frameon=False)
     bins = calibration["reliability"]
     lower.bar([one["low"] for one in bins], [one["n"] for one in bins], 1 / calibration["bins"], align="edge", color=BLUE)
     lower.set_ylabel("answers")
-    lower.set_xlabel("confidence (probability of the answer)")
+    lower.set_xlabel("confidence (probability of the prediction)")
     lower.set_xlim(0, 1)
     for axes in (upper, lower):
         _plain(axes)
@@ -63,7 +63,7 @@ def _draw_bins(axes: Axes, calibration: Mapping[str, Any], color: str, marker: s
 
 
 def lengths_figure(lengths: np.ndarray, unit: str, by_length: Sequence[Mapping[str, Any]], figure: str) -> Figure:
-    """Above, the score of each bin of lengths with its interval; below, how many of the scored rows have which length."""
+    """Plot the score of each bin of lengths with its interval and, below, the distribution of the scored rows' lengths."""
     from matplotlib.figure import Figure
 
     canvas = Figure(figsize=(WIDTH, 4.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""Pictures of a run: its curves over the steps, and its confusion matrix."""
+"""Plots of a run: its curves over the steps, and its confusion matrix."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart by the colour-blind, and with their line styles in grey print too.
+# Okabe and Ito's colours: distinguishable for the colour-blind and, with their line styles, in grey print.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 LOSS_UNITS: dict[str, str] = dict.fromkeys(
     ("pearson", "spearman", "mae", "rmse"), "squared error"
-)  # by the evaluated figure, where it is not nats
+)  # by the evaluated figure, if it is not nats
 QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
 
 
@@ -32,9 +32,9 @@ def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title
 
 
 def curves(metrics_lines: Sequence[Mapping[str, Any]], figure: str, width: float) -> Figure:
-    """Loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl, `width` inches wide.
+    """Plot loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl, `width` inches wide.
 
-    Training loss is drawn as logged (faint) and smoothed; evaluations as they came.
+    Training loss is drawn as logged (faint) and smoothed; evaluations as logged.
     """
     from matplotlib.figure import Figure
 
@@ -69,10 +69,10 @@ def plot_pretraining_curves(
 def pretraining_curves(
     metrics_lines: Sequence[Mapping[str, Any]], token_guess: float | None, pair_guess: float | None, width: float
 ) -> Figure:
-    """Losses, shares of right answers and the learning rate against steps, from the lines of metrics.jsonl.
+    """Plot losses, accuracies and the learning rate against steps, from the lines of metrics.jsonl.
 
-    Masked tokens on the left and, where pairs were asked about, pairs on the right. `token_guess` and `pair_guess` are the
-    accuracies of the best baselines, drawn as levels to be passed; None where there is none. A question takes `width` inches.
+    Masked tokens are on the left and, if there are pairs, pairs on the right. `token_guess` and `pair_guess` are the
+    accuracies of the best baselines, drawn as horizontal lines; None if there is none. Each panel is `width` inches wide.
     """
     from matplotlib.figure import Figure
 
@@ -96,7 +96,7 @@ def _draw_question(
     training_loss: str,
     guess: float | None,
 ) -> None:
-    """One question from top to bottom: its loss, its accuracy where there are evaluations, and the learning rate."""
+    """Draw one column: its loss, its accuracy if there are evaluations, and the learning rate."""
     _draw_training_loss(panels[0], steps, training_loss)
     _draw_evaluations(panels[0], evaluations, f"{question}_loss", ORANGE)
     _finish(panels[0], f"{QUESTIONS[question]}: loss (nats)")
@@ -133,7 +133,7 @@ def _draw_training_loss(axes: Axes, steps: Sequence[Mapping[str, Any]], name: st
 
 
 def _draw_evaluations(axes: Axes, evaluations: Sequence[Mapping[str, Any]], figure: str, color: str) -> None:
-    """One line for each split, the highest (or for loss the lowest) point said in words."""
+    """Draw one line for each split, with the best point in words (highest, or for the loss lowest)."""
     for split, style in zip(dict.fromkeys(line["split"] for line in evaluations), ("-", "--", ":"), strict=False):
         points = [(line["step"], line[figure]) for line in evaluations if line["split"] == split and line.get(figure) is not None]
         if not points:
@@ -144,7 +144,7 @@ def _draw_evaluations(axes: Axes, evaluations: Sequence[Mapping[str, Any]], figu
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
-    """Centred running mean over a twentieth of the values on each side, over fewer towards the ends; [values] -> [values]."""
+    """Return the centred running mean over a twentieth of the values on each side, fewer towards the ends; [values] -> [values]."""
     reach = len(values) // 20
     sums = np.concatenate([[0.0], np.cumsum(values)])
     low = np.maximum(np.arange(len(values)) - reach, 0)
@@ -153,9 +153,9 @@ def smoothed(values: np.ndarray) -> np.ndarray:
 
 
 def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], path: Path, *, title: str) -> None:
-    """The confusion matrix, true classes down and predicted across: counts as text, the share of each row as shade and text.
+    """Plot the confusion matrix, true classes as rows, predicted as columns: counts as text, shares of the row as shade and text.
 
-    Beyond 30 classes the shades stand alone; beyond 110 not every class is named.
+    Beyond 30 classes there are only shades; beyond 110 not every class is named.
     """
     from matplotlib.figure import Figure
 
@@ -178,7 +178,7 @@ def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
     axes.set_xlabel("predicted", fontsize=size)
     axes.set_ylabel("true", fontsize=size)
     canvas.suptitle(
-        f"{title}\n{counts.sum():,} answers; percentages of each true class", fontsize=size, parse_math=False, wrap=True
+        f"{title}\n{counts.sum():,} predictions; percentages of each true class", fontsize=size, parse_math=False, wrap=True
     )
     canvas.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class", fontsize=size)
     canvas.savefig(path, dpi=150)

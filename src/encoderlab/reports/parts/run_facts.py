@@ -1,4 +1,4 @@
-"""What stands on a run's page beside its scores, from the records it began with: its command line, settings, machine and data."""
+"""The facts on a run's page besides its scores, from its first records: its command line, settings, machine and data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NOT_REPEATED = ("run_dir", "resume")  # a run is repeated in a folder of its own
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
-    """`repeat` (a command line, or None), `changed` and `other` settings, `machine`, `data`, and the dataset's `language` or None.
+    """Return `repeat` (a command line, or None), `changed` and `other` settings, `machine`, `data`, and the `language` or None.
 
-    Settings are triples of name, value and default ("" where there is none), those `changed` that differ from it. `machine` holds
+    Settings are triples of name, value and default ("" if there is none); `changed` are those that differ from it. `machine` holds
     pairs of words. `data` is environment.json's `dataset`, with its `origin` as pairs of words.
     """
     record = json.loads(folder.environment.read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
 
 
 def repeat_line(record: Mapping[str, Any]) -> str | None:
-    """What to type for the same run again; None where it was started from Python."""
+    """Return the command line that repeats the run; None if it was started from Python."""
     overrides = record.get("overrides")
     if overrides is None:
         return None
@@ -50,14 +50,14 @@ def _setting(chosen: ChosenSetting) -> tuple[str, str, str]:
 
 
 def _said(value: Any) -> str:
-    """A value as it is typed in YAML, cut where it is long."""
+    """Return a value as written in YAML, shortened if it is long."""
     return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MOST_CHARACTERS)
 
 
 def _machine(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Hardware and versions; what was not found out is left out."""
+    """Return hardware and versions, as far as they are known."""
     hardware = {words_of(name): value for name, value in record["hardware"].items()}
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
     found = {**hardware, "versions": versions, "git commit": record["git_commit"]}
-    found["gone on with"] = f"{len(record['continued'])} time(s); see environment.json" if record.get("continued") else None
+    found["resumed"] = f"{len(record['continued'])} time(s); see environment.json" if record.get("continued") else None
     return [(name, _said(value)) for name, value in found.items() if value is not None]

@@ -1,4 +1,4 @@
-"""What report.json, the page and the screen say of any run, whatever its model was asked."""
+"""What report.json, the page and the screen contain for any run, whatever its task."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RunSummary:
 
 
 def summary_of(command: str, assembly: Assembly, fitted: Fitted, init_from: str | None = None) -> RunSummary:
-    """The summary of a run that `command` has trained or scored."""
+    """Return the summary of a run that `command` has trained or scored."""
     parameters = {"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()}
     config = assembly.config
     return RunSummary(
@@ -50,14 +50,14 @@ def summary_of(command: str, assembly: Assembly, fitted: Fitted, init_from: str 
 
 
 def scored_split(splits: Mapping[str, Any]) -> str:
-    """The split that the verdict is about: test, else validation, else the first."""
+    """Return the split that the verdict is about: test, otherwise validation, otherwise the first."""
     return next(name for name in ("test", "validation", *splits) if name in splits)
 
 
 def run_report(
     run: RunSummary, splits: Mapping[str, SplitScores], figures: Mapping[str, Mapping[str, Any]], **own: Any
 ) -> dict[str, Any]:
-    """What report.json holds: JSON-safe, with null for any figure that is not a finite number.
+    """Return the content of report.json: JSON-safe, with null for any figure that is not a finite number.
 
     `figures` are those of each split, with intervals; `own` is what one kind of run adds.
     """
@@ -86,22 +86,22 @@ def run_report(
 
 
 def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
-    """What a reader of the scores should know before believing them."""
+    """Return caveats that a reader of the scores should know."""
     found = []
     if scored == "train":
-        found.append("These are the rows the model was trained on: the scores say what it remembers, not what it can do.")
+        found.append("The model was trained on these rows, so the scores show what it remembers, not what it can do.")
     if checkpoint.get("chosen_on") == scored:
         found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are a little too good.")
     if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.figures[scores.main] == 1:
         found.append(
-            f"Every answer is right, so the interval has no width; with {scores.n:,} rows, "
-            f"an error rate of up to {min(3 / scores.n, 1):.2g} may still hide behind that (the rule of three)."
+            f"Every prediction is right, so the interval has no width; with {scores.n:,} rows, "
+            f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)."
         )
     return found
 
 
 def json_safe(value: Any) -> Any:
-    """`value` in types that JSON has; numbers that are not finite become null."""
+    """Return `value` in JSON's types; numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): json_safe(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -114,7 +114,7 @@ def json_safe(value: Any) -> Any:
 
 
 def headline(report: Mapping[str, Any], main: str) -> dict[str, Any]:
-    """What the head of every page shows: the figure `main` of the scored split, and the facts of the run."""
+    """Return what the head of every page shows: the figure `main` of the scored split, and the facts of the run."""
     scored = report["splits"][report["scored_split"]]
     low, high = scored[f"{main}_ci95"]
     return {
@@ -134,7 +134,7 @@ def headline(report: Mapping[str, Any], main: str) -> dict[str, Any]:
 
 
 def metric_lines(folder: RunFolder) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl; none where the run has not trained."""
+    """Return the lines of metrics.jsonl; none if the run has not trained."""
     if not folder.metrics.exists():
         return []
     return [json.loads(one) for one in folder.metrics.read_text(encoding="utf-8").splitlines()]
@@ -146,14 +146,14 @@ def write_last(folder: RunFolder, report: Mapping[str, Any]) -> None:
 
 
 def show_model(console: Console, report: Mapping[str, Any]) -> None:
-    """Print where the weights come from and how many there are."""
+    """Print where the weights come from and how many parameters there are."""
     line(console, "Started from", report["init_from"] or "")
     line(console, "Checkpoint", chosen(report["checkpoint"]))
     line(console, "Parameters", f"{report['model']['parameters']:,}")
 
 
 def show_rest(console: Console, report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str]) -> None:
-    """Print what stands below the figures: notes, `paths` of files by what they are, and what can be done next."""
+    """Print what follows the figures: notes, the `paths` of files by name, and commands to run next."""
     for note in report["notes"]:
         line(console, "Note", note)
     listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])

@@ -1,4 +1,4 @@
-"""Texts of a data set on a page: cut to a length that is said, with nothing in them that does not print, and with words marked."""
+"""A dataset's texts on a page: shortened with a note, with control characters escaped, and with words marked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_CHARACTERS = 600
 
 
 def shown(text: str, most: int = MOST_CHARACTERS) -> str:
-    """The text in one line, cut to `most` characters, which is said; control characters are escapes."""
+    """Return the text in one line, shortened to `most` characters with a note; control characters are escaped."""
     return _one_line(text) if len(text) <= most else f"{_one_line(text[:most])}{_cut(text)}"
 
 
@@ -31,10 +31,10 @@ def _cut(text: str) -> str:
 
 
 def marked_texts(example: Any, explained: TokenImportance | None) -> list[list[dict[str, Any]]]:
-    """The example's texts, each in parts with `text` and `weight`: how much a word speaks for the class that is `explained`.
+    """Return the example's texts, each in parts with `text` and `weight`: how much a word supports the class that is `explained`.
 
-    The strongest word of the example weighs 1 or -1; what stands between words weighs 0, and so does all that was cut off, and
-    everything where nothing is explained. Of a text the first 600 characters are shown.
+    The strongest word of the example weighs 1 or -1; text between words and truncated text weigh 0, and so does
+    everything if nothing is explained. The first 600 characters of a text are shown.
     """
     words = [] if explained is None else explained.words()
     greatest = max((abs(word.score) for word in words), default=0.0) or 1.0
@@ -45,7 +45,7 @@ def marked_texts(example: Any, explained: TokenImportance | None) -> list[list[d
 
 
 def _parts(text: str, weights: Iterable[tuple[int, int, float]]) -> Iterator[dict[str, Any]]:
-    """The text cut before and behind each weighted stretch of characters [begin, end)."""
+    """Yield the text split before and after each weighted range of characters [begin, end)."""
     done, end_of_all = 0, min(len(text), MOST_CHARACTERS)
     for begin, end, weight in weights:
         if begin >= end_of_all:
@@ -61,9 +61,9 @@ def _parts(text: str, weights: Iterable[tuple[int, int, float]]) -> Iterator[dic
 
 
 def lengths_of(examples: Sequence[Any]) -> tuple[np.ndarray, str]:
-    """How long each example is, both texts of a pair together, [examples], and in what: words, parted by white space.
+    """Return how long each example is, both texts of a pair together, [examples], and the unit: words, separated by white space.
 
-    Where most have one or two, as in languages written without blanks, it is characters.
+    If most have one or two, as in languages written without blanks, it is characters.
     """
     words = np.array([sum(len(text.split()) for text in texts_of(example)) for example in examples], dtype=np.int64)
     if np.median(words) > 2 or any(hasattr(example, "words") for example in examples[:1]):

@@ -1,4 +1,4 @@
-"""Masks filled in by the encoder, in a form for people: the text around the mask, the right token, and the likeliest guesses."""
+"""Masks filled in by the encoder, for people: the text around the mask, the true token, and the most probable predictions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from encoderlab.runs.inference.masked_predictions import Filled
 
 MASK = "[MASK]"
-HIDDEN = "___"  # another mask of the same text, which the encoder could not see behind either
+HIDDEN = "___"  # another mask in the same text
 CHARACTERS = 200
 _NO_TEXT = {"[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>"}
 _NO_SPACE_BEFORE, _NO_SPACE_AFTER = set(".,;:!?)]}%"), set("([{")
 
 
 def readable(filled: Filled) -> dict[str, Any]:
-    """`text`, `answer` and `guesses` (each with `token` and `probability`), as report.json holds them.
+    """Return `text`, `answer` and `guesses` (each with `token` and `probability`), as report.json holds them.
 
-    The text is cut to about 200 characters around the mask in question, which is written [MASK] whatever the tokenizer calls it;
-    the other masks are ___. Other pieces are put together as they are printed. Of the special tokens only those between two texts
-    are left.
+    The text is shortened to about 200 characters around the mask, which is written [MASK] whatever the tokenizer calls it;
+    the other masks are ___. Other tokens are joined as printed. Of the special tokens, only those between two texts
+    are kept.
     """
     words, place = _words(filled.pieces, filled.place)
     guesses = [{"token": token, "probability": round(float(chance), 4)} for token, chance in filled.guesses]
@@ -28,7 +28,7 @@ def readable(filled: Filled) -> dict[str, Any]:
 
 
 def _words(pieces: Sequence[str], asked: int) -> tuple[list[str], int]:
-    """What stands between blanks, and which of it holds the mask at place `asked` of the pieces."""
+    """Return the blank-separated words, and the index of the one with the mask at `asked` in the tokens."""
     texts = [place for place, piece in enumerate(pieces) if piece not in _NO_TEXT]
     mask, words, before, at = pieces[asked], [], None, 0
     for place in range(texts[0], texts[-1] + 1):
@@ -45,12 +45,12 @@ def _words(pieces: Sequence[str], asked: int) -> tuple[list[str], int]:
 
 
 def _closes_up(before: str, piece: str) -> bool:
-    """Whether `piece` follows what was shown `before` it without a blank."""
+    """Return whether `piece` follows the text `before` it without a blank."""
     return before in _NO_SPACE_AFTER or piece in _NO_SPACE_BEFORE or (piece.startswith("##") and len(piece) > 2)
 
 
 def _around(words: Sequence[str], place: int) -> str:
-    """As many whole words on both sides of the mask as fit, nearest first, with an ellipsis where the text goes on."""
+    """Return as many whole words around the mask as fit, nearest first, with an ellipsis where text is omitted."""
     low, high, room = place, place + 1, CHARACTERS - len(words[place])
     while True:
         sides = [(place - low + 1, low - 1)] * (low > 0) + [(high - place, high)] * (high < len(words))

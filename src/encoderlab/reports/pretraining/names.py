@@ -1,10 +1,10 @@
-"""How reports call the baselines that a pretrained encoder is compared with, and the question asked about pairs."""
+"""The names in reports of the baselines for a pretrained encoder, and of the task on pairs."""
 
 BASELINE_NAMES = {
     "most_frequent_token": "always the most frequent token",
     "unigram": "each token as often as in training",
-    "majority": "always the most frequent answer",
+    "majority": "always the most frequent label",
     "word_overlap": "words that both texts share",
     "length": "lengths of both texts",
 }
-PAIR_QUESTIONS = {"next": "NSP", "swapped": "sentence order"}  # how the figures nsp_* are called for each question
+PAIR_QUESTIONS = {"next": "NSP", "swapped": "sentence order"}  # the name of the figures nsp_* for each task

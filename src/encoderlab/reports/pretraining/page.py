@@ -1,4 +1,4 @@
-"""report.html of a pretraining run: what was learnt beside guessing, masks filled in, on what text, and how to repeat it."""
+"""report.html of a pretraining run: its scores next to baselines, masks filled in, its text, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PANEL = 4.6  # inches
 def write_pretraining_page(
     folder: RunFolder, report: Mapping[str, Any], token_guess: float | None, pair_guess: float | None
 ) -> None:
-    """Write the page of `report`, as `build_pretraining_report` makes it; the guesses are drawn into the curves."""
+    """Write the page of `report`, as `build_pretraining_report` makes it; the best baselines are drawn into the curves."""
     from encoderlab.reports.parts.page import picture, write_page
     from encoderlab.reports.parts.page_plots import thinned
     from encoderlab.reports.parts.plots import pretraining_curves
@@ -26,7 +26,7 @@ def write_pretraining_page(
     scored = report["splits"][report["scored_split"]]
     drawn = None
     if lines := metric_lines(folder):
-        said = "Curves over the optimizer's steps: losses, shares of right answers on validation, learning rate"
+        said = "Curves over the optimizer's steps: losses, accuracies on validation, learning rate"
         drawn = picture(pretraining_curves(thinned(lines), token_guess, pair_guess, PANEL), said)
     write_page(
         folder.page,
@@ -46,13 +46,13 @@ def write_pretraining_page(
 
 
 def _called(name: str, report: Mapping[str, Any]) -> str:
-    """A figure's name as it is said: nsp_* are called after the question that was asked."""
+    """Return a figure's name in words; nsp_* are named after the task on pairs."""
     question = PAIR_QUESTIONS.get(report["second_sentence"], "")
     return words_of(name).replace("mlm", "MLM").replace("nsp", question)
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Every figure of every split in words, by the figure's name."""
+    """Return every figure of every split in words, by the figure's name."""
     splits = report["splits"]
     names = [name for name in next(iter(splits.values())) if not name.endswith("_ci95") and name not in ("n", "target_tokens")]
     forms = {"mlm_perplexity": lambda part, name: number(part[name])}
@@ -64,7 +64,7 @@ def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[list[str]]:
-    """A line of headings, then the model and the baselines, each with the figures it has."""
+    """Return a line of headings, then the model and the baselines, each with its figures."""
     forms = {"mlm_accuracy": figure, "mlm_perplexity": number, "nsp_accuracy": figure}
     columns = [name for name in forms if name in scored]
 

@@ -1,4 +1,4 @@
-"""A pretraining run's figures as report.json holds them, what they say beside guessing, and the model's README.md."""
+"""A pretraining run's figures in report.json, their comparison with baselines, and the model's README.md."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def build_pretraining_report(
     filled_masks: Sequence[Mapping[str, Any]],
     second_sentence: str,
 ) -> dict[str, Any]:
-    """What report.json holds. `baselines` are the baselines' figures on the scored split, by the names of BASELINE_NAMES.
+    """Return the content of report.json. `baselines` are the baselines' figures on the scored split, by name in BASELINE_NAMES.
 
     `pairs` are the facts that `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is
-    the question that the figures nsp_* answer: next, swapped, or none where there are none. The seed also draws the bootstrap.
+    the task that the figures nsp_* are about: next, swapped, or none. The seed also draws the bootstrap.
     """
     figures = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
     verdict = _verdict(figures[scored_split(splits)], baselines, second_sentence)
@@ -38,16 +38,16 @@ def build_pretraining_report(
 
 
 def best_baseline(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tuple[str, float] | None:
-    """Name and score of the baseline that is best at `figure`; None where there is none."""
+    """Return name and score of the baseline that is best at `figure`; None if there is none."""
     found = {name: baseline[figure] for name, baseline in baselines.items() if baseline.get(figure) is not None}
     name = max(found, key=found.__getitem__, default=None)
     return None if name is None else (name, found[name])
 
 
 def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> dict[str, Any] | None:
-    """Where the model stands beside the best baseline of each question: above, level or below; None without baselines.
+    """Return whether the model is above, level with or below the best baseline of each task; None without baselines.
 
-    Above or below only where the baseline's figure lies outside the 95% interval of the model's.
+    It is above or below only if the baseline's figure is outside the 95% interval of the model's.
     """
     tokens = _stands(scores, "mlm_accuracy", "MLM", baselines)
     pairs = _stands(scores, "nsp_accuracy", PAIR_QUESTIONS.get(question, ""), baselines)
@@ -78,7 +78,7 @@ def _stands(
 
 
 def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> None:
-    """Write report.html, report.json, and plots/curves.png where the run has a metrics.jsonl."""
+    """Write report.html, report.json, and plots/curves.png if the run has a metrics.jsonl."""
     guesses = [best_baseline(report["baselines"], figure) for figure in ("mlm_accuracy", "nsp_accuracy")]
     token_guess, pair_guess = (None if best is None else best[1] for best in guesses)
     if lines := metric_lines(folder):
@@ -90,9 +90,9 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
 
 
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """The model's README.md: what it is, how it was made, how good it is; from report.json's figures and `run_facts`."""
+    """Return the model's README.md, from report.json's figures and `run_facts`: what it is, how it was made, and its scores."""
     asked = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
-    origin = f"going on from `{report['init_from']}`" if report["init_from"] else "from scratch"
+    origin = f"starting from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
     checkpoint = report["checkpoint"]
     lines = [
@@ -107,13 +107,13 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
         f"A transformer encoder of {report['model']['parameters']:,} parameters, pretrained {origin} by `encoderlab pretrain` on "
         f"{asked.get(report['second_sentence'], 'masked tokens')}, with seed {report['seed']}.\n\n"
         + "".join(f"- {line}.\n" for line in lines)
-        + "\nTeach it a task with `encoderlab finetune task=... init_from=<this folder>`; "
+        + "\nFinetune it with `encoderlab finetune task=... init_from=<this folder>`; "
         "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n\n" + how_it_was_made(facts)
     )
 
 
 def _model_card_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
-    """A line for each accuracy, with its interval and the best baseline beside it, and one for the perplexity."""
+    """Return a line for each accuracy, with its interval and the best baseline, and one for the perplexity."""
     found = []
     for figure, title in (("mlm_accuracy", "MLM"), ("nsp_accuracy", PAIR_QUESTIONS.get(question, ""))):
         if figure not in scores:

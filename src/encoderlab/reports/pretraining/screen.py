@@ -1,4 +1,4 @@
-"""What a pretraining run says on the screen: what its rows are made of before training, and what was learnt after it."""
+"""What a pretraining run prints: its rows before training, and its scores after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 def show_pretraining_report(
     report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
-    """Print a report as `build_pretraining_report` makes it; `paths` and `file` are as for `training.screen.show_report`."""
+    """Print a report from `build_pretraining_report`; `paths` and `file` are as for `training.screen.show_report`."""
     console, scores = console_on(file), report["splits"][report["scored_split"]]
     _headline(console, report, scores)
     console.print("", _comparison(report, scores), sep="\n")
@@ -32,22 +32,24 @@ def show_pretraining_report(
 
 
 def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
-    """Print what training reads and how far guessing gets, on standard error unless `file` is given.
+    """Print what training reads and the baselines' scores, on standard error unless `file` is given.
 
-    `facts` are what `runs.inspection.pair_facts.pair_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an epoch
-    `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, where there are
-    any); `sentence_splitter` says how sentences were found. `baselines` comes from `baselines.pretraining.pair_baselines`;
-    it is empty without pairs.
+    `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an
+    epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, where there
+    are any); of a stream, those of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
+    `baselines` comes from `baselines.pretraining.pair_baselines`; it is empty without pairs.
     """
     console = console_on(file)
     _facts(console, facts)
     found = [f"{BASELINE_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in baselines.items()]
     if found:
-        line(console, "Pairs told apart without an encoder", ", ".join(found))
+        line(console, "Baselines on pairs (no encoder)", ", ".join(found))
 
 
 def _facts(console: Console, facts: Mapping[str, Any]) -> None:
     counted = ", ".join(f"{facts[name]:,} {name}" for name in ("documents", "paragraphs", "sentences", "tokens"))
+    if "shards" in facts:
+        counted = f"{facts['shards']:,} shards, read while training; in the first window {counted}"
     line(console, "Training text", f"{counted}; sentences found by {facts['sentence_splitter']}")
     rows = "pairs" if "labels" in facts else "texts"
     epoch = (
@@ -55,7 +57,7 @@ def _facts(console: Console, facts: Mapping[str, Any]) -> None:
     )
     total = max(sum(facts.get("labels", {}).values()), 1)
     labels = [f"{count:,} {label} ({_percent(count / total)})" for label, count in facts.get("labels", {}).items()]
-    line(console, "An epoch", ", ".join([epoch, *labels]))
+    line(console, "The first window" if "shards" in facts else "An epoch", ", ".join([epoch, *labels]))
 
 
 def _percent(share: float | None) -> str:
@@ -76,7 +78,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
-    """The model beside the baselines."""
+    """Return the model's scores next to the baselines'."""
     columns = {"mlm_accuracy": "MLM accuracy", "mlm_perplexity": "MLM perplexity"}
     if "nsp_accuracy" in scores:
         columns["nsp_accuracy"] = f"{PAIR_QUESTIONS.get(report['second_sentence'], '')} accuracy"
@@ -94,8 +96,8 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
 
 
 def _filled(filled_masks: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Two lines for each mask: the text, and the right token with the guesses."""
+    """Yield two lines for each mask: the text, and the true token with the predictions."""
     for filled in filled_masks:
         guesses = ", ".join(f"{guess['token']} {_percent(guess['probability'])}" for guess in filled["guesses"])
         yield filled["text"]
-        yield f"    right: {filled['answer']}; guessed: {guesses}"
+        yield f"    true: {filled['answer']}; predicted: {guesses}"

@@ -46,7 +46,7 @@ def build_teacher_vectors_report(
     texts: Mapping[str, Any],
     models: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What report.json holds. `texts` are the facts that `runs.inspection.pair_facts.pair_facts` counts.
+    """Return the content of report.json. `texts` are the facts that `runs.inspection.pair_facts.pair_facts` counts.
 
     `models` are those of student and teacher, as `runs.distillation.side_by_side` measures them.
     """
@@ -83,7 +83,7 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Every figure of every split in words, by the figure's name."""
+    """Return every figure of every split in words, by the figure's name."""
     splits = report["splits"]
     rows = {
         words_of(name): [with_interval(part, name) for part in splits.values()]
@@ -113,7 +113,7 @@ def show_teacher_vectors_report(
 
 
 def teacher_vectors_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """The model's README.md: what it is, how it was made, how near to its teacher."""
+    """Return the model's README.md: what it is, how it was made, and how close it is to its teacher."""
     scores, checkpoint = report["splits"][report["scored_split"]], report["checkpoint"]
     lines = [
         f"Teacher: `{shown(report['teacher'])}`",
@@ -128,7 +128,7 @@ def teacher_vectors_card(report: Mapping[str, Any], facts: Mapping[str, Any]) ->
         f"A transformer encoder of {report['model']['parameters']:,} parameters, distilled by `encoderlab distill` on documents, "
         f"with seed {report['seed']}.\n\n"
         + "".join(f"- {one}.\n" for one in lines)
-        + "\nTeach it a task with `encoderlab finetune task=... init_from=<this folder>`; "
+        + "\nFinetune it with `encoderlab finetune task=... init_from=<this folder>`; "
         "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n"
         f"{distillation_markdown(report)}\n{how_it_was_made(facts)}"
     )

@@ -1,1 +1,1 @@
-"""What commands that train nothing show on the screen."""
+"""What commands that do not train print."""

@@ -1,4 +1,4 @@
-"""The figures of the linear models alone: as JSON, and as people read them."""
+"""The figures of the baselines alone: as JSON, and for people."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def build_baseline_report(
     main: str,
     positive: int = 1,
 ) -> dict[str, Any]:
-    """What is printed and written: JSON-safe.
+    """Return what is printed and written: JSON-safe.
 
-    `labels` are the right answers to the rows of `split`, as a `Baseline` has its own; `names` are the classes'. `main` comes
-    first; of two classes, `positive` is the one that F1 is about. Each baseline has its figures with 95% intervals, scores by
-    class, the confusion, how far it is ahead of `majority` (or `mean`) on the same rows, and of a linear model the top `words` for
-    each class. The seed draws the bootstrap.
+    `labels` are the targets of the rows of `split`, in the form of a `Baseline`'s predictions; `names` are the classes'. `main`
+    comes first; for two classes, `positive` is the one that F1 is about. Each baseline has its figures with 95% intervals,
+    scores by class, the confusion, how far it is ahead of `majority` (or `mean`) on the same rows, and of a linear model the
+    top `words` for each class. The seed draws the bootstrap.
     """
     reference = next(name for name in REFERENCES if name in found)
     reports = {}
@@ -69,14 +69,14 @@ def build_baseline_report(
 def _scored(
     baseline: Baseline, labels: Answers, reference: Baseline, names: Sequence[str], seed: int, main: str, positive: int
 ) -> tuple[dict[str, Any], tuple[float, list[float]]]:
-    """The baseline's figures with their intervals, and its lead over the reference with the interval of that."""
+    """Return the baseline's figures with their intervals, and its lead over the reference with its interval."""
     assert baseline.predicted is not None
     scores = _answered(labels, baseline, names, main, positive)
     return {**baseline.figures, **scores.with_intervals(seed).as_dict()}, scores.lead_over(reference.predicted, seed)
 
 
 def _answered(labels: Answers, baseline: Baseline, names: Sequence[str], main: str, positive: int) -> AnswerScores:
-    """The scores of a baseline's answers."""
+    """Return the scores of a baseline's predictions."""
     if isinstance(labels, list):
         return answered_words(labels, list(baseline.predicted or ()), names, main)
     predicted = np.asarray(baseline.predicted)
@@ -89,7 +89,7 @@ def _answered(labels: Answers, baseline: Baseline, names: Sequence[str], main: s
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
-    """Print what `build_baseline_report` made."""
+    """Print a report from `build_baseline_report`."""
     console, main = console_on(file), report["main_figure"]
     line(console, f"baseline {report['task']}", f"scored on {report['scored_split']} ({number(report['n'])} rows)")
     reference = next(name for name in REFERENCES if name in report["baselines"])
@@ -116,4 +116,4 @@ def _top_features(console: Console, words: Mapping[str, Sequence[str]]) -> None:
     if words:
         console.print()
         shown = list(words.items())[:MOST_CLASSES]
-        listing(console, "What speaks for each class most", [f"{one_line(name)}: {', '.join(some)}" for name, some in shown])
+        listing(console, "The strongest words for each class", [f"{one_line(name)}: {', '.join(some)}" for name, some in shown])

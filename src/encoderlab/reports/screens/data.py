@@ -1,4 +1,4 @@
-"""What `encoderlab data` prints: the facts of a dataset as people read them."""
+"""What `encoderlab data` prints: the facts of a dataset, for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from encoderlab.errors import one_line
 from encoderlab.reports.parts.console import console_on, line, listing, number, table_of
 from encoderlab.reports.training.screen import show_survey
 
-_ODD_TEXT = 90  # characters of an odd row's text that fit beside its place
+_ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
 _QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
 
 
@@ -38,7 +38,8 @@ def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
     rows = "pairs" if "labels" in first else "texts"
     table = table_of("split", "documents", "paragraphs", "sentences", "tokens", f"{rows} of an epoch")
     for name, split in splits.items():
-        table.add_row(name, *(number(split[key]) for key in ("documents", "paragraphs", "sentences", "tokens", "pairs")))
+        counted = f"{name}, the first window of {split['shards']:,} shards" if "shards" in split else name
+        table.add_row(counted, *(number(split[key]) for key in ("documents", "paragraphs", "sentences", "tokens", "pairs")))
     console.print(table)
     line(console, "Sentences", f"found by {first['sentence_splitter']}")
     _lengths(console, {name: split["tokens_of_a_row"] for name, split in splits.items()}, facts["max_length"], rows[:-1])
@@ -50,22 +51,22 @@ def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
 
 
 def _lengths(console: Console, by_split: Mapping[str, Mapping[str, Any]], max_length: int, what: str) -> None:
-    table = table_of(f"tokens of a {what}", *_QUANTILES, f"cut at {max_length}")
+    table = table_of(f"tokens of a {what}", *_QUANTILES, f"truncated at {max_length}")
     for name, lengths in by_split.items():
         table.add_row(
             name, *(f"{lengths[key]:,.0f}" if key in lengths else "-" for key in _QUANTILES), f"{lengths['truncated']:.1%}"
         )
     console.print("", table, sep="\n")
-    console.print(f"Special tokens are counted; model.max_length={max_length} is the longest that the model reads.", soft_wrap=True)
+    console.print(f"Lengths include special tokens; the model reads up to model.max_length={max_length}.", soft_wrap=True)
 
 
 def _pieces(console: Console, cutting: Mapping[str, Any] | None) -> None:
     if cutting is None:
         return
     said = [
-        f"{cutting['pieces_per_word']:.2f} pieces per word",
+        f"{cutting['pieces_per_word']:.2f} tokens per word",
         f"{cutting['whole_words']:.1%} of the words whole",
-        f"{cutting['unknown_pieces']:.2%} of the pieces unknown",
+        f"{cutting['unknown_pieces']:.2%} of the tokens unknown",
         f"a vocabulary of {cutting['vocabulary_size']:,}",
     ]
     line(console, "Pieces", ", ".join(said))
@@ -85,7 +86,7 @@ def _quoted(text: str) -> str:
 
 
 def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Three lines for each row: where it stands and its label, its text, its pieces."""
+    """Yield three lines for each row: its place and its label, its text, its tokens."""
     for row in rows:
         yield f"{row['where']}, {row['tokens']} tokens, {'no label' if row['label'] is None else one_line(row['label'])}"
         yield f"    {one_line(row['text'])}"

@@ -1,4 +1,4 @@
-"""What `dry_run=true` prints: the size, the length and the cost of a run that is not started, and what its report will hold."""
+"""What `dry_run=true` prints: the size, the length and the cost of a run, and what its report will contain."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _FIGURES_LEFT_OUT = ("n", "per_class", "per_entity", "confusion")
 
 
 def show_dry_run(facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO) -> None:
-    """Print what `runs.dry_run.dry_run.dry_run` found.
+    """Print the estimates of `runs.dry_run.dry_run.dry_run`.
 
-    `baselines` are those that will be scored, as they are called, each with why it will be skipped ("" where it will not). `files`
+    `baselines` are those to be scored, by name, each with why it will be skipped ("" if it will not). `files`
     are the names of what the run will write into its folder.
     """
     console = console_on(file)
-    line(console, f"{command} {facts['task']}, seed {facts['seed']}", "a dry run, nothing is written but the cache")
+    line(console, f"{command} {facts['task']}, seed {facts['seed']}", "dry run: only the cache is written")
     _model(console, facts)
     _steps(console, facts)
     line(console, "Memory", _memory(facts["memory"]))
     line(console, "Time", _time(facts))
-    line(console, "Not in it", "reading and tokenising, baselines, writing checkpoints and the report")
+    line(console, "Not included", "reading and tokenising, baselines, writing checkpoints and the report")
     console.print()
-    listing(console, "The report will hold", _report(facts, baselines, files))
+    listing(console, "The report will contain", _report(facts, baselines, files))
 
 
 def _model(console: Console, facts: Mapping[str, Any]) -> None:
@@ -49,7 +49,7 @@ def _steps(console: Console, facts: Mapping[str, Any]) -> None:
     said = [
         f"{about}{number(steps['total'])}{ends} of {steps['batch_size']} rows ({epochs})",
         f"{number(steps['warmup'])} of warmup",
-        f"{number(steps['evaluations'])} evaluation{'s' * (steps['evaluations'] != 1)} on the way",
+        f"{number(steps['evaluations'])} evaluation{'s' * (steps['evaluations'] != 1)} during training",
     ]
     line(console, "Steps", ", ".join(said))
     line(console, "Tokens", f"{steps['tokens']:,.0f} to train on; {facts['padding_fraction']:.1%} padding in an epoch's batches")
@@ -57,10 +57,10 @@ def _steps(console: Console, facts: Mapping[str, Any]) -> None:
 
 def _memory(memory: Mapping[str, Any]) -> str:
     on_gpu = memory["device"] == "cuda"
-    peak = "not known here" if memory["peak"] is None else _bytes(memory["peak"])
+    peak = "unknown here" if memory["peak"] is None else _bytes(memory["peak"])
     said = [
         f"{_bytes(memory['estimate'])} estimated for the weights and a step",
-        f"{peak} measured at most ({'on the GPU' if on_gpu else 'the whole process, with Python and libraries'})",
+        f"{peak} peak measured ({'on the GPU' if on_gpu else 'the whole process, with Python and libraries'})",
     ]
     if memory["free"] is not None:
         said.append(f"{_bytes(memory['free'])} were free")
@@ -75,7 +75,7 @@ def _time(facts: Mapping[str, Any]) -> str:
     before = "".join(f"{name} {_seconds(seconds)}, " for name, seconds in time.get("before", {}).items())
     parts = f"training {_seconds(time['training'])} at {_seconds(time['step'])} a step, evaluation {_seconds(time['evaluation'])}"
     speed = f"{steps['tokens'] / time['training']:,.0f} tokens/s"
-    return f"{whole}: {before}{parts}, {speed}; from {measured}, on this machine as busy as it is now"
+    return f"{whole}: {before}{parts}, {speed}; from {measured}, on this machine at its present load"
 
 
 def _report(facts: Mapping[str, Any], baselines: Mapping[str, str], files: Sequence[str]) -> list[str]:
@@ -85,17 +85,17 @@ def _report(facts: Mapping[str, Any], baselines: Mapping[str, str], files: Seque
         by_class = ", calibration, scores by class and their confusion" if "confusion" in figures else ""
         by_class = by_class or (", scores by label" if "per_class" in figures else "")
         lines.append(f"{name} ({number(facts['rows'][name])} rows): {', '.join(scores)}{by_class}")
-    lines += [f"beside it: {title}{f' (skipped: {skipped})' if skipped else ''}" for title, skipped in baselines.items()]
+    lines += [f"baseline: {title}{f' (skipped: {skipped})' if skipped else ''}" for title, skipped in baselines.items()]
     return [*lines, f"files: {', '.join(files)}"]
 
 
 def _bytes(count: int) -> str:
-    """Bytes in MiB, or GiB where there are many."""
+    """Return bytes in MiB, or in GiB if there are many."""
     return f"{count / 2**20:,.0f} MiB" if count < 2**30 else f"{count / 2**30:,.1f} GiB"
 
 
 def _seconds(seconds: float) -> str:
-    """A time to two figures or so: 4.2 ms, 40 s, 12 min, 1.5 h, 3.1 days."""
+    """Return a time to about two figures: 4.2 ms, 40 s, 12 min, 1.5 h, 3.1 days."""
     for least, unit, name in ((172_800, 86_400, "days"), (5400, 3600, "h"), (90, 60, "min"), (1, 1, "s")):
         if seconds >= least:
             amount = seconds / unit

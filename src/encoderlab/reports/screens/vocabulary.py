@@ -1,4 +1,4 @@
-"""What is shown of tokenizers: a table of how they cut the same texts, and one text's pieces above their ids."""
+"""Tables of tokenizers: how they split the same texts, and one text's tokens above their ids."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from encoderlab.reports.parts.console import console_on, table_of
 
 
 def show_cuttings(cuttings: Mapping[str, Mapping[str, Any]], texts: str, file: TextIO) -> None:
-    """A row for each tokenizer, its figures by name as in `inspection.cutting.Cutting`; `texts` says on what they were counted."""
-    pieces = "pieces in a text: median, p95, max"
-    table = table_of("tokenizer", "vocabulary", "pieces per word", "whole words", "unknown pieces", pieces)
+    """Print a row for each tokenizer, with figures named as in `inspection.cutting.Cutting`; `texts` says on what."""
+    pieces = "tokens in a text: median, p95, max"
+    table = table_of("tokenizer", "vocabulary", "tokens per word", "whole words", "unknown tokens", pieces)
     for name, figures in cuttings.items():
         lengths = " ".join(f"{figures[f'pieces_{key}']:,.0f}" for key in ("median", "p95", "max"))
         shares = [f"{figures[key]:.2%}" for key in ("whole_words", "unknown_pieces")]
@@ -24,16 +24,16 @@ def show_cuttings(cuttings: Mapping[str, Mapping[str, Any]], texts: str, file: T
 
 
 def show_pieces(cuts: Mapping[str, Sequence[tuple[str, int]]], file: TextIO) -> None:
-    """For each tokenizer one text's pieces, their ids under them."""
+    """Print for each tokenizer one text's tokens, with their ids below."""
     console = console_on(file)
     for name, pieces in cuts.items():
-        console.print(f"\n{name}: {len(pieces)} piece{'s' * (len(pieces) != 1)}", soft_wrap=True)
+        console.print(f"\n{name}: {len(pieces)} token{'s' * (len(pieces) != 1)}", soft_wrap=True)
         for line in _two_lines(pieces, console.width):
             console.print(line, soft_wrap=True)
 
 
 def _two_lines(pieces: Sequence[tuple[str, int]], width: int) -> Iterator[str]:
-    """Lines of pieces, each followed by the line of their ids, as many pieces side by side as fit."""
+    """Yield lines of tokens, each followed by the line of their ids, with as many tokens per line as fit."""
     above, below = "", ""
     for piece, id_ in pieces:
         taken = max(cell_len(piece), len(str(id_)))

@@ -1,4 +1,4 @@
-"""Scores by the length of the text: short ones say too little, and long ones are cut or seldom seen."""
+"""Scores by the length of the text: short texts say too little, and long ones are truncated or rare."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MOST_BINS = 6
 
 
 def scores_by_length(lengths: np.ndarray, scores: AnswerScores, seed: int) -> list[dict[str, Any]]:
-    """`low` and `high` (both in the bin), `n`, the main `score` in each bin of lengths, and its 95% interval as `ci95`.
+    """Return `low` and `high` (both in the bin), `n`, the main `score` in each bin of lengths, and its 95% interval as `ci95`.
 
-    `lengths` are those of the scored rows, [n]. The bins hold about as many rows each; there are fewer than six where many rows are
+    `lengths` are those of the scored rows, [n]. The bins hold about equally many rows; there are fewer than six if many rows are
     of one length.
     """
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, MOST_BINS + 1), method="lower"))

@@ -1,4 +1,4 @@
-"""Teacher, student, and the student without its teacher side by side, as screen, page and model card show them."""
+"""The table of teacher, student, and the student without its teacher, for screen, page and model card."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NAMES = {"student": "student (this model)", "teacher": "teacher", "without_teach
 
 
 def distillation_table(report: Mapping[str, Any]) -> list[list[str]]:
-    """A line of headings, then a line for each model; empty where the run had no teacher.
+    """Return a line of headings, then a line for each model; empty if the run had no teacher.
 
-    A teacher of vectors has no score: the student's is how near it comes to them.
+    A teacher of vectors has no score: the student's score is how close it comes to them.
     """
     found = report.get("distillation")
     if not found:
@@ -35,7 +35,7 @@ def _line(name: str, model: Mapping[str, Any], main: str) -> list[str]:
 
 
 def distillation_markdown(report: Mapping[str, Any]) -> str:
-    """The same table in Markdown, under a heading; "" where the run had no teacher."""
+    """Return the same table in Markdown, under a heading; "" if the run had no teacher."""
     rows = distillation_table(report)
     if not rows:
         return ""

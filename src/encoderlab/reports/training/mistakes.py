@@ -1,4 +1,4 @@
-"""The mistakes worth reading: those the model was surest of, and those whose right answer it thought least likely."""
+"""The mistakes worth reading: those the model was most confident in, and those with the least probable true label."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     Importance = Callable[..., Sequence[TokenImportance]]  # `runs.inference.importance.token_importance` of a model
 
 MOST_MISTAKES = 10  # of each kind
-MOST_WORDS = 60  # of a tagged sentence, around its surest wrong answer
+MOST_WORDS = 60  # of a tagged sentence, around its most confident mistake
 _LABEL = 60  # characters
 
 
 def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
-    """`confident`: the wrong answers of the highest probability; `unlikely`: those whose label had the lowest, if others.
+    """Return `confident`, the mistakes of the highest probability, and `unlikely`, those with the least probable label, if others.
 
-    Of two classes both are the same, and `unlikely` is empty. Each mistake has `row` (its place in the split), `texts` (see
-    `marked_texts`), `label`, `predicted`, `confidence` (the answer's probability), `of_label` (the label's), and `method` (how the
-    words' weights were found, "" where they were not). `examples` are the split's, by row.
+    With two classes both are the same, and `unlikely` is empty. Each mistake has `row` (its place in the split), `texts` (see
+    `marked_texts`), `label`, `predicted`, `confidence` (the prediction's probability), `of_label` (the label's), and `method`
+    (how the words' weights were found, "" if they were not). `examples` are the split's, by row.
     """
     assert scores.probabilities is not None
     wrong = np.flatnonzero(scores.labels != scores.predicted)
@@ -57,10 +57,10 @@ def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, 
 
 
 def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
-    """`confident`: the sentences with the surest wrong answers; `most`: those with the most of them, if others.
+    """Return `confident`, the sentences with the most confident mistakes, and `most`, those with the most mistakes, if others.
 
-    Each has `row`, `wrong` (how many words), `of` (how many were asked), `confidence` (of the surest wrong answer), `words` around
-    that one, and `method` as for texts: the weights are those of the words for the surest wrong answer.
+    Each has `row`, `wrong` (how many words), `of` (how many were predicted), `confidence` (of the most confident mistake),
+    `words` around that one, and `method` as for texts: the weights are those of the words for the most confident mistake.
     """
     assert scores.confidences is not None
     wrong = [np.flatnonzero(a != b) for a, b in zip(scores.labels, scores.predicted, strict=True)]
@@ -96,7 +96,7 @@ def _mistaken_sentence(
 def _words(
     place: int, asked: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
 ) -> Iterator[dict[str, Any]]:
-    """`text`, `label`, `predicted`, `weight`, and whether it is `wrong`, and `asked` about; of words the model was asked."""
+    """`text`, `label`, `predicted`, `weight`, whether it is `wrong`, and `asked`, for words that have a prediction."""
     labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
     begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))
     weights = {} if explained is None else {word.begin: word.score for word in explained.words()}
@@ -114,7 +114,7 @@ def _words(
 
 
 def largest_errors(examples: Any, scores: NumberScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
-    """`furthest`: the rows whose number is the furthest off, each with `row`, `texts`, `label`, `predicted`, `method`."""
+    """Return `furthest`: the rows with the largest errors, each with `row`, `texts`, `label`, `predicted`, `method`."""
     errors = np.abs(scores.predicted - scores.labels)
     chosen = [place for place in np.argsort(-errors, kind="stable")[:MOST_MISTAKES].tolist() if errors[place]]
     found = [examples[int(scores.rows[place])] for place in chosen]
@@ -134,10 +134,10 @@ def largest_errors(examples: Any, scores: NumberScores, importance: Importance |
 
 
 def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
-    """`furthest`: the rows whose labels are the furthest off, as `largest_errors` has them.
+    """Return `furthest`: the rows with the largest errors in their labels, in the form of `largest_errors`.
 
-    A wrong label counts for how sure the model was of it, and a missing one for how sure it was that it is not there. The words'
-    weights are those for the surest of them, `about`.
+    A wrong label counts by its probability, and a missing one by how improbable it was. The words'
+    weights are those for the worst of them, `about`.
     """
     off = np.abs(scores.probabilities - scores.labels) * (scores.labels != scores.predicted)
     totals = off.sum(1)
@@ -164,7 +164,7 @@ def _listed(marks: np.ndarray, names: Sequence[str]) -> str:
 
 
 def frequent_confusions(confusion: Sequence[Sequence[int]], names: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """The pairs of `label` and `predicted` that are confused most often, with their `count` and its `share` of the label's rows."""
+    """Return the most frequent confusions of `label` and `predicted`, with their `count` and its `share` of the label's rows."""
     counts = np.array(confusion)
     rows = counts.sum(1)
     wrong = counts * ~np.eye(len(counts), dtype=bool)

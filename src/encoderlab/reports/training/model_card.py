@@ -1,4 +1,4 @@
-"""The model's README.md: what it is, how it was made, how good it is."""
+"""The model's README.md: what it is, how it was made, and its scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_LABELS = 20
 
 
 def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[str, Any]) -> str:
-    """A model card from the figures of report.json and what `run_facts` says."""
+    """Return a model card from the figures of report.json and `run_facts`."""
     scored = report["scored_split"]
     scores = report["splits"][scored]
     main = report["main_figure"]
@@ -32,7 +32,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
         f"# encoderlab: {report['task']}\n\n"
         f"A transformer encoder of {report['model']['parameters']:,} parameters, {start} by `encoderlab {report['command']}` "
         f"on the task `{report['task']}` with seed {report['seed']}.\n\n"
-        f"- {f'Labels: {named}' if labels else 'Answers with a number'}\n"
+        f"- {f'Labels: {named}' if labels else 'Predicts a number'}\n"
         f"- {plain(named_figure(main, scores))} on {scored}: {scores[main]:.4f} {interval}\n"
         f"- Weights after step {report['checkpoint']['step']:,}, chosen by {report['checkpoint']['chosen_by']}\n"
         f"{notes}\n"
@@ -42,7 +42,7 @@ def model_card(report: Mapping[str, Any], labels: Sequence[str], facts: Mapping[
 
 
 def _results(report: Mapping[str, Any]) -> str:
-    """A line for each figure, a column for each split."""
+    """Return a line for each figure, with a column for each split."""
     splits = report["splits"]
     names = [name for name, value in next(iter(splits.values())).items() if isinstance(value, float)]
     head = f"| | {' | '.join(splits)} |\n|---|{'---:|' * len(splits)}\n"
@@ -54,7 +54,7 @@ def _results(report: Mapping[str, Any]) -> str:
 
 
 def _compared(report: Mapping[str, Any]) -> str:
-    """What the baselines scored, and the verdict; nothing where none was fitted."""
+    """Return the baselines' scores, and the verdict; nothing if none was fitted."""
     main = report["main_figure"]
     named = plain(named_figure(main, report["splits"][report["scored_split"]]))
     found = [

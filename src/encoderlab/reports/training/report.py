@@ -1,4 +1,4 @@
-"""A run's figures as report.json holds them, and what they say beside the baselines."""
+"""A run's figures in report.json, and their comparison with the baselines."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BASELINE_NAMES = {
 }
 
 
-# the first of these stands beside the main figure
+# the first of these is shown next to the main figure
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
-LEAST_ROWS = 10  # of a class, below which its figures are mostly luck
+LEAST_ROWS = 10  # of a class, below which its figures are mostly chance
 MOST_NAMED = 5  # classes in a note
 
 
 def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
-    """What report.json holds; `splits` are the labelled ones, and `baselines` were scored on the one the verdict is about.
+    """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's split.
 
     The seed also draws the bootstrap.
     """
@@ -47,15 +47,15 @@ def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines:
 
 
 def _calibrated(name: str, scored: str, splits: Mapping[str, AnswerScores]) -> dict[str, Any]:
-    """The `calibration` of a split whose answers are classes; nothing for other answers."""
+    """Return the `calibration` of a split with class predictions; nothing for others."""
     classes = {name: scores for name, scores in splits.items() if isinstance(scores, Scores | TaggingScores)}
     return {"calibration": _calibration(name, scored, classes)} if name in classes else {}
 
 
 def _calibration(name: str, scored: str, splits: Mapping[str, Scores | TaggingScores]) -> dict[str, Any]:
-    """How far confidence and right answers agree on a split; of the scored one, also after temperature scaling.
+    """Return how well confidence matches accuracy on a split; for the scored one, also after temperature scaling.
 
-    The temperature is fitted on validation, never on the rows scored: where these are one split, there is none; nor where
+    The temperature is fitted on validation, never on the rows scored: if these are one split, there is none; nor if
     validation determines none.
     """
     scores, held_out = splits[name], splits.get("validation")
@@ -76,7 +76,7 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores | TaggingSc
 
 
 def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, Any]:
-    """The baseline's figures, and how far the model's main figure is above its own, on the same rows, answer by answer."""
+    """Return the baseline's figures, and the paired lead of the model's main figure on the same rows."""
     if baseline.skipped:
         return {**({"accuracy": None} if isinstance(scores, Scores) else {}), scores.main: None, "skipped": baseline.skipped}
     lead, bounds = scores.lead_over(baseline.predicted, seed)
@@ -85,9 +85,9 @@ def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, 
 
 
 def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -> dict[str, str] | None:
-    """Where the model stands beside its best baseline: above, not distinguishable, or below; None where there is none.
+    """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
 
-    Above or below only where the 95% interval of the paired difference leaves out zero.
+    It is above or below only if the 95% interval of the paired difference excludes zero.
     """
     found = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
     if not found:
@@ -109,19 +109,19 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -
 
 
 def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
-    """A warning about classes that few rows of a split have, given the `counts` of all; "" where each has enough."""
+    """Return a warning about classes with few rows in a split, given the `counts` of all; "" if each has enough."""
     few = [name for name, count in counts.items() if count < LEAST_ROWS]
     if not few:
         return ""
     named = ", ".join(f"{name!r} ({counts[name]})" for name in few[:MOST_NAMED])
     more = f" and {len(few) - MOST_NAMED:,} more" if few[MOST_NAMED:] else ""
     return (
-        f"Too few rows of {split} to score {named}{more}: with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly luck."
+        f"Too few rows of {split} to score {named}{more}: with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly chance."
     )
 
 
 def _scarce_notes(split: str, scores: AnswerScores) -> list[str]:
-    """The warning about the scored split, where its answers are classes of whole texts."""
+    """Return the warning about the scored split, if it predicts classes of whole texts."""
     if not isinstance(scores, Scores) or scores.probabilities is None:
         return []
     return list(filter(None, [scarce_classes(split, {name: int(one["support"]) for name, one in scores.per_class.items()})]))

@@ -1,11 +1,11 @@
-"""report.html: a run on one page, for people: how good, how sure, where wrong, on what data, and how to repeat it.
+"""report.html: a run on one page: its scores, their uncertainty, its mistakes, its data, and how to repeat it.
 
-The page does not grow with the run: its plots have at most 500 points a line, its tables at most 60 rows, it shows at most 20 texts
-of 600 characters each, and a confusion matrix up to 20 classes, beyond which the most frequent confusions stand for it.
+The page does not grow with the run: its plots have at most 500 points per line, its tables at most 60 rows, it shows at most 20
+texts of 600 characters each, and a confusion matrix up to 20 classes, beyond which the most frequent confusions replace it.
 
-It is a function of the report, the records and the scored rows; only the marks on the words of mistakes ask the model. It loads
-nothing (a Content-Security-Policy says so), everything that comes from data is escaped, made printable and cut, and it needs no
-script: only the attention page and `serve` bring one.
+It is a function of the report, the records and the scored rows; only the marks on the words of mistakes need the model. It
+loads nothing (a Content-Security-Policy says so), everything that comes from data is escaped, made printable and shortened, and
+it needs no script: only the attention page and `serve` have one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_CLASSES = 60  # rows of a table
 MOST_OF_A_MATRIX = 20
 MOST_CONFUSIONS = 30
 NO_FIGURES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
-NOT_SHOWN = {  # of the parts that say something of one kind of answers
+NOT_SHOWN = {  # parts for only one kind of predictions
     **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "per_entity": [], "n_wrong": 0},
     **dict.fromkeys(("calibration", "tempered", "reliability", "numbers", "precision_recall")),
 }
@@ -51,9 +51,9 @@ NOT_SHOWN = {  # of the parts that say something of one kind of answers
 def write_run_page(
     folder: RunFolder, report: Mapping[str, Any], examples: Any, scores: AnswerScores, importance: Importance | None = None
 ) -> None:
-    """Write the page of `report`; `examples` are the scored split's, by row, and `scores` its answers.
+    """Write the page of `report`; `examples` are the scored split's, by row, and `scores` its predictions.
 
-    `importance` says of some examples what each token did for the answer; without it mistakes are shown as plain texts.
+    `importance` explains the predictions of some examples; without it, mistakes are shown as plain texts.
     """
     from encoderlab.reports.parts.page import write_page
 
@@ -87,7 +87,7 @@ def write_run_page(
 
 
 def _answered(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
-    """What the page says of the answers, by what they are."""
+    """Return the page's values about the predictions, by their kind."""
     if isinstance(scores, NumberScores):
         return NOT_SHOWN | _of_numbers(scores, examples, importance)
     if isinstance(scores, LabelSetScores):
@@ -99,7 +99,7 @@ def _answered(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, im
 
 
 def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
-    """What the page says of answers that are classes, of texts or of words."""
+    """Return the page's values about predicted classes, of texts or of words."""
     assert isinstance(scores, Scores | TaggingScores)
     if isinstance(scores, TaggingScores):
         own = {"kind": "words", "tagging": True, "mistakes": mistaken_sentences(examples, scores, importance)}
@@ -121,12 +121,12 @@ def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, 
 
 
 def _of_numbers(scores: NumberScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
-    """What the page says of answers that are numbers."""
+    """Return the page's values about predicted numbers."""
     from encoderlab.reports.parts.answer_plots import numbers_figure
     from encoderlab.reports.parts.page import picture
     from encoderlab.reports.parts.page_plots import WIDTH
 
-    cloud = picture(numbers_figure(scores.labels, scores.predicted, WIDTH), "Predicted numbers against the right ones")
+    cloud = picture(numbers_figure(scores.labels, scores.predicted, WIDTH), "Predicted numbers against the true ones")
     return {"kind": "numbers", "numbers": cloud, "mistakes": largest_errors(examples, scores, importance)}
 
 
@@ -144,7 +144,7 @@ def _reliability(calibration: Mapping[str, Any]) -> Markup:
     from encoderlab.reports.parts.page import picture
     from encoderlab.reports.parts.page_plots import reliability_figure
 
-    said = "Reliability diagram: share of right answers in each of 15 bins of confidence, and how many answers a bin holds"
+    said = "Reliability diagram: accuracy in each of 15 bins of confidence, and how many predictions each bin holds"
     return picture(reliability_figure(calibration), said)
 
 
@@ -160,7 +160,7 @@ def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Every figure of every split in words, by the figure's name; "" where a split does not have it."""
+    """Return every figure of every split in words, by the figure's name; "" if a split does not have it."""
     splits = report["splits"]
     names = [name for name in next(iter(splits.values())) if name not in NO_FIGURES]
     wanted = [name for name in names if not name.endswith("_ci95")]
@@ -170,7 +170,7 @@ def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The model and its baselines, each with its `name`, `score` (None where it was skipped), `lead` of the model, `seconds`."""
+    """Return the model and its baselines, each with `name`, `score` (None if skipped), `lead` of the model, `seconds`."""
     main = report["main_figure"]
     rows = [{"name": "this model", "score": scored[main], "lead": "", "seconds": report["throughput"].get("train_seconds")}]
     for name, baseline in report["baselines"].items():
@@ -184,7 +184,7 @@ def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[di
 
 
 def _per_class(per_class: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """The classes in their order; of more than 60, those with the lowest F1 among those that have rows."""
+    """Return the classes in order; of more than 60, those with the lowest F1 among those that have rows."""
     rows = [{"name": shown(name, 80), **figures} for name, figures in per_class.items()]
     if len(rows) <= MOST_CLASSES:
         return rows
@@ -192,7 +192,7 @@ def _per_class(per_class: Mapping[str, Mapping[str, float]]) -> list[dict[str, A
 
 
 def _matrix(scored: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each true class, its cells as count and share of the row; empty where there are too many classes."""
+    """Return a row for each true class, with cells as count and share of the row; empty if there are too many classes."""
     if len(names) > MOST_OF_A_MATRIX:
         return []
     return [
@@ -202,7 +202,7 @@ def _matrix(scored: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, A
 
 
 def _confusions(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The most frequent confusions, where the matrix is too large or large enough to get lost in."""
+    """Return the most frequent confusions, if the matrix is too large to show or to read."""
     if len(names) <= 4:
         return []
     most = MOST_CONFUSIONS if len(names) > MOST_OF_A_MATRIX else MOST_CONFUSIONS // 3
@@ -231,6 +231,6 @@ def _plots(
     return {
         "curves": drawn,
         "lengths": picture(
-            lengths_figure(*lengths, by_length, main), f"{main} by the length of the text, and how long the texts are"
+            lengths_figure(*lengths, by_length, main), f"{main} by the length of the text, and the distribution of lengths"
         ),
     }

@@ -1,4 +1,4 @@
-"""What a run says on the screen: what is in the data before training, and how good the model is after it."""
+"""What a run prints: statistics of the data before training, and the model's scores after it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from encoderlab.reports.training.distillation import distillation_table
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_classes
 from encoderlab.reports.training.windows import windows_table
 
-MOST_NAMED = 5  # labels of which training has one row
+MOST_NAMED = 5  # labels with a single training row
 MOST_CLASSES = 12  # more would push the headline off the screen
-USUAL_SPLITS = ("train", "validation", "test")  # of which only the scored one is on the screen
-OTHERS = (  # figures beside the main one
+USUAL_SPLITS = ("train", "validation", "test")  # of these, only the scored one is printed
+OTHERS = (  # figures next to the main one
     *("entity_precision", "entity_recall", "token_accuracy"),
     *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
     *("average_precision", "threshold"),
@@ -40,9 +40,9 @@ OTHERS = (  # figures beside the main one
 def show_report(
     report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
-    """Print a report as `build_report` makes it, on standard error unless `file` is given.
+    """Print a report from `build_report`, on standard error unless `file` is given.
 
-    `paths` are the run's files by what they are, printed whole so that they can be copied.
+    `paths` are the run's files by name, printed unwrapped so that they can be copied.
     """
     console = console_on(file)
     scores = report["splits"][report["scored_split"]]
@@ -60,7 +60,7 @@ def show_report(
 
 
 def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = None) -> None:
-    """Print what was counted in each split, as `Survey.as_dict()` holds it, on standard error unless `file` is given."""
+    """Print the statistics of each split from `Survey.as_dict()`, on standard error unless `file` is given."""
     console = console_on(file)
     columns = {
         "rows": "rows",
@@ -94,7 +94,7 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
 
 
 def _lone_labels(labels: Sequence[str]) -> str:
-    """What to do about labels that training has once."""
+    """Return what to do about labels that occur once in training."""
     named = ", ".join(map(repr, labels[:MOST_NAMED])) + (f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else "")
     have, them = ("the label {} occurs", "it") if len(labels) == 1 else ("the labels {} occur", "them")
     return f"{have.format(named)} once in training, too little to learn from; add more rows, or merge {them} with another label"
@@ -116,7 +116,7 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
 
 
 def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
-    """The model beside its baselines, and how far ahead of each it is."""
+    """Return the model next to its baselines, and how far ahead of each it is."""
     main = report["main_figure"]
     second = next(name for name in SECOND if name in scores and name != main)
     table = table_of("on the same rows", named_figure(main, scores), words_of(second), "model ahead by (95% interval)", "seconds")
@@ -134,7 +134,7 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
 
 
 def _classes(console: Console, scores: Mapping[str, Any]) -> None:
-    """Print the scores of each class, or of each type of entity where there are any."""
+    """Print the scores of each class, or of each type of entity if there are any."""
     of_entities = "per_entity" in scores
     found = scores["per_entity"] if of_entities else scores.get("per_class")
     if not found:
@@ -145,7 +145,7 @@ def _classes(console: Console, scores: Mapping[str, Any]) -> None:
 
 
 def _per_class(per_class: Mapping[str, Mapping[str, float]], kind: str, counted: str) -> Table:
-    """A row for each class; of many, for those with the lowest F1 that occur."""
+    """Return a row for each class; of many, for those with the lowest F1 that occur."""
     table = table_of(kind, "precision", "recall", "f1", counted)
     shown = list(per_class.items())
     if len(shown) > MOST_CLASSES:
@@ -176,7 +176,7 @@ def _share(counts: Mapping[str, int], label: str) -> str:
 
 
 def _extremes(survey: Mapping[str, Mapping[str, Any]]) -> str:
-    """The rarest and the most frequent label of the first split."""
+    """Return the rarest and the most frequent label of the first split."""
     name, counts = next((name, counts["labels"]) for name, counts in survey.items())
     rarest, commonest = min(counts, key=counts.get), max(counts, key=counts.get)
     return f"in {name} from {counts[rarest]:,} ({rarest}) to {counts[commonest]:,} ({commonest})"

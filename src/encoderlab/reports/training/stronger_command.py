@@ -10,9 +10,9 @@ from encoderlab.encoders.catalogue import SHIPPED, describe
 from encoderlab.errors import printable
 from encoderlab.runs.models.hub_model import at_hand
 
-KEPT = ("task", "dataset", "experiment")  # groups that say what is learnt from which rows
-OWN_CONFIGS = ("--config-dir", "-cd", "--config-path", "-cp")  # flags, which the overrides do not hold
-GENERATED = ("brackets", "reverse")  # rows without words: nothing that was pretrained on texts reads them
+KEPT = ("task", "dataset", "experiment")  # groups that define what is learned from which rows
+OWN_CONFIGS = ("--config-dir", "-cd", "--config-path", "-cp")  # flags, which are not among the overrides
+GENERATED = ("brackets", "reverse")  # rows without words, which encoders pretrained on text cannot read
 TIME = "5m"  # to adapt
 LARGER, LARGER_PARAMETERS = "sentence-transformers/all-MiniLM-L6-v2", 22_713_216  # finetuned in minutes on two cores
 
@@ -23,11 +23,11 @@ def stronger_command(
     settings: Mapping[str, Any],
     is_at_hand: Callable[[str], bool] = at_hand,
 ) -> str | None:
-    """What to type next; None where the model is above its best baseline, nothing was compared, or nothing stronger would work.
+    """Return the next command line; None if the model is above its best baseline, nothing was compared, or nothing stronger works.
 
-    `report` is the run's report.json, `record` its environment.json, and `settings` its config.yaml. A run from scratch is to be
-    finetuned from the encoder in the box. A finetuned one is to start from a larger encoder, where one `is_at_hand`, or else to
-    read the task's texts first. Above is above with the whole paired interval; see the report's verdict.
+    `report` is the run's report.json, `record` its environment.json, and `settings` its config.yaml. A run from scratch is
+    finetuned from the included encoder. A finetuned one starts from a larger encoder, if one `is_at_hand`, or otherwise first
+    adapts to the task's texts. Above means with the whole paired interval; see the report's verdict.
     """
     verdict = report["verdict"]
     if verdict is None or verdict["outcome"] == "above" or not _can_be_typed_again(record) or not _has_words(settings):
@@ -42,7 +42,7 @@ def stronger_command(
 
 
 def _after_finetuning(report: Mapping[str, Any], same: list[str], is_at_hand: Callable[[str], bool]) -> str | None:
-    """The same from a larger encoder, the one in the box first; else from the same one, with time to read the texts."""
+    """Return the same command from a larger encoder, the included one first; otherwise from the same one, with adaptation."""
     start, parameters = report["init_from"], report["model"]["parameters"]
     if start != SHIPPED and is_at_hand(SHIPPED) and parameters < describe(SHIPPED).n_parameters:
         return _line(same, SHIPPED)
@@ -52,17 +52,17 @@ def _after_finetuning(report: Mapping[str, Any], same: list[str], is_at_hand: Ca
 
 
 def _can_be_typed_again(record: Mapping[str, Any]) -> bool:
-    """Whether the overrides say all: nothing came from Python, or from a folder of configs of the user's own."""
+    """Return whether the overrides are complete: nothing came from Python, or from the user's own configs."""
     from_own = any(one.startswith(OWN_CONFIGS) for one in record.get("argv", []))
     return record["overrides"] is not None and not from_own
 
 
 def _has_words(settings: Mapping[str, Any]) -> bool:
-    """Whether the rows are texts that an encoder's own tokenizer can read."""
+    """Return whether the rows are texts that an encoder's own tokenizer can read."""
     return settings["tokenizer"]["schema"] != "symbols" and settings["dataset"]["schema"] not in GENERATED
 
 
 def _line(same: list[str], start: str, *more: str) -> str:
-    """A finetuning on the same rows; the encoder in the box need not be named."""
+    """Return a finetuning command on the same rows; the included encoder need not be named."""
     named = [] if start == SHIPPED else [f"init_from={start}"]
     return printable(shlex.join(["encoderlab", "finetune", *same, *named, *more]))

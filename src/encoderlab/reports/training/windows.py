@@ -1,4 +1,4 @@
-"""Long texts in windows beside the same texts cut: what report, page and screen say of it."""
+"""The comparison of long texts in windows with the same texts truncated, for report, page and screen."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from encoderlab.tasks.task import Task
 def compared_with_truncation(
     task: Task, rows: ExampleRows, scores: AnswerScores, truncated: AnswerScores | None, seed: int
 ) -> dict[str, Any]:
-    """What report.json holds under `windows`; nothing where no row has several (`truncated` is None).
+    """Return report.json's `windows`; nothing if no row has several (`truncated` is None).
 
-    `scores` are those of `rows`, and `truncated` those of the same model where it reads the first window of each alone.
+    `scores` are those of `rows`, and `truncated` those of the same model reading only the first window of each.
     `windows_lead_by` is the paired difference of the main figure, with its 95% interval.
     """
     if truncated is None or task.windows is None:
@@ -39,7 +39,7 @@ def compared_with_truncation(
 
 
 def windows_table(report: Mapping[str, Any]) -> list[list[str]]:
-    """A line of headings, one for all windows, one for the first alone; empty where no text has several."""
+    """Return a line of headings, one for all windows, one for only the first; empty if no text has several."""
     found = report.get("windows")
     if not found:
         return []
@@ -49,5 +49,5 @@ def windows_table(report: Mapping[str, Any]) -> list[list[str]]:
     return [
         ["on the same rows", words_of(main), "windows ahead by (95% interval)"],
         ["all windows (this model)", figure(found["all_windows"][main]), ""],
-        ["the first window alone", figure(first[main]), lead],
+        ["only the first window", figure(first[main]), lead],
     ]

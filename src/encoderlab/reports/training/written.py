@@ -1,4 +1,4 @@
-"""Writes what a scored run leaves behind: report.html, report.json, predictions.csv and the plots."""
+"""Writes the files of a scored run: report.html, report.json, predictions.csv and the plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def write_report(
     folder: RunFolder, report: dict[str, Any], examples: Any, scores: AnswerScores, importance: Importance | None = None
 ) -> None:
-    """Write the files of `report`; `examples` are the scored split's, by row, whose answers `scores` holds.
+    """Write the files of `report`; `examples` are the scored split's, by row, whose predictions are in `scores`.
 
     `importance` as for `run_page.write_run_page`.
     """
@@ -41,7 +41,7 @@ def write_report(
 
 
 def _plot_answers(folder: RunFolder, scores: AnswerScores, title: str) -> None:
-    """Right answers against the model's: a confusion matrix of classes, F1 by label, a cloud of numbers, precision and recall."""
+    """Plot predictions against labels: a confusion matrix, F1 by label, a scatter plot of numbers, precision and recall."""
     drawn = {}
     if isinstance(scores, Scores | TaggingScores):
         plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=title)

@@ -1,4 +1,4 @@
-"""The corpus of a run: its splits, what was counted in them, and their token stores in the cache."""
+"""The corpus of a run: its splits, their statistics, and their token stores in the cache."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from encoderlab.errors import DataError
 from encoderlab.tasks.rows import ExampleRows, store_encoded
 from encoderlab.tasks.task import Task
 
-STORE_VERSION = 3  # raise it when the columns of the store or their meaning change
-ROWS_LOOKED_AT = 20_000  # for their lengths: enough to know the longest hundredth, tokenised in a second or two
-LEAST_LENGTH = 32  # tokens: shorter sequences save nothing, and what will be asked of the model may be longer than its rows
+STORE_VERSION = 3  # increase it when the columns of the store or their meaning change
+ROWS_LOOKED_AT = 20_000  # to measure lengths: enough to find the longest 1%, tokenised in a second or two
+LEAST_LENGTH = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The examples of a run and what was counted in them; `cache` is where token stores are kept."""
+    """The examples of a run and their statistics; `cache` is the folder of token stores."""
 
     splits: Splits
     survey: Survey
@@ -37,36 +37,36 @@ class Corpus:
 
     @classmethod
     def load(cls, dataset: DatasetConfig, cache: Path, target: TargetKind = "label") -> Corpus:
-        """Read the dataset for `target` and count what is in it. Raises DataError, SettingError as `DatasetConfig.load` does."""
+        """Read the dataset for `target` and survey it. Raises DataError, SettingError as `DatasetConfig.load` does."""
         splits = dataset.load(cache, target)
         return cls(splits, survey(splits), cache)
 
     @classmethod
     def load_unsplit(cls, dataset: DatasetConfig, cache: Path, target: TargetKind) -> Corpus:
-        """Read a dataset that holds all its rows in one split, under the name `all`: none of them are for training."""
+        """Read a dataset as a single split named `all`; none of its rows are for training."""
         splits = dataset.load(cache, target)
         splits = replace(splits, by_name={"all": splits.by_name["train"]})
         return cls(splits, survey(splits), cache)
 
     def split(self, name: str) -> Split:
-        """The split of that name. Raises DataError where there is none."""
+        """Return the split of that name. Raises DataError if there is none."""
         if name not in self.splits.by_name:
             raise DataError(f"split={name} is not in this dataset", allowed=", ".join(self.splits.by_name))
         return self.splits.by_name[name]
 
     def labelled(self, name: str) -> bool:
-        """Whether every row of the split has a known answer. Raises DataError where only some have one."""
+        """Return whether every row of the split has a known target. Raises DataError if only some have one."""
         unknown = self.survey.as_dict()[name]["unlabelled"]
         if 0 < unknown < len(self.split(name)):
             raise DataError(
                 f"{unknown} of {len(self.split(name))} rows of the split {name} have no label",
                 allowed="a label in every row, or in none",
-                remedy="Take the rows without a label out",
+                remedy="Remove the rows without a label",
             )
         return unknown == 0 and len(self.split(name)) > 0
 
     def check_training_labels(self) -> None:
-        """Raise DataError where the training split cannot teach anything: rows without labels, or with one label or number only."""
+        """Raise DataError if nothing can be learned from training: it has no labels, or only one label or number."""
         if not self.labelled("train"):
             raise DataError("The training split has no labels", remedy="Set dataset.label to the column that holds them")
         survey = self.survey.splits["train"]
@@ -86,27 +86,27 @@ class Corpus:
 
     @property
     def labels(self) -> list[str]:
-        """The names of the labels, in the order of their ids."""
+        """Return the names of the labels, in the order of their ids."""
         return self.splits.labels
 
     def description(self) -> dict[str, Any]:
-        """What environment.json says of the data."""
+        """Return what environment.json records about the data."""
         return {"origin": self.splits.origin, "labels": self.splits.labels, "splits": self.survey.as_dict()}
 
     @property
     def paired(self) -> bool:
-        """Whether an example is two texts."""
+        """Return whether an example is two texts."""
         example = next(iter(next(iter(self.splits.by_name.values()))), None)
         return isinstance(example, TextExample) and example.text_pair is not None
 
     def fingerprints(self) -> dict[str, str]:
-        """A fingerprint of each split's rows."""
+        """Return a fingerprint of each split's rows."""
         return {name: split["fingerprint"] for name, split in self.survey.as_dict().items()}
 
     def scored_splits(self) -> list[str]:
-        """The splits a report scores: further ones, validation and test, where they have labels; the one it is about comes last.
+        """Return the splits a report scores: additional ones, validation and test, if they have labels; the main one comes last.
 
-        Raises DataError where neither validation nor test has labels.
+        Raises DataError if neither validation nor test has labels.
         """
         main = [name for name in ("validation", "test") if name in self.splits.by_name]
         further = [name for name in self.splits.by_name if name not in ("train", *main)]
@@ -114,18 +114,18 @@ class Corpus:
         if not set(main) & set(scored):
             raise DataError(
                 "No split has labels to score on",
-                remedy="Hold rows out of training with dataset.validation_fraction=0.1, or give dataset.validation=FILE",
+                remedy="Hold rows out of training with dataset.validation_fraction=0.1, or set dataset.validation=FILE",
             )
         return scored
 
     def training_texts(self) -> Iterator[str]:
-        """All texts of the training split, for a tokenizer to be trained on."""
+        """Yield all texts of the training split, to train a tokenizer on."""
         return self.split("train").texts()
 
     def needed_length(self, task: Task) -> int:
-        """How many tokens 99 of 100 training rows take as the task encodes them, at least LEAST_LENGTH, as far as it reads.
+        """Return how many tokens 99% of the training rows need as the task encodes them, from LEAST_LENGTH up to its own limit.
 
-        Of many rows, some are looked at, evenly spread.
+        If there are many rows, a sample of them, evenly spaced, is measured.
         """
         train = self.split("train")
         looked_at = np.unique(np.linspace(0, len(train) - 1, min(len(train), ROWS_LOOKED_AT)).round().astype(np.int64))
@@ -134,7 +134,7 @@ class Corpus:
         return min(max(int(np.percentile(lengths, 99, method="higher")), LEAST_LENGTH), task.max_length)
 
     def rows(self, name: str, task: Task) -> ExampleRows:
-        """The encoded rows of a split, from a token store: opened where it was made before, else made, under all that made it."""
+        """Return the encoded rows of a split from a token store, opened from the cache or written there."""
         fingerprint = self.fingerprints()[name]
         key = hashlib.sha256(f"{STORE_VERSION} {fingerprint} {task.key}".encode()).hexdigest()[:24]
 

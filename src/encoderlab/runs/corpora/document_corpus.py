@@ -1,4 +1,4 @@
-"""The corpus of a pretraining run: documents cut into sentences, tokenised once and kept; pairs are put together from there."""
+"""The corpus of a pretraining run: documents split into sentences, tokenised once and cached; pairs are assembled from it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blo
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceRows
+from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
 from encoderlab.tasks.rows import id_type
 
-STORE_VERSION = 1  # raise it when the columns of the store or their meaning change
-_FEW_RUNS = 5  # of documents: one process is done with them in the time that it takes others to start
-_LOOKED_AT = 1_000_000  # tokens, to tell whether a tokenizer knows any word
+STORE_VERSION = 1  # increase it when the columns of the store or their meaning change
+_FEW_RUNS = 5  # blocks of documents: one process finishes them while others would still be starting
+_LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentCorpus:
-    """Documents, how they are cut into sentences, and `cache`, where their token stores are kept."""
+    """Documents, how they are split into sentences, and `cache`, the folder of their token stores."""
 
     documents: Documents
     splitter: SentenceSplitter
@@ -43,7 +44,7 @@ class DocumentCorpus:
     def load(
         cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path, documents: Documents | None = None
     ) -> DocumentCorpus:
-        """Find the documents, unless they are given, and a sentence splitter for them.
+        """Load the documents, unless they are given, and a sentence splitter for them.
 
         Raises DataError, SettingError as `DatasetConfig.documents` does.
         """
@@ -56,36 +57,54 @@ class DocumentCorpus:
 
     @property
     def labels(self) -> list[str]:
-        """None of the corpus's own: the task brings them."""
+        """Return no labels: the task has its own."""
         return []
 
     def fingerprints(self) -> dict[str, str]:
-        """A fingerprint of each split's documents."""
+        """Return a fingerprint of each split's documents."""
         return {name: split.fingerprint for name, split in self.documents.by_name.items()}
 
+    @property
+    def shards(self) -> dict[str, str]:
+        """A fingerprint of each shard, by name, of documents that are streamed; else none."""
+        return {} if self.documents.shards is None else self.documents.shards.fingerprints
+
     def scored_splits(self) -> list[str]:
-        """The splits of held-out documents. Raises DataError where there are none."""
+        """Return the splits of held-out documents. Raises DataError if there are none."""
         scored = [name for name in ("validation", "test") if name in self.documents.by_name]
         if not scored:
             raise DataError("No documents are held out to score on", remedy="Set dataset.validation_fraction=0.05")
         return scored
 
     def training_texts(self) -> Iterator[str]:
-        """Paragraphs of the training documents, as many as a tokenizer needs to be trained."""
+        """Yield paragraphs of the training documents, as many as training a tokenizer needs."""
         return self.documents.by_name["train"].texts()
 
     def description(self) -> dict[str, Any]:
-        """What environment.json says of the data."""
+        """Return what environment.json records about the data."""
         splits = {
             name: {"documents": split.total, "fingerprint": split.fingerprint} for name, split in self.documents.by_name.items()
         }
-        return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits}
+        shards = {"shards": self.shards} if self.shards else {}
+        return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits, **shards}
+
+    def training_rows(self, task: DocumentTask, seed: int) -> SentenceRows | StreamedRows:
+        """The rows to train on: those of `rows`, or of a stream, the order of whose shards is drawn from `seed`."""
+        shards = self.documents.shards
+        if shards is None:
+            return self.rows("train", task)
+        rows = StreamedRows(shards, self._preparation(task), task, self.pack, seed)
+        self._check(rows.first, "train")
+        return rows
 
     def rows(self, name: str, task: DocumentTask) -> SentenceRows:
-        """The rows of a split, from a store of its sentences: opened where it was made before, else made.
+        """Return the rows of a split, from a store of its sentences in the cache, which is written if necessary.
 
-        Raises DataError where no pairs, or no single texts, can be made of it.
+        For a training split that is streamed, these are the rows of its first window. Raises DataError if no pairs, or no single
+        texts, can be made from it.
         """
+        if name == "train" and self.documents.shards is not None:
+            return sample_of(self.training_rows(task, seed=0))
         split = self.documents.by_name[name]
         made_from = (STORE_VERSION, split.fingerprint, self.splitter.key, task.tokenizer.fingerprint)
         kept_if = (self.task.min_characters, self.task.min_sentences)
@@ -97,42 +116,44 @@ class DocumentCorpus:
 
     def _write(self, folder: Path, name: str, split: DocumentSplit, task: DocumentTask) -> TokenStore:
         columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
-        prepare = Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
         with tqdm(
             total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
         ) as bar:
-            return write_blocks(folder, columns, _numbered(_prepared(split, prepare), columns, bar))
+            return write_blocks(folder, columns, _numbered(_prepared(split, self._preparation(task)), columns, bar))
+
+    def _preparation(self, task: DocumentTask) -> Preparation:
+        return Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
 
     def _check(self, rows: SentenceRows, name: str) -> None:
         settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"
         if not len(rows):
             raise DataError(
                 f"The {name} documents have no paragraph that is long enough for {settings}",
-                remedy="Use smaller ones, or use longer documents",
+                remedy="Use smaller values, or longer documents",
             )
         if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
             raise DataError(
-                f"Only one of the {name} documents is long enough for {settings}, and what does not follow comes from another",
+                f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another",
                 allowed="two documents or more",
                 remedy="Use more documents, hold out more (dataset.validation_fraction), or set task.second_sentence=swapped",
             )
         known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
         if not known.any():
             raise DataError(
-                f"The tokenizer knows no word of the {name} documents, so that no token can be asked for",
+                f"The tokenizer knows no word of the {name} documents, so there is nothing to predict",
                 remedy="Set tokenizer=wordpiece, which is trained on them",
             )
 
 
 def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBlock]:
-    """The blocks of a split, made by several processes where there are many."""
+    """Yield the blocks of a split, prepared by several processes if there are many."""
     runs = by_size(split.documents())
     first = list(islice(runs, _FEW_RUNS))
     yield from shared_out(prepare, chain(first, runs), workers_at_hand() if len(first) == _FEW_RUNS else 1)
 
 
 def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:
-    """The columns of each block, documents and paragraphs numbered through the split."""
+    """Yield the columns of each block, with documents and paragraphs numbered through the split."""
     documents = paragraphs = 0
     for block in blocks:
         ones = np.ones(len(block.lengths), np.int64)

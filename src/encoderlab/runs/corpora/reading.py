@@ -1,4 +1,4 @@
-"""How much of its rows a model reads: what is cut, and what is read in several windows."""
+"""How much of its rows a model reads: which are truncated, and which are read in several windows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from encoderlab.tasks.task import Task
 
 
 def reading_notes(rows: Mapping[str, Rows], task: Task) -> list[str]:
-    """A sentence for each split that has rows longer than the model reads at once."""
+    """Return a sentence for each split that has rows longer than the model reads at once."""
     notes = [_note(f"of the rows of {name}", part, task) for name, part in rows.items()]
     return [note for note in notes if note]
 
 
 def reading_note(rows: Rows, task: Task) -> list[str]:
-    """The same for the rows of one split, which is not named; empty where none of them is longer."""
+    """Return the same for the rows of one split, without its name; empty if none of them is longer."""
     note = _note("of the rows", rows, task)
     return [note] if note else []
 
@@ -23,7 +23,7 @@ def reading_note(rows: Rows, task: Task) -> list[str]:
 def _note(of_rows: str, rows: Rows, task: Task) -> str:
     if task.windows is None or not isinstance(rows, ExampleRows):
         share = rows.truncated_share()
-        return f"{share:.1%} {of_rows} were cut to {task.limit}" if share else ""
+        return f"{share:.1%} {of_rows} were truncated to {task.limit}" if share else ""
     windows, too_long = rows.windows(), int(rows.truncated().sum())
     several = windows > 1
     if not several.any():

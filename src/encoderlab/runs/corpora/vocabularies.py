@@ -1,4 +1,4 @@
-"""Tokenizers wherever they lie, and the texts that they are trained on and compared on."""
+"""Tokenizers from any source, and the texts that they are trained on and compared on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from encoderlab.runs.folders.folder import RunFolder
 
 
 def texts_by_split(dataset: DatasetConfig, cache: Path) -> dict[str, Callable[[], Iterator[str]]]:
-    """The texts of each split of a dataset, read anew at each call: the same that `train`, or of articles `pretrain`, would learn.
+    """Return the texts of each split, read again at each call: those that `train`, or for articles `pretrain`, would use.
 
     Raises DataError, SettingError as `DatasetConfig.load` does.
     """
@@ -28,9 +28,9 @@ def texts_by_split(dataset: DatasetConfig, cache: Path) -> dict[str, Callable[[]
 
 
 def open_tokenizer(named: str) -> Tokenizer:
-    """The tokenizer of a run folder, its model/ folder, a folder with a tokenizer.json, or a name on the hub.
+    """Open the tokenizer of a run folder, its model/ folder, a folder with a tokenizer.json, or a name on the hub.
 
-    Raises DataError where there is none.
+    Raises DataError if there is none.
     """
     given = Path(named).expanduser()
     if (kept := RunFolder(given).model / "tokenizer.json").is_file():
@@ -46,7 +46,7 @@ def open_tokenizer(named: str) -> Tokenizer:
 
 
 def _rows(dataset: DatasetConfig, cache: Path) -> Splits:
-    """The rows, read without labels where they cannot be read with them: those only make the split the one of a training."""
+    """Return the rows, without labels if they cannot be read with them: labels only make the split the same as in training."""
     try:
         return dataset.load(cache)
     except (DataError, SettingError):

@@ -1,1 +1,1 @@
-"""What a teacher gives its student: a start, and targets to learn."""
+"""What a teacher gives its student: initial weights, and targets to learn."""

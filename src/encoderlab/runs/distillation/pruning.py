@@ -1,8 +1,8 @@
-"""A smaller copy of a trained encoder: the directions, heads and neurons that matter most, its maps fitted again by least squares.
+"""A smaller copy of a trained encoder: its most important directions, heads and neurons, with maps refitted by least squares.
 
-What matters is measured on texts, as in Minitron (Muralidharan et al. 2024, section 2.2). The vectors of tokens become narrower by
+Importance is measured on texts, as in Minitron (Muralidharan et al. 2024, section 2.2). The vectors of tokens are narrowed by
 principal components, rotated so that layer norm changes little, as in SliceGPT (Ashkboos et al. 2024, section 3). No gradient is
-computed: 60,000 tokens and a minute give a student as near to its teacher as hundreds of training steps from fresh weights.
+computed: 60,000 tokens and a minute give a student as close to its teacher as hundreds of training steps from fresh weights.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from encoderlab.model.encoder import Encoder, EncoderLayer
 from encoderlab.model.feed_forward import FeedForward
 from encoderlab.model.packing import Layout
 
-RIDGE = 1e-3  # of the mean variance: keeps directions that hardly occur from weighing much
+RIDGE = 1e-3  # of the mean variance: limits the weight of directions that hardly occur
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts on which both encoders are compared. Vectors of their tokens lie flat, [tokens, width], padding left out."""
+    """The texts on which both encoders are compared. Vectors of their tokens are flat, [tokens, width], without padding."""
 
     batches: Sequence[Batch]
 
     def padded(self, x: Tensor) -> list[tuple[Tensor, Layout]]:
-        """The vectors `x` of all tokens, batch by batch: each as [batch, length, width], with its layout."""
+        """Return the vectors `x` of all tokens, batch by batch: each as [batch, length, width], with its layout."""
         found, begin = [], 0
         for batch in self.batches:
             real = _real(batch)
@@ -42,11 +42,11 @@ class Texts:
         return found
 
     def embedded(self, encoder: Encoder) -> Tensor:
-        """What the lowest layer of `encoder` is given."""
+        """Return the input of the lowest layer of `encoder`."""
         return self._flat([encoder.embeddings(batch.input_ids, batch.token_type_ids) for batch in self.batches])
 
     def heads(self, layer: EncoderLayer, x: Tensor) -> Tensor:
-        """What the heads of `layer` give of the vectors `x`, side by side, before the map that mixes them."""
+        """Return the outputs of the heads of `layer` for the vectors `x`, concatenated, before the output map."""
         seen: list[Tensor] = []
         hook = layer.attention.output.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
         for vectors, layout in self.padded(x):
@@ -60,7 +60,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The vectors of all tokens in one layer, each [tokens, d_model or inner width]; the sums are what the norms read."""
+    """The vectors of all tokens in one layer, each [tokens, d_model or inner width]; the sums are the norms' inputs."""
 
     given: Tensor
     heads: Tensor
@@ -73,9 +73,9 @@ class Stream:
 
 @torch.inference_mode()
 def prune(teacher: Encoder, student: Encoder, texts: Texts) -> tuple[Tensor, Tensor]:
-    """Give `student` the weights that bring it nearest to `teacher` on `texts`, layer by layer, from the lowest up.
+    """Give `student` the weights that bring it closest to `teacher` on `texts`, layer by layer, from the lowest.
 
-    Both are post-norm encoders with learned positions and heads of one width. Returns the vectors that student and teacher give to
+    Both are post-norm encoders with learned positions and heads of one width. Returns the vectors of student and teacher for
     the tokens: [tokens, d_student] and [tokens, d_teacher].
     """
     sources = source_layers(len(student.layers), len(teacher.layers))
@@ -92,12 +92,12 @@ def prune(teacher: Encoder, student: Encoder, texts: Texts) -> tuple[Tensor, Ten
 
 
 def source_layers(n_student: int, n_teacher: int) -> list[int]:
-    """Which of the teacher's layers each of the student's continues: evenly spaced, the last one last."""
+    """Return which of the teacher's layers each of the student's layers follows: evenly spaced, ending with the last."""
     return [(layer + 1) * n_teacher // n_student - 1 for layer in range(n_student)]
 
 
 def least_squares(x: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Weight [out, in] and bias [out] of the linear map from the rows of `x` to those of `wanted`, by ridge regression."""
+    """Return weight [out, in] and bias [out] of the linear map from the rows of `x` to those of `wanted`, by ridge regression."""
     x_mean, wanted_mean = x.mean(0), wanted.mean(0)
     centred = x - x_mean
     gram = (centred.T @ centred).double()
@@ -107,7 +107,7 @@ def least_squares(x: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def set_linear(linear: nn.Linear, x: Tensor, wanted: Tensor) -> Tensor:
-    """Fit a linear map by `least_squares`; what it then gives of `x`."""
+    """Fit a linear map by `least_squares`; return its output for `x`."""
     weight, bias = least_squares(x, wanted)
     linear.weight.copy_(weight)
     if linear.bias is not None:
@@ -121,12 +121,12 @@ def _layout(batch: Batch) -> Layout:
 
 
 def _real(batch: Batch) -> Tensor:
-    """[batch, length]: True at tokens that are no padding."""
+    """Return True at tokens that are not padding: [batch, length]."""
     return torch.ones_like(batch.input_ids, dtype=torch.bool) if batch.attention_mask is None else batch.attention_mask
 
 
 def _stream(layer: EncoderLayer, texts: Texts, x: Tensor) -> Stream:
-    """What happens in a teacher's layer that is given `x`."""
+    """Return what happens in a teacher's layer with the input `x`."""
     heads = texts.heads(layer, x)
     attention_sum = x + layer.attention.output(heads)
     attended = layer.attention_norm(attention_sum)
@@ -140,10 +140,11 @@ def _neurons(network: FeedForward, x: Tensor) -> Tensor:
 
 
 def _basis(teacher: Encoder, texts: Texts, width: int) -> Tensor:
-    """The student's directions in the teacher's space, orthonormal: [d_teacher, width].
+    """Return the student's directions in the teacher's space, orthonormal: [d_teacher, width].
 
-    They are the principal components of the vectors between all sublayers, each sublayer weighted alike. Then they are rotated: the
-    mean over the features, which layer norm subtracts, is the weakest component, and the others are spread over all features.
+    They are the principal components of the vectors between all sublayers, each sublayer weighted equally. Then they are
+    rotated: the mean over the features, which layer norm subtracts, is the weakest component, and the others are spread over
+    all features.
     """
     x = texts.embedded(teacher)
     covariance = _covariance(x)
@@ -151,7 +152,7 @@ def _basis(teacher: Encoder, texts: Texts, width: int) -> Tensor:
         stream = _stream(layer, texts, x)
         covariance += _covariance(stream.attended) + _covariance(stream.answer)
         x = stream.answer
-    _, directions = torch.linalg.eigh(covariance)  # rising eigenvalues: the weakest of those that are kept comes first
+    _, directions = torch.linalg.eigh(covariance)  # ascending eigenvalues: the weakest of those kept comes first
     generator = torch.Generator().manual_seed(0)
     spread = torch.randn(width, width, generator=generator, dtype=torch.double)
     spread[:, 0] = 1
@@ -166,14 +167,14 @@ def _covariance(x: Tensor) -> Tensor:
 
 
 def _prune_embeddings(teacher: Encoder, student: Encoder, basis: Tensor, texts: Texts, wanted: Tensor) -> Tensor:
-    """Fit the student's embeddings to `wanted`, the teacher's; what they give."""
+    """Fit the student's embeddings to `wanted`, the teacher's; return their output."""
     its, mine = teacher.embeddings, student.embeddings
     assert isinstance(its.norm, nn.LayerNorm)
     for part in ("token", "position", "segment"):
         source, into = (_table(getattr(side, part)) for side in (its, mine))
         if into is not None:
             assert source is not None
-            centred = source - source.mean(1, keepdim=True)  # the norm takes the mean away
+            centred = source - source.mean(1, keepdim=True)  # the norm subtracts the mean
             into.copy_((centred * its.norm.weight @ basis)[: len(into)])
     mine.token.weight[mine.token.padding_idx] = 0
     norm, mine.norm = mine.norm, nn.Identity()
@@ -183,13 +184,13 @@ def _prune_embeddings(teacher: Encoder, student: Encoder, basis: Tensor, texts: 
 
 
 def _table(part: nn.Module | None) -> Tensor | None:
-    """The rows of an embedding, or of learned positions."""
+    """Return the rows of an embedding, or of learned positions."""
     table: Any = getattr(part, "embedding", part)
     return None if table is None else table.weight
 
 
 def _set_norm(norm: nn.Module, x: Tensor, wanted: Tensor) -> Tensor:
-    """Fit the scale and shift of a layer norm, feature by feature; what it then gives of `x`."""
+    """Fit the scale and shift of a layer norm, feature by feature; return its output for `x`."""
     assert isinstance(norm, nn.LayerNorm)
     centred = F.layer_norm(x, list(x.shape[-1:]))
     x_mean, wanted_mean = centred.mean(0), wanted.mean(0)
@@ -201,7 +202,7 @@ def _set_norm(norm: nn.Module, x: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _prune_layer(source: EncoderLayer, layer: EncoderLayer, texts: Texts, stream: Stream, x: Tensor, basis: Tensor) -> Tensor:
-    """Fit a student's layer, given `x`, to what happens in the teacher's; what it gives."""
+    """Fit a student's layer, with the input `x`, to what happens in the teacher's; return its output."""
     mine, its = layer.attention, source.attention
     kept = _strongest_heads(its.output.weight, stream.heads, its.d_head, len(mine.query.weight) // mine.d_head)
     for name in ("query", "key", "value"):
@@ -216,14 +217,14 @@ def _prune_layer(source: EncoderLayer, layer: EncoderLayer, texts: Texts, stream
 
 
 def _reduced_sum(norm: nn.Module, summed: Tensor, basis: Tensor) -> Tensor:
-    """What a teacher's norm reads, in the student's directions, its features scaled as by that norm, relative to their mean."""
+    """Return a teacher's norm input in the student's directions, relative to its mean, with features scaled as by that norm."""
     assert isinstance(norm, nn.LayerNorm)
     relative = norm.weight / norm.weight.abs().mean()
     return (summed - summed.mean(1, keepdim=True)) * relative @ basis
 
 
 def _strongest_heads(output: Tensor, heads: Tensor, d_head: int, n: int) -> Tensor:
-    """The features of the `n` heads that change the tokens' vectors most, in order."""
+    """Return the features of the `n` heads that change the tokens' vectors most, in order."""
     changes = zip(heads.split(d_head, dim=1), output.split(d_head, dim=1), strict=True)
     strength = torch.stack([(given @ weight.T).var(0).sum() for given, weight in changes])
     best = strength.topk(n).indices.sort().values
@@ -231,5 +232,5 @@ def _strongest_heads(output: Tensor, heads: Tensor, d_head: int, n: int) -> Tens
 
 
 def _strongest_neurons(outer: Tensor, neurons: Tensor, n: int) -> Tensor:
-    """The `n` neurons that change the tokens' vectors most, in order."""
+    """Return the `n` neurons that change the tokens' vectors most, in order."""
     return (neurons.var(0) * outer.square().sum(0)).topk(n).indices.sort().values

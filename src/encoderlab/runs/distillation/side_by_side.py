@@ -1,4 +1,4 @@
-"""Teacher and student side by side: how large each is, and how many texts it answers for in a second."""
+"""Compares teacher and student: how large each is, and how many texts per second it processes."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from encoderlab.runs.engine.batches import scoring_batches
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import Rows
 
-TIMED_TEXTS = 1_000  # of a split, about: enough for a speed, few enough for a slow teacher
+TIMED_TEXTS = 1_000  # per split, roughly: enough to measure the speed, few enough for a slow teacher
 Answered = TypeVar("Answered")
 
 
 def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:
-    """What `work` gives, and how many of `n` texts it did a second."""
+    """Return the result of `work`, and how many of `n` texts it processed per second."""
     started = time.perf_counter()
     return work(), n / max(time.perf_counter() - started, 1e-9)
 
 
 def size_and_speed(parameters: int, texts_per_second: float | None) -> dict[str, Any]:
-    """The facts of a model: `parameters`, `megabytes` of weights in fp32, `texts_per_second` (None: not measured)."""
+    """Return the facts of a model: `parameters`, `megabytes` of weights in fp32, `texts_per_second` (None: not measured)."""
     speed = texts_per_second and round(texts_per_second, 1)
     return {"parameters": parameters, "megabytes": round(parameters * 4 / 1e6, 1), "texts_per_second": speed}
 
 
 def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str, rows: Rows) -> dict[str, dict[str, Any]]:
-    """The facts of a student of vectors and of its `teacher`, called `name`, both timed on the same batches of `rows`.
+    """Return the facts of a student of vectors and of its `teacher`, called `name`, both timed on the same batches of `rows`.
 
-    Tokenising is not timed: both read the same tokens. The student is left in evaluation mode.
+    Tokenising is not timed, because both read the same tokens. The student is left in evaluation mode.
     """
     every = max(len(rows) // TIMED_TEXTS, 1)
     batches = scoring_batches(rows, assembly.tokenizer.pad_id, assembly.compute.device, every=every)
@@ -49,7 +49,7 @@ def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str,
 
 
 def _texts_per_second(model: Callable[[Batch], Prediction | Targets], batches: Sequence[Batch]) -> float:
-    """How many texts a second a model gives vectors to, after one batch to warm up."""
+    """Return how many texts per second a model embeds, after one batch to warm up."""
 
     def answer(some: Sequence[Batch]) -> None:
         for batch in some:

@@ -1,4 +1,4 @@
-"""What a student starts from: parts of its teacher (Sanh et al. 2019, section 3, for whole layers), or its teacher pruned."""
+"""The initial weights of a student: parts of its teacher (Sanh et al. 2019, section 3, for whole layers), or its pruned teacher."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from encoderlab.tasks.rows import Rows
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"
 PRUNED_ON = 60_000  # tokens
-SHORT_ENOUGH = 128  # tokens of a text: longer ones would make the few texts fewer
+SHORT_ENOUGH = 128  # tokens per text: longer ones would leave too few texts
 TEXTS_AT_A_TIME = 32
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
 def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows) -> None:
-    """Copy parts of the teacher into `model`, whose settings are `config`; `rows` are the texts on which a teacher is pruned.
+    """Copy parts of the teacher into `model`, whose settings are `config`; `rows` are the texts for pruning a teacher.
 
-    Raises SettingError where the student cannot hold them.
+    Raises SettingError if the student cannot hold them.
     """
     if start is StudentStart.fresh:
         return
@@ -50,7 +50,7 @@ def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Pre
 
 
 def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, rows: Rows) -> None:
-    """Prune the teacher into `model`; also fit the head that gives a teacher's vectors, where there is one."""
+    """Prune the teacher into `model`; also fit the head that predicts a teacher's vectors, if there is one."""
     _check_prunable(config, teacher.config)
     pad_id = model.encoder.embeddings.token.padding_idx
     assert pad_id is not None
@@ -65,11 +65,11 @@ def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrai
         with torch.no_grad():
             set_linear(model.teacher_head, mine, its)
     model.to(device).train()
-    print(f"Student starts as its teacher pruned, on {len(mine):,} tokens", file=sys.stderr)
+    print(f"Student starts from its teacher, pruned on {len(mine):,} tokens", file=sys.stderr)
 
 
 def calibration_batches(rows: Rows, pad_id: int, reach: int) -> list[Batch]:
-    """Some of the rows, about 24,000 tokens, in batches without regard to length: the same ones each time."""
+    """Return some of the rows, about 24,000 tokens, in batches without regard to length; they are the same at each call."""
     epoch = rows.epoch(0, 0)
     readable = np.flatnonzero(epoch.lengths <= reach)
     short = readable[epoch.lengths[readable] <= SHORT_ENOUGH]
@@ -79,17 +79,17 @@ def calibration_batches(rows: Rows, pad_id: int, reach: int) -> list[Batch]:
 
 
 def projection(table: Tensor, width: int) -> Tensor:
-    """The `width` directions that keep most of a table's rows: [rows, d_teacher] -> [d_teacher, width].
+    """Return the `width` directions that keep most of a table's rows: [rows, d_teacher] -> [d_teacher, width].
 
     Principal components about zero, not about the mean: what all rows share is kept too.
     """
     table = table.double()
-    _, directions = torch.linalg.eigh(table.T @ table)  # rising eigenvalues
+    _, directions = torch.linalg.eigh(table.T @ table)  # ascending eigenvalues
     return directions[:, -width:].flip(1).float()
 
 
 def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, Tensor]:
-    """The tables of the teacher's embeddings as wide as the student, cut to the rows it has."""
+    """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
     token = teacher.weights[TOKEN_TABLE].float()
     reduced = torch.eye(config.d_model) if token.shape[1] == config.d_model else projection(token, config.d_model)
     rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
@@ -101,13 +101,13 @@ def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, 
 
 
 def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
-    """Every so many of the teacher's layers, its last one last."""
+    """Return evenly spaced layers of the teacher, ending with its last one."""
     differing = next((name for name in SAME_SHAPE if getattr(config, name) != getattr(teacher.config, name)), None)
     if differing or config.n_layers > teacher.config.n_layers:
         name = differing or "n_layers"
         raise SettingError(
-            f"start=layers copies the teacher's layers, and model.{name} is {_value(config, name)}, "
-            f"where the teacher's is {_value(teacher.config, name)}",
+            f"start=layers copies the teacher's layers, but model.{name} is {_value(config, name)}, "
+            f"and the teacher's is {_value(teacher.config, name)}",
             remedy="Use the teacher's shape with fewer layers, or start=embeddings",
         )
     found = {}
@@ -121,7 +121,7 @@ def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
 
 
 def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
-    """Refuse a student that is no smaller copy of its teacher. Raises SettingError."""
+    """Raise SettingError for a student that is not a smaller copy of its teacher."""
     kept = ("head_width", "norm", "norm_position", "activation", "positions", "scale_embeddings", "embedding_norm", "bias")
     fixed = {"norm": Norm.layer, "norm_position": NormPosition.post, "positions": Positions.learned}
     for name in kept:
@@ -129,13 +129,13 @@ def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
         if mine != its:
             shown = "d_head" if name == "head_width" else name
             raise SettingError(
-                f"start=pruned keeps the teacher's {shown}, {its}, and the student's is {mine}",
+                f"start=pruned keeps the teacher's {shown}={its}, but the student's is {mine}",
                 remedy=f"Set model.{shown}={its}" + (" (and model.n_heads to match)" if name == "head_width" else ""),
             )
     odd = next((name for name, value in fixed.items() if getattr(teacher, name) is not value), None)
     if odd or teacher.activation is Activation.geglu or not teacher.embedding_norm or not teacher.bias:
         raise SettingError(
-            "start=pruned works with encoders of BERT's kind, and this teacher is of another",
+            "start=pruned needs a teacher of BERT's kind, which this one is not",
             allowed="post-norm, layer norm, learned positions, biases",
             remedy="Use start=embeddings or start=fresh",
         )
@@ -143,7 +143,7 @@ def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
         if getattr(config, name) > getattr(teacher, name):
             shown = "d_ff" if name == "feed_forward_width" else name
             raise SettingError(
-                f"model.{shown} is {getattr(config, name)}, and start=pruned has {getattr(teacher, name)} to choose from",
+                f"model.{shown} is {getattr(config, name)}, but start=pruned can only use the teacher's {getattr(teacher, name)}",
                 remedy=f"Set model.{shown} to at most {getattr(teacher, name)}",
             )
 
@@ -151,7 +151,7 @@ def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
 def _check_width(config: ModelConfig, teacher: ModelConfig) -> None:
     if config.d_model > teacher.d_model:
         raise SettingError(
-            f"model.d_model is {config.d_model}, and the teacher's is {teacher.d_model}: its embeddings cannot be widened",
+            f"model.d_model is {config.d_model}, but the teacher's is {teacher.d_model}, and its embeddings cannot be widened",
             allowed=f"at most {teacher.d_model} with start=embeddings or start=layers",
             remedy=f"Set start=fresh, or model.d_model={teacher.d_model}",
         )

@@ -1,4 +1,4 @@
-"""Distillation on a task: the student's rows with its teacher's logits, and teacher and student on the same rows afterwards."""
+"""Distillation on a task: the student's rows with its teacher's logits, and the comparison of both on the same rows afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from encoderlab.tasks.taught_rows import TaughtRows
 
 
 class TaskDistillation(Teaching):
-    """A teacher, and what its student is to learn from it."""
+    """A teacher, and what its student learns from it."""
 
     def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
         assert config.teacher is not None
@@ -38,7 +38,7 @@ class TaskDistillation(Teaching):
         self.encoder = load_pretrained(config.teacher, "teacher") if config.init_from is None else None
         self.teacher = TaskTeacher.open(config, corpus.labels, words)
         check_paired(self.teacher.assembly, corpus.paired)
-        compute_for(config)  # opening the teacher set threads and kernels for itself
+        compute_for(config)  # opening the teacher has set its own threads and kernels
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
         """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
@@ -53,7 +53,7 @@ class TaskDistillation(Teaching):
         asked = rows.store["target_positions"].lengths() if "target_positions" in rows.store else np.ones(len(rows), dtype=np.int64)
         if few := logits.too_short_for(asked):
             raise DataError(
-                f"The teacher reads fewer words than the student of {few:,} rows",
+                f"The teacher reads fewer words of {few:,} rows than the student",
                 remedy=f"Set model.max_length to at most {self.teacher.assembly.config.model.max_length}, the teacher's",
             )
         if self.config.unlabelled is not None:
@@ -67,7 +67,7 @@ class TaskDistillation(Teaching):
         return teacher_fingerprints(self.config)
 
     def train_before(self, folder: RunFolder) -> None:
-        """See `Teaching.train_before`: the same student without its teacher, to compare with; it is resumed with this run."""
+        """See `Teaching.train_before`: trains the same student without its teacher, for comparison; it is resumed with this run."""
         control = RunFolder(folder.without_teacher)
         if self._controlled and not control.finished:
             self._train_control(control)
@@ -80,12 +80,12 @@ class TaskDistillation(Teaching):
         self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
 
     def _check_tokenizer(self, assembly: Assembly) -> None:
-        """Refuse to copy tables whose rows mean other pieces. Raises SettingError."""
+        """Raise SettingError if tables would be copied whose rows mean other tokens."""
         assert self.encoder is not None
         difference = vocabulary_difference(assembly.tokenizer, self.encoder.tokenizer)
         if self.config.start is not StudentStart.fresh and difference:
             raise SettingError(
-                f"start={self.config.start.value} needs the teacher's tokenizer, and the student has another: {difference}",
+                f"start={self.config.start.value} needs the teacher's tokenizer, but the student has another: {difference}",
                 remedy="Use tokenizer=as_pretrained, or start=fresh",
             )
 
@@ -94,13 +94,13 @@ class TaskDistillation(Teaching):
         return self.config.compare and self.config.teacher_weight > 0
 
     def seconds_before(self, own: float) -> dict[str, float]:
-        """See `Teaching.seconds_before`: where `unlabelled` texts are added, the control takes less."""
+        """See `Teaching.seconds_before`. If `unlabelled` texts are added, the control takes less."""
         return {"the student without its teacher": own} if self._controlled else {}
 
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
-        """See `Teaching.compared`: teacher, student, and the student without its teacher, on the rows of `split`.
+        """See `Teaching.compared`: compares teacher, student, and the student without its teacher, on the rows of `split`.
 
-        Each has its main figure, `parameters`, `megabytes` of weights in fp32, and, where it was timed, `texts_per_second`. Beside
+        Each has its main figure, `parameters`, `megabytes` of weights in fp32 and, if it was timed, `texts_per_second`. For
         teacher and control, `student_leads_by` is the paired difference, with its 95% interval.
         """
         if not self.config.teacher_weight:
@@ -130,7 +130,7 @@ class TaskDistillation(Teaching):
         found = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
         texts = [one for one in found if (one.words if isinstance(one, WordsExample) else one.text.strip())]
         if not texts:
-            raise DataError(f"unlabelled={path} has no texts", remedy="Name a file that has some, or leave it out")
+            raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
         return texts
 
 
@@ -141,7 +141,7 @@ def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
 
 
 def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:
-    """The examples with the teacher's best class as their label."""
+    """Return the examples with the teacher's best class as their label."""
     best = logits.values.argmax(1)
     found: list[Example] = []
     for row, example in enumerate(examples):
@@ -149,13 +149,13 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
         if isinstance(example, TextExample):
             found.append(replace(example, label=answers[0]))
         else:
-            answers += [answers[-1]] * (len(example.words) - len(answers))  # words beyond the teacher's reach
+            answers += [answers[-1]] * (len(example.words) - len(answers))  # words beyond the teacher's length
             found.append(WordsExample(example.words, tuple(answers)))
     return found
 
 
 def _beside(scores: Scores | TaggingScores, other: Any, seed: int) -> dict[str, Any]:
-    """The main figure of other answers to the same rows, and how far the student leads."""
+    """Return the main figure of other predictions for the same rows, and how far the student leads."""
     lead, bounds = scores.lead_on_rows(other, seed)
     return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
 

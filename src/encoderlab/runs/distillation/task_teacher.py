@@ -1,4 +1,4 @@
-"""A teacher of a task: a finished run whose probabilities a student learns beside the labels (Hinton et al. 2015).
+"""A teacher of a task: a finished run from whose probabilities a student learns, in addition to the labels (Hinton et al. 2015).
 
 On a task the rows stay the same, so the teacher's logits are computed once.
 """
@@ -22,26 +22,26 @@ from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
 ENCODED_AT_A_TIME = 16_384
-NO_ANSWER = -1  # for a word that the teacher did not read: it is counted as wrong
+NO_ANSWER = -1  # for a word that the teacher did not read; it counts as wrong
 
 
 @dataclass(frozen=True, slots=True)
 class TeacherLogits:
-    """Logits for the rows of a split, the answers of one row behind those of another.
+    """Logits for the rows of a split, one row after another.
 
-    `values` is [answers, classes]; a row has the answers from `offsets[row]` to `offsets[row + 1]`: one, or one for each word.
+    `values` is [outputs, classes]; a row has those from `offsets[row]` to `offsets[row + 1]`: one, or one for each word.
     """
 
     values: np.ndarray
     offsets: np.ndarray
 
     def followed_by(self, more: TeacherLogits) -> TeacherLogits:
-        """These rows, and behind them those of `more`."""
+        """Return these rows, followed by those of `more`."""
         offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
         return TeacherLogits(np.concatenate([self.values, more.values]), offsets)
 
     def predicted(self, scores: Scores | TaggingScores) -> np.ndarray | list[np.ndarray]:
-        """The best class of each row that `scores` holds, or of each of its words that the student was asked."""
+        """Return the best class of each row in `scores`, or of each of its words that the student predicts."""
         best = self.values.argmax(1)
         if isinstance(scores, Scores):
             return best[self.offsets[scores.rows]]
@@ -52,19 +52,19 @@ class TeacherLogits:
         return found
 
     def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """The first `counts` answers of each of `rows`, one row behind another; no row has fewer."""
+        """Return the first `counts` outputs of each of `rows`, one row after another; no row has fewer."""
         starts = self.offsets[rows]
-        assert (starts + counts <= self.offsets[rows + 1]).all(), "the teacher was asked fewer words"
+        assert (starts + counts <= self.offsets[rows + 1]).all(), "the teacher has read fewer words"
         return np.concatenate([self.values[start : start + count] for start, count in zip(starts, counts, strict=True)])
 
     def too_short_for(self, asked: np.ndarray) -> int:
-        """How many rows have fewer answers than the student is `target_positions` for, [rows]."""
+        """Return how many rows have fewer outputs than the student has `asked` target positions, [rows]."""
         return int((np.diff(self.offsets) < asked).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTeacher:
-    """A finished run, its classes in the order in which the student numbers them."""
+    """A finished run, with its classes in the student's order."""
 
     name: str
     assembly: Assembly
@@ -72,9 +72,9 @@ class TaskTeacher:
 
     @classmethod
     def open(cls, config: DistillConfig, labels: Sequence[str], words: bool) -> TaskTeacher:
-        """The run, folder or hub model that `config.teacher` names, to teach a task with `labels`, on whole texts or on `words`.
+        """Open the run, folder or hub model that `config.teacher` names, to teach a task with `labels`, on texts or on `words`.
 
-        Raises DataError where it is not there, or was not taught these labels.
+        Raises DataError if it is missing, or does not know these labels.
         """
         assert config.teacher is not None
         training = config.training
@@ -89,17 +89,17 @@ class TaskTeacher:
         theirs, heads = assembly.task.labels, assembly.task.heads
         remedy = f"Use a teacher that was finetuned on it: encoderlab finetune task={config.task.name} init_from={config.teacher}"
         if heads.vocabulary or (heads.token_classes if words else heads.sequence_classes) is None:
-            raise DataError(f"teacher={config.teacher} gives no answers to the task {config.task.name}", remedy=remedy)
+            raise DataError(f"teacher={config.teacher} was not trained on a task like {config.task.name}", remedy=remedy)
         if missing := [label for label in labels if label not in theirs]:
             raise DataError(
-                f"teacher={config.teacher} was not taught the label {missing[0]!r}",
+                f"teacher={config.teacher} does not know the label {missing[0]!r}",
                 allowed=f"a teacher of all {len(labels)} labels of the task",
                 remedy=remedy,
             )
         return cls(config.teacher, assembly, [theirs.index(label) for label in labels])
 
     def logits(self, examples: Sequence[Example]) -> TeacherLogits:
-        """Its logits for the examples, computed once."""
+        """Return its logits for the examples, computed once."""
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(examples), ENCODED_AT_A_TIME):
             rows = self._rows(examples[start : start + ENCODED_AT_A_TIME])
@@ -117,7 +117,7 @@ class TaskTeacher:
         return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
 
     def _answers(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """The logits of a batch in the student's order of classes, [answers, classes], and how many each row has."""
+        """Return the logits of a batch in the student's order of classes, [outputs, classes], and how many each row has."""
         with torch.inference_mode(), self.assembly.compute.autocast():
             prediction = self.assembly.model(batch)
         length = batch.input_ids.shape[1]

@@ -1,8 +1,8 @@
-"""A teacher: a trained model whose answers a student learns to give.
+"""A teacher: a trained model whose outputs a student learns to reproduce.
 
-A teacher is a source of targets (`batch.Targets`): a batch carries them, `training.loss` compares them with the student's answers,
-and the loop knows only the names of the losses. On documents a teacher computes its vectors anew at every step, since rows are
-drawn afresh and the vector of one token takes 0.8 kB.
+A teacher is a source of targets (`batch.Targets`): a batch carries them, `training.loss` compares them with the student's outputs,
+and the loop knows only the names of the losses. On documents a teacher computes its vectors again at every step, because rows are
+drawn each epoch and the vector of one token takes 0.8 kB.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 @dataclass(frozen=True, slots=True)
 class VectorTeacher:
-    """An encoder that gives a vector to each token of a batch and, as their mean, to each text. It never learns."""
+    """An encoder that computes a vector for each token of a batch and, as their mean, for each text. It is never trained."""
 
     encoder: Pretrained
     model: EncoderWithHeads
@@ -32,7 +32,7 @@ class VectorTeacher:
 
     @classmethod
     def open(cls, name: str, compute: Compute) -> VectorTeacher:
-        """The encoder of a run, a folder or the hub, on the device of `compute`. Raises DataError as `load_pretrained` does."""
+        """Open the encoder of a run, a folder or the hub, on the device of `compute`. Raises as `load_pretrained` does."""
         encoder = load_pretrained(name, "teacher")
         tokenizer = encoder.tokenizer
         model = EncoderWithHeads(encoder.config, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
@@ -41,33 +41,33 @@ class VectorTeacher:
 
     @property
     def width(self) -> int:
-        """Width of the vectors."""
+        """Return the width of the vectors."""
         return self.encoder.config.d_model
 
     def teach(self, task: TeacherVectors) -> None:
-        """Answer for the batches of `task` from now on. Raises SettingError where the student reads what the teacher cannot."""
+        """Compute the targets of `task` from now on. Raises SettingError if the student reads what the teacher cannot."""
         self._check_student(task.tokenizer, task.max_length)
         task.teacher = self
 
     def _check_student(self, tokenizer: Tokenizer, max_length: int) -> None:
         if difference := vocabulary_difference(tokenizer, self.encoder.tokenizer):
             raise SettingError(
-                f"Student and teacher have different tokenizers, and the vectors of tokens need the same one: {difference}",
+                f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}",
                 remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task (task=sst2)",
             )
         reach = self.encoder.config.reach
         if max_length > reach:
             raise SettingError(
-                f"model.max_length is {max_length}, and the teacher reads {reach} tokens",
+                f"model.max_length is {max_length}, but the teacher reads {reach} tokens",
                 allowed=f"at most {reach}",
                 remedy=f"Set model.max_length={reach}",
             )
 
     def __call__(self, batch: Batch) -> Targets:
-        """The vectors of the asked tokens and of the texts of `batch`."""
+        """Return the vectors of the target tokens and of the texts of `batch`."""
         with torch.inference_mode(), self.compute.autocast():
             hidden = self.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
             pooled = MeanPool()(hidden, attendable(batch.attention_mask))
             tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
-        # Autograd saves the targets for its backward pass, which it does not do with tensors made in inference mode.
+        # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
         return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())

@@ -1,4 +1,4 @@
-"""The files that a distillation reads beside its dataset, and their fingerprints, by which a resumed run knows them again."""
+"""The files that a distillation reads besides its dataset, and their fingerprints, by which a resumed run recognises them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from encoderlab.system.manifest import sha256_of
 
 
 def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
-    """A fingerprint of the weights of `teacher`, and of the file `unlabelled` where it is read, by the setting's name.
+    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's name.
 
-    Raises SettingError, DataError where one is not there.
+    Raises SettingError, DataError if one is missing.
     """
     weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
     hashes = "".join(map(sha256_of, weights))
@@ -25,8 +25,8 @@ def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
 
 
 def unlabelled_file(unlabelled: str) -> Path:
-    """The file that the setting names. Raises DataError where it is not there."""
+    """Return the file that the setting names. Raises DataError if it is missing."""
     path = Path(unlabelled).expanduser()
     if not path.is_file():
-        raise DataError(f"unlabelled={path} is not there", allowed="a csv, tsv, jsonl, parquet or txt file")
+        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
     return path

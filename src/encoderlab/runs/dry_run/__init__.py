@@ -1,1 +1,1 @@
-"""What a run would cost, from a few of its steps."""
+"""What a run would cost, estimated from a few of its steps."""

@@ -1,4 +1,4 @@
-"""A dry run: some real steps and evaluation batches of a run that is not started, and what they say of all of it.
+"""A dry run: some real steps and evaluation batches of a run that is not started, and estimates for the whole run.
 
 The assembly and the steps are those of a real run; the weights are thrown away.
 """
@@ -30,17 +30,17 @@ from encoderlab.training.loop import Learner
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
-WARM_UP, WARM_UP_SECONDS = 3, 30.0  # steps that are not counted, within so many seconds: they compile, make room and fill caches
-MEASURED, MEASURED_SECONDS = 30, 10.0  # steps that are counted at most, within so many seconds
+WARM_UP, WARM_UP_SECONDS = 3, 30.0  # uncounted steps, within this many seconds: they compile, allocate memory and fill caches
+MEASURED, MEASURED_SECONDS = 30, 10.0  # most counted steps, within this many seconds
 LEAST_MEASURED = 2
-EVALUATED, EVALUATION_SECONDS = 20, 3.0  # batches that are scored at most, in so many seconds as far as that can be told before
+EVALUATED, EVALUATION_SECONDS = 20, 3.0  # most scored batches, within about this many seconds
 FORWARD_SHARE = 1 / 3  # of a step's time: a backward pass takes about twice as long as a forward one
-STATE_BYTES = 12  # of a weight in a checkpoint: itself and AdamW's two averages
+STATE_BYTES = 12  # per weight in a checkpoint: the weight and AdamW's two averages
 
 
 @dataclass
 class _Measured:
-    """Seconds and tokens (padding too) of each step that counts, how many were taken before them, and in how many parts."""
+    """Seconds and tokens (with padding) of each counted step, the number of steps before them, and of micro-batches."""
 
     micro_batches: MicroBatches
     warm_up: int = 0
@@ -49,10 +49,10 @@ class _Measured:
 
 
 def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
-    """Take the first steps of the run, score a few batches of each split, and say what the whole run would be like.
+    """Take the first steps of the run, score a few batches of each split, and return estimates for the whole run.
 
-    `rows` are those of `train` and of the splits that are scored. The assembly's model has other weights afterwards. All processes
-    of a run call it. Of the facts, `time` is in seconds and `memory` in bytes. Raises MemoryTooSmallError and TrainingError as a
+    `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes
+    of a run call it. `time` is in seconds and `memory` in bytes. Raises MemoryTooSmallError and TrainingError as a
     run does.
     """
     device, free = assembly.compute.device, free_memory(assembly.compute.device)
@@ -91,7 +91,7 @@ def _epoch(assembly: Assembly, train: Rows, micro_batches: int) -> EpochCounts:
 
 
 def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
-    """Take the run's first steps and time each; how many they are, the first process decides."""
+    """Take the run's first steps and time each; the main process decides how many there are."""
     training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
     horizon = horizon_of(training, len(train))[0] if training.budget is None else FixedSteps(WARM_UP + MEASURED)
     optimizer = build_optimizer(assembly.model, training)
@@ -122,7 +122,7 @@ def _is_enough(measured: _Measured) -> bool:
 
 
 def _evaluation(assembly: Assembly, rows: Rows, per_token: float) -> tuple[float, SplitScores]:
-    """Seconds that scoring all of `rows` would take, from some batches spread over them, and the scores of these."""
+    """Return the estimated seconds of scoring all of `rows`, from some batches spread over them, and the scores of these."""
     device, processes = assembly.compute.device, assembly.processes
     lengths = rows.epoch(EVALUATION_SEED, 0).lengths
     batches = n_scoring_batches(lengths, device, processes)
@@ -151,7 +151,7 @@ def _time(assembly: Assembly, train: Rows, step: float, evaluations: Mapping[str
 
 
 def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], micro_batches: MicroBatches) -> dict[str, Any]:
-    """`total` is an estimate where a budget ends the run."""
+    """Return the counts of steps, epochs and tokens; `total` is an estimate if a budget ends the run."""
     training, total = assembly.config.training, estimate["steps"]
     return {
         "per_epoch": epoch.steps,
@@ -167,7 +167,7 @@ def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any],
 
 
 def _memory(assembly: Assembly, train: Rows, micro_batches: MicroBatches) -> dict[str, Any]:
-    """`estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
+    """Return an `estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
     share = -(-assembly.config.training.batch_size // assembly.processes.size)
     weights = 0 if is_sharded(assembly.config.training, assembly.processes) else assembly.model.n_parameters * WEIGHT_BYTES
     step = assembly.step_memory(train).of(-(-share // micro_batches.number))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-SPREAD = 0.2  # of an estimate, to each side
+SPREAD = 0.2  # share of an estimate, in each direction
 
 
 def with_time_before(time: Mapping[str, Any], before: Mapping[str, float]) -> dict[str, Any]:
-    """What `run_time` gives, with the seconds of what comes `before` the run, by what it does, in the total and its range."""
+    """Return the result of `run_time` with the seconds of steps `before` the run, by name, added to the total and its range."""
     more = sum(before.values())
     return {**time, "before": dict(before), **{name: time[name] + more for name in ("total", "low", "high")}}
 
@@ -17,10 +17,10 @@ def with_time_before(time: Mapping[str, Any], before: Mapping[str, float]) -> di
 def run_time(
     step: float, evaluations: Mapping[str, float], *, steps: int | None, budget: float | None, per_evaluation: int
 ) -> dict[str, Any]:
-    """Seconds of a whole run: `training`, `evaluation`, `total`, and the range `low` to `high` of that.
+    """Return the seconds of a whole run: `training`, `evaluation`, `total`, and the range `low` to `high` of that.
 
-    `step` is the seconds of a mean step, `evaluations` those of one evaluation of each split. Validation's comes after each
-    `per_evaluation` steps and after the last one, and at the end each split is scored once. Where a `budget` of seconds ends the
+    `step` is the mean seconds of a step, `evaluations` those of one evaluation of each split. Validation is scored after each
+    `per_evaluation` steps and after the last one, and at the end each split is scored once. If a `budget` of seconds ends the
     run, `steps` are estimated from it.
     """
     validation = evaluations.get("validation", 0.0)

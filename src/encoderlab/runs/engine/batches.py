@@ -1,9 +1,9 @@
-"""Batches: which rows make up which step, a function of the seed, the epoch and the place in the epoch, and of nothing else.
+"""Batches: which rows make up which step, as a function of only the seed, the epoch and the position in the epoch.
 
-Rows of one length share a batch where `training.batching=length`: such a batch has no padding and no mask. The rows of a step are
-drawn first and then shared out among the processes, so no step depends on how many there are. A process without a row computes a
-batch `without_answers`, since all processes meet after each micro-batch. A thread prepares the next batches on the loop's own
-stream.
+With `training.batching=length`, rows of one length share a batch, which has no padding and no mask. The rows of a step are
+drawn first and then distributed over the processes, so no step depends on how many there are. A process without a row computes
+a batch `without_answers`, because all processes synchronise after each micro-batch. A thread prepares the next batches on the
+loop's own stream.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, Compile, TrainingConfig
 
-EVALUATION_TOKENS = 4096  # in one batch: enough to keep the matrix products busy, little enough to stay in the cache
-GPU_EVALUATION_TOKENS = 32_768  # a GPU takes longer to be told what to compute than to compute little
-EVALUATION_SEED = 0  # whatever is drawn for an evaluation is the same for every run, so that scores can be compared
-GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # a third of a batch is padding at most
-AHEAD = 3  # batches that wait for a card: enough to bridge a slow one, few enough to take no memory from the model
+EVALUATION_TOKENS = 4096  # per batch: enough for efficient matrix products, few enough to stay in the cache
+GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
+EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
+GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
+AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to need little memory
 Item = TypeVar("Item")
 
 
 def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0) -> Iterator[np.ndarray]:
-    """The rows of each step of one epoch, but for the first `after` steps; every row once.
+    """Yield the rows of each step of one epoch, without the first `after` steps; every row occurs once.
 
     `random` draws them in any order. `length` sorts them by length, rows of one length in random order, cuts that into batches and
     shuffles the batches: on SST-2 that computes 3.4 times fewer tokens than random batches of 64.
@@ -59,11 +60,11 @@ def training_batches(
     after: int = 0,
     processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[list[Batch]]:
-    """The batches of step `after` + 1, + 2, and so on without end: this process's share of each, cut into so many `micro_batches`.
+    """Yield the batches of step `after` + 1, + 2, and so on without end: this process's share of each, in `micro_batches` parts.
 
-    The rows of a step are drawn first and then shared out, so that they are the same for any number of processes. Where there are
-    fewer rows than processes or parts, what is left over is made of a batch without answers: all processes have as many parts.
-    For CUDA graphs, which are recorded for each shape anew, batches are padded to one of a few lengths.
+    The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there are
+    fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally many.
+    For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
     """
     return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
 
@@ -78,14 +79,21 @@ def _training_batches(
     after: int,
     processes: Processes,
 ) -> Iterator[list[Batch]]:
-    per_epoch = -(-len(rows) // config.batch_size)
-    for epoch in count(after // per_epoch):
-        drawn: Epoch = rows.epoch(seed, epoch)
+    for epoch, drawn, done in _epochs(rows, config, seed, after):
         if config.compile is Compile.cuda_graphs and device.type != "cpu":
             drawn = _InFewLengths(drawn)
-        done = max(after - epoch * per_epoch, 0)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
             yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
+
+
+def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
+    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps are done."""
+    if isinstance(rows, StreamedRows):
+        yield from rows.windows(seed, config.batch_size, after)
+        return
+    per_epoch = -(-len(rows) // config.batch_size)
+    for epoch in count(after // per_epoch):
+        yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 
 
 class _InFewLengths:
@@ -106,20 +114,20 @@ class _InFewLengths:
 
 
 def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
-    """The parts of this process's share, as many as those of the largest share, the first: some may be empty."""
+    """Return the micro-batches of this process's share, as many as the largest share (the first) has; some may be empty."""
     largest = -(-len(chosen) // processes.size)
     return np.array_split(np.array_split(chosen, processes.size)[processes.rank], min(micro_batches, largest))
 
 
 def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
-    """The batch of some rows; of none, that of the first one `among` which they might have been, without answers."""
+    """Return the batch of some rows; for no rows, the batch of the first row of `among`, without answers."""
     batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
     return batch if len(some) else batch.without_answers()
 
 
 @dataclass(frozen=True, slots=True)
 class EpochCounts:
-    """What an epoch's batches hold: `steps` of them, real `tokens`, and tokens with padding."""
+    """The counts of an epoch's batches: `steps` of them, real `tokens`, and tokens with padding."""
 
     steps: int
     tokens: int
@@ -135,9 +143,9 @@ def epoch_counts(
     *,
     longest: int,
 ) -> EpochCounts:
-    """Count the batches of the first epoch, cut into so many `micro_batches`, of all processes, without making them.
+    """Count the batches of the first epoch, in `micro_batches` parts, of all processes, without building them.
 
-    A row of more than `longest` tokens is read in windows of that many.
+    A row of more than `longest` tokens is read in windows of that length.
     """
     steps = padded = 0
     windows = np.maximum(lengths // longest, 1)
@@ -153,16 +161,16 @@ def epoch_counts(
 def scoring_batches(
     rows: Rows, pad_id: int, device: torch.device, processes: Processes = SINGLE_PROCESS, *, every: int = 1
 ) -> Iterator[Batch]:
-    """Every row once, shortest first, in batches of about as many tokens each; what is drawn is the same each time.
+    """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each time.
 
-    The `processes` are dealt a batch each in turn. In the last round there may be too few, and some are given one
-    without answers. With `every`, each process has the first of every so many of its batches alone.
+    The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
+    without answers. With `every`, each process gets only every so many-th of its batches, starting with the first.
     """
     return _made_for(device, _scoring_batches(rows, pad_id, device, processes, every))
 
 
 def n_scoring_batches(lengths: np.ndarray, device: torch.device, processes: Processes = SINGLE_PROCESS) -> int:
-    """How many batches `scoring_batches` gives each process for rows of these lengths."""
+    """Return how many batches `scoring_batches` gives each process for rows of these lengths."""
     return -(-sum(1 for _ in _scoring_rows(lengths, device)) // processes.size)
 
 
@@ -175,7 +183,7 @@ def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, processes: P
 
 
 def _scoring_rows(lengths: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
-    """The rows of each scoring batch."""
+    """Yield the rows of each scoring batch."""
     order = np.argsort(_small(lengths), kind="stable")
     tokens = GPU_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
     start = 0
@@ -187,25 +195,25 @@ def _scoring_rows(lengths: np.ndarray, device: torch.device) -> Iterator[np.ndar
 
 
 def _small(lengths: np.ndarray) -> np.ndarray:
-    """The same lengths in 16 bits where they fit: NumPy then sorts by radix, which takes a tenth of the time."""
+    """Return the lengths in 16 bits if they fit, because NumPy then uses radix sort, which takes a tenth of the time."""
     return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
 
 
 def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
-    """Batches for a GPU are made ahead of it, by a thread; on a CPU the cores that would make them are busy with the step."""
+    """Prepare batches for a GPU ahead of time, in a thread; on a CPU, the cores are busy with the step."""
     if device.type != "cuda":
         yield from batches
         return
-    # A thread has a current stream of its own (PyTorch, "CUDA semantics"). It is given the consumer's: there a batch is copied and
-    # masked before it is read, and its memory used again after that, with neither events nor `record_stream`.
+    # Each thread has its own current stream (PyTorch, "CUDA semantics"). This one gets the consumer's: there a batch is copied and
+    # masked before it is read, and its memory reused after that, without events or `record_stream`.
     stream = torch.cuda.current_stream(device)
     yield from made_ahead(batches, AHEAD, partial(torch.cuda.set_stream, stream))
 
 
 def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
-    """The same items in the same order, made by a thread that keeps `ahead` of them ready while the consumer is busy with one.
+    """Yield the same items in order, made by a thread that keeps `ahead` of them ready while the consumer is busy with one.
 
-    What goes wrong in the thread goes wrong here, when its item is due. The thread, in which `prepare_thread` is called first, ends
+    An error in the thread is raised here, when its item is due. The thread, which first calls `prepare_thread`, ends
     with this generator, however that ends.
     """
     end = object()

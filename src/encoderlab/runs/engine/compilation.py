@@ -1,4 +1,4 @@
-"""Compiling the encoder: where PyTorch's compiler works and pays, and a line on what was decided."""
+"""Compiling the encoder: when PyTorch's compiler works and is worth it, and a line about the decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
 MODES = {Compile.cuda_graphs: "reduce-overhead"}  # PyTorch's name for CUDA graphs around compiled code
-RECOMPILATIONS = 64  # of one model, for layouts and shapes that differ in kind; PyTorch's own 8 are used up by a few
+RECOMPILATIONS = 64  # of one model, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
 WITH_GRAPHS = f"{COMPILED} with CUDA graphs"
 # Estimates, since nothing is timed to decide: compiling takes about a minute, and what follows at most a third less time. A GPU is
@@ -26,27 +26,27 @@ FLOPS_PER_SECOND = 1e14
 
 
 def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters: int) -> float:
-    """A rough estimate of what a GPU takes for `steps` on so many `tokens` in all, without the heads."""
+    """Return a rough estimate of a GPU's time for `steps` on `tokens` tokens in all, without the heads."""
     return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
 
 
 def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
-    """Compile `encoder.encode` (weights keep their names) if that is asked for or pays; says in a few words what was done.
+    """Compile `encoder.encode` (weights keep their names) if that is requested or faster; return in a few words what was done.
 
-    `auto` compiles on CUDA alone, and only a run that would take so many `seconds` without it that it gains: on a CPU, with a
-    length of its own in each batch, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md). Where there is
-    no working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so that the code is
-    compiled for any (`dynamic`); CUDA graphs are recorded for each shape anew, and only in training, whose shapes are few.
+    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where every batch has
+    another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md). Without a working compiler the
+    encoder stays as it is, and the words say why. Lengths differ from batch to batch, so the code is compiled for any length
+    (`dynamic`); CUDA graphs are recorded for each shape, and only in training, which has few shapes.
     """
     device = compute.device
     if choice is Compile.never:
         return "not compiled (as set)"
     if choice is Compile.auto and device.type != "cuda":
-        return "not compiled (pays on CUDA only)"
+        return "not compiled (faster only on CUDA)"
     if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
-        return "not compiled (pays in long runs only)"
+        return "not compiled (faster only in long runs)"
     if choice is Compile.cuda_graphs and device.type != "cuda":
-        return "not compiled (CUDA graphs need a CUDA card)"
+        return "not compiled (CUDA graphs need a CUDA GPU)"
     if compute.deterministic:
         _fix_order_of_sums()
     plain = encoder.encode
@@ -54,7 +54,7 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     encoder.encode = _in_training(encoder, compiled, plain) if choice is Compile.cuda_graphs else compiled
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
-        del encoder.encode  # the compiled one: that of the class is left
+        del encoder.encode  # removes the compiled one: the class's own is left
         return f"not compiled (no working compiler: {wrong})"
     return WITH_GRAPHS if choice is Compile.cuda_graphs else COMPILED
 
@@ -69,12 +69,12 @@ def _in_training(encoder: Encoder, compiled: Callable[..., Tensor], plain: Calla
 
 
 def is_compiled(words: str | None) -> bool:
-    """Whether these words of `compile_encoder` say that it compiled."""
+    """Return whether these words of `compile_encoder` say that it compiled."""
     return words is not None and words.startswith(COMPILED)
 
 
 def _own_limit() -> dict[str, Any]:
-    """A limit of recompilations for this model alone; PyTorch before 2.13 counts those of all models in the process together."""
+    """Return a limit of recompilations for this model; PyTorch before 2.13 counts those of all models in the process together."""
     if "isolate_recompiles" in signature(torch.compile).parameters:
         return {"isolate_recompiles": True, "recompile_limit": RECOMPILATIONS}
     torch._dynamo.config.recompile_limit = RECOMPILATIONS
@@ -82,14 +82,14 @@ def _own_limit() -> dict[str, Any]:
 
 
 def _fix_order_of_sums() -> None:
-    """Have the compiler add up in an order that does not depend on the first batch's shape: a resumed run begins with another."""
+    """Make the compiler sum in an order independent of the first batch's shape, because a resumed run begins with another."""
     from torch._inductor import config
 
     config.split_reductions = False
 
 
 def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
-    """Take the encoder forward and back once, with two tokens: a compiler or toolchain that is broken shows in no other way."""
+    """Run the encoder forward and backward once, with two tokens: nothing else reveals a broken compiler or toolchain."""
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     cards = [compute.device] if compute.device.type == "cuda" else []
     try:
@@ -97,7 +97,7 @@ def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str 
             encoder.encode(ids, ids, None).float().sum().backward()
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # of as many kinds as there are ways for a toolchain to be broken
+    except Exception as error:  # a broken toolchain can raise errors of any kind
         return " ".join(str(error).split())[:120] or type(error).__name__
     finally:
         encoder.zero_grad(set_to_none=True)

@@ -1,8 +1,8 @@
-"""A model as it is trained: by one process, by several that each hold all of it, or by several that hold a piece of it each.
+"""A model in training: in one process, in several that each hold all of it, or in several that each hold a shard.
 
 Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023; the idea is
-ZeRO's third stage, Rajbhandari et al. 2020). Either way weights and states of the optimizer are handed out whole, as one process
-would have them, so that a checkpoint of one kind is read by any other.
+ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole, as one process
+would have them, so every kind reads every other kind's checkpoints.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Whole:
-    """A model that each process holds all of.
+    """A model that each process holds completely.
 
     The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
     """
@@ -40,30 +40,30 @@ class Whole:
             self.stepped = _replicated(model)
 
     def weights(self) -> dict[str, Tensor]:
-        """All weights, on the CPU; of use on the first process. All processes call it."""
+        """Return all weights, on the CPU; only the main process needs them. All processes call it."""
         return weights_of(self.model) if self.processes.is_main else {}
 
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Take over the weights that the first process has, whatever the others have."""
+        """Load the main process's weights on all processes."""
         if self.processes.is_main:
             self.model.load_state_dict(weights)
         self.processes.broadcast_tensors(list(self.model.state_dict().values()))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """The optimizer's state with whole averages; of use on the first process. All processes call it."""
+        """Return the optimizer's state with whole averages; only the main process needs it. All processes call it."""
         return optimizer.state_dict()
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        """Take over a state that `optimizer_state` gave, the same on all processes."""
+        """Load a state from `optimizer_state`, the same on all processes."""
         optimizer.load_state_dict(state)
 
     def finish(self) -> None:
-        """End training: the model that was handed in has all weights, on every process, and is used from here on."""
+        """End training: the original model has all weights, on every process, and is used from here on."""
         self.model.eval()
 
 
 class Sharded:
-    """A model of which each process holds a piece, and puts a layer together while it computes it: see `Whole`.
+    """A model of which each process holds a shard, and gathers a layer while it computes it; see `Whole`.
 
     The model that was handed in stays on the CPU until training has ended; its weights go to `device` one tensor at a time.
     """
@@ -77,10 +77,10 @@ class Sharded:
         mesh = init_device_mesh(device.type, (processes.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
-        # All else is one unit: the heads use the table of the embeddings. It is cut again after each forward pass, as layers are:
-        # else the model would hold whole weights after an evaluation, and what is written to them would be lost.
+        # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each forward pass:
+        # otherwise the model would hold whole weights after an evaluation, and writes to them would be lost.
         self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
-        self.model.forward = self.stepped.forward  # by the one way in, through which the pieces are put together
+        self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
         _make_room(self.model, device)
         with torch.no_grad():
             for name, weight in self.model.state_dict().items():
@@ -109,7 +109,7 @@ class Sharded:
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """See `Whole.optimizer_state`."""
         plain, state = optimizer.state_dict(), {}
-        for key, kept in plain["state"].items():  # one tensor at a time: all averages together are twice the model
+        for key, kept in plain["state"].items():  # one tensor at a time, because all averages together are twice the model
             gathered = ((name, _whole(value)) for name, value in kept.items())
             state[key] = {name: value.cpu() for name, value in gathered if self.processes.is_main}
         return plain | {"state": state}
@@ -133,7 +133,7 @@ class Sharded:
 
 
 def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
-    """Whether the processes hold a piece of the model each. One process holds all of it, whatever the settings say."""
+    """Return whether the processes hold a piece of the model each. One process holds all of it, whatever the settings say."""
     return config.sharding is Sharding.full and processes.size > 1
 
 
@@ -143,21 +143,21 @@ def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Proce
 
 
 def distribution(config: TrainingConfig, processes: Processes) -> str | None:
-    """What is said of it in a few words; None where there is nothing to say."""
+    """Return a few words about it; None if there is nothing to say."""
     if processes.size == 1:
         return "not sharded (one process)" if config.sharding is Sharding.full else None
-    return f"{processes.size} processes{' with a piece of the weights each' if is_sharded(config, processes) else ''}"
+    return f"{processes.size} processes{' with a shard of the weights each' if is_sharded(config, processes) else ''}"
 
 
 def _replicated(model: nn.Module) -> nn.Module:
     with warnings.catch_warnings():
-        # PyTorch 2.13 has another name for broadcast_buffers, which earlier ones lack. Our buffers are tables that never change.
+        # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
         warnings.simplefilter("ignore", FutureWarning)
         return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 class _Tensors(nn.Module):
-    """A model whose answer is plain tensors: in those `fully_shard` finds where the gradients will come from."""
+    """A model that returns plain tensors, in which `fully_shard` finds where gradients come from."""
 
     def __init__(self, model: EncoderWithHeads) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _Tensors(nn.Module):
 
 
 class _Answering(nn.Module):
-    """A model cut into pieces that is called as any other, and can go without meeting the other processes: DDP's `no_sync`."""
+    """A sharded model that is called like any other, and can skip synchronisation like DDP (`no_sync`)."""
 
     def __init__(self, pieces: Any) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class _Answering(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients of the enclosed work are kept, and shared with those of the next."""
+        """Gradients of the enclosed work are kept, and synchronised with the next ones."""
         self.pieces.set_requires_gradient_sync(False)
         try:
             yield
@@ -206,13 +206,13 @@ def _make_room(model: nn.Module, device: torch.device) -> None:
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, whether it is cut or not."""
+    """Return the whole of a tensor, sharded or not."""
     put_together = getattr(tensor, "full_tensor", None)
     return tensor if put_together is None else put_together()
 
 
 def _like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor, the same on all processes, cut as `other` is."""
+    """Return a whole tensor, the same on all processes, sharded as `other` is."""
     from torch.distributed.tensor import distribute_tensor
 
     if not hasattr(other, "full_tensor"):

@@ -1,4 +1,4 @@
-"""Micro-batches: in how many parts a batch is computed, so that a training step fits into the memory there is.
+"""Micro-batches: the number of parts a batch is computed in, so that a training step fits into memory.
 
 A batch is what one optimizer step sees, and `training.batch_size` counts its rows. `training.accumulate` says in how many
 micro-batches it is computed, which changes only the order in which dropout draws: summed losses are divided by the number of
@@ -21,21 +21,21 @@ from encoderlab.model.config import Activation, ModelConfig
 from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
-USABLE = 0.8  # of the free memory: the estimate leaves out what kernels work in, and what is lost between blocks
-LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and the last)
+USABLE = 0.8  # share of the free memory: the estimate omits the kernels' workspace and fragmentation
+LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and last)
 WEIGHT_BYTES = 4
-STATE_BYTES = 12  # of a weight beside itself: its gradient, and AdamW's two averages
+STATE_BYTES = 12  # per weight, besides the weight: its gradient, and AdamW's two averages
 
 
 @dataclass(frozen=True, slots=True)
 class StepMemory:
-    """Bytes that a training step takes beside the weights: `fixed`, and for each row of the longest batch."""
+    """Bytes that a training step takes besides the weights: `fixed`, and for each row of the longest batch."""
 
     fixed: int
     row: int
 
     def of(self, rows: int) -> int:
-        """Bytes of a step that is computed so many rows at a time."""
+        """Return the bytes of a step that computes this many rows at a time."""
         return self.fixed + rows * self.row
 
 
@@ -43,7 +43,7 @@ class StepMemory:
 class MicroBatches:
     """How many micro-batches each batch is computed in, and why, in words.
 
-    `open` says that there may be more of them where memory runs out, `grown` that this has happened.
+    `open` is True if the number may grow when memory runs out, `grown` if it has.
     """
 
     number: int
@@ -58,23 +58,23 @@ class MicroBatches:
 def choose_micro_batches(
     batch_size: int, memory: StepMemory, device: torch.device, processes: Processes = SINGLE_PROCESS
 ) -> MicroBatches:
-    """As many parts as the free memory of `device` makes necessary, asked before the first step, with the weights there.
+    """Return as many micro-batches as the free memory of `device` requires; called before the first step, with the weights loaded.
 
-    The `processes` take as many as the one with the least memory needs; those of one machine share what it has.
+    All `processes` use the number that the one with the least memory needs; those of one machine share its memory.
     """
     free = free_memory(device)
     if free is not None and device.type == "cpu":
         free //= processes.local_size
     number = processes.all_reduce_max(1 if free is None else micro_batches_for(batch_size, memory, int(USABLE * free)))
     if free is None:
-        return MicroBatches(number, "free memory not known", open=processes.size == 1)
+        return MicroBatches(number, "free memory unknown", open=processes.size == 1)
     takes = f"a step takes about {_gigabytes(memory.of(-(-batch_size // number)))} of {_gigabytes(free)} free"
-    reason = takes if number == 1 else f"{takes}, whole it would take {_gigabytes(memory.of(batch_size))}"
-    return MicroBatches(number, reason, open=processes.size == 1)  # several processes would have to run out of it together
+    reason = takes if number == 1 else f"{takes}, in one piece it would take {_gigabytes(memory.of(batch_size))}"
+    return MicroBatches(number, reason, open=processes.size == 1)  # several processes would have to run out of memory together
 
 
 def micro_batches_for(batch_size: int, memory: StepMemory, usable: int) -> int:
-    """The fewest parts of a batch, as equal as can be, of which each fits into `usable` bytes; one for each row where none does."""
+    """Return the fewest equal micro-batches that each fit into `usable` bytes; one per row if none does."""
     rows = (usable - memory.fixed) // max(memory.row, 1)
     return -(-batch_size // min(max(rows, 1), batch_size))
 
@@ -88,18 +88,18 @@ def step_memory(
     longest: int,
     compute: Compute,
 ) -> StepMemory:
-    """What a training step takes where each row has `longest` tokens, `target_share` of them asked (if any are).
+    """Return what a training step takes if each row has `longest` tokens, with `target_share` of them as targets (if any).
 
-    A row of more tokens than the model reads is several windows: attention is within each of them.
+    A row of more tokens than the model reads is several windows, with attention within each of them.
 
-    Activations as in Korthikanti et al. 2022, section 4.1, with what autograd keeps of our layers. Left out, since it is little, or
-    gone before the gradients come: what kernels work in. Left in: the last layer's answers for tokens that are not asked.
+    Activations as in Korthikanti et al. 2022, section 4.1, with what autograd keeps of our layers. Omitted, because it is little or
+    freed before the backward pass: the kernels' workspace. Included: the last layer's outputs for tokens that are not targets.
     """
     item = compute.precision.itemsize
     token = _embedding_bytes(model) + model.n_layers * _layer_bytes(model, min(longest, model.max_length or longest), compute)
     classes = vocabulary_size if heads.vocabulary else heads.token_classes or 0
     asked = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
-    copies = item if compute.precision is not torch.float32 else 0  # autocast keeps the weights it has rounded
+    copies = item if compute.precision is not torch.float32 else 0  # autocast keeps rounded copies of the weights
     return StepMemory(n_parameters * (STATE_BYTES + copies), longest * token + (asked if heads.asks_tokens else 0))
 
 
@@ -114,15 +114,15 @@ def sharded_bytes(n_parameters: int, gathered: int, pieces: int, compute: Comput
 
 
 def _embedding_bytes(model: ModelConfig) -> int:
-    """Bytes a token's embedding leaves behind: the input of the norm, its answer, and what dropout makes of it."""
+    """Return the bytes kept of a token's embedding: the norm's input and output, and dropout's output."""
     return 4 * model.d_model * (3 if model.dropout else 2)
 
 
 def _layer_bytes(model: ModelConfig, length: int, compute: Compute) -> int:
-    """Bytes a token leaves behind in one layer: equation 1 of the paper, with the residual stream and the norms in float32.
+    """Return the bytes kept of a token in one layer: equation 1 of the paper, with the residual stream and the norms in float32.
 
-    In the format of the matrix products: the input of both sublayers, queries, keys, values, the answers of attention before and
-    after the heads are joined, and what the feed-forward network is wide inside, before and after its activation.
+    In the precision of the matrix products: the input of both sublayers, queries, keys, values, the output of attention before and
+    after the heads are joined, and the inner features of the feed-forward network before and after its activation.
     """
     item, width = compute.precision.itemsize, model.n_heads * model.head_width
     wide = model.feed_forward_width * (4 if model.activation is Activation.geglu else 2)
@@ -132,16 +132,14 @@ def _layer_bytes(model: ModelConfig, length: int, compute: Compute) -> int:
 
 
 def _score_bytes(model: ModelConfig, length: int, compute: Compute) -> int:
-    """Bytes of a token's attention weights: none where PyTorch's fused kernel computes them anew (Dao et al. 2022, section 3.1)."""
+    """Return the bytes of a token's attention weights: none if a fused kernel recomputes them (Dao et al. 2022, section 3.1)."""
     fused = compute.device.type != "cpu" or (compute.precision is torch.float32 and not model.attention_dropout)
-    kept = (
-        0 if fused else 3 if model.attention_dropout else 1
-    )  # the weights; and with dropout what it keeps of them, and the product
+    kept = 0 if fused else 3 if model.attention_dropout else 1  # the weights; with dropout, also its mask and the product
     return kept * compute.precision.itemsize * model.n_heads * length
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be had on `device`, what PyTorch holds in reserve among them; None where that cannot be known."""
+    """Return the free bytes on `device`, including PyTorch's reserve; None if unknown."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -149,9 +147,9 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def free_host_memory(root: Path = Path("/")) -> int | None:
-    """Bytes this process can still have: what the machine has left, or a container or batch job, if that is less.
+    """Return the bytes this process can still allocate: what the machine or, if less, the container or batch job has left.
 
-    None on systems other than Linux. `root` is where its `proc` and `sys` are mounted.
+    None on systems other than Linux. `root` is where `proc` and `sys` are mounted.
     """
     try:
         machine = re.findall(r"^MemAvailable:\s+(\d+) kB", (root / "proc/meminfo").read_text(), re.MULTILINE)[:1]
@@ -162,9 +160,9 @@ def free_host_memory(root: Path = Path("/")) -> int | None:
 
 
 def _left_in_groups(mount: Path, groups: list[str]) -> Iterator[int]:
-    """What each control group of this process, and each above it, leaves of its limit (cgroups(7): lines of id:controllers:path).
+    """Yield what is left of the limit of each control group of this process and above (cgroups(7): lines of id:controllers:path).
 
-    Version 2 has one tree, with no controllers named; version 1 has one for memory. Cached files count as used, and can be dropped.
+    Version 2 has one tree without named controllers; version 1 has one for memory. Cached files count as used, and can be dropped.
     """
     names = {
         "": ("memory.max", "memory.current", "inactive_file"),

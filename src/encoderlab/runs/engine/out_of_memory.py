@@ -1,6 +1,6 @@
-"""Training steps that are retried in smaller micro-batches when memory runs out, from weights that the failed step never touched.
+"""Training steps that are retried in smaller micro-batches when memory runs out; the failed step has not changed the weights.
 
-A step that runs out of memory is retried in twice as many micro-batches, made as a run with that `accumulate` would have made
+A step that runs out of memory is retried in twice as many micro-batches, built as a run with that `accumulate` would have built
 them. Evaluation, `predict` and `embed` halve their batches instead, which changes no prediction (`training.memory`).
 """
 
@@ -21,11 +21,11 @@ from encoderlab.training.memory import give_back_memory, out_of_memory
 
 
 class StepsWithinMemory:
-    """The steps of a run, each batch computed in `micro_batches`; from a step that runs out of memory on, in twice as many.
+    """The steps of a run, each batch computed in `micro_batches`, which double at each step that runs out of memory.
 
-    That happens only if the settings leave their number open (`MicroBatches.open`), and up to one micro-batch per row.
-    `batches(after, number)` makes the batches that follow so many steps, each in `number` micro-batches. They are those of a run
-    with that `training.accumulate` from its start: where memory ran out changes no step, only the order of dropout's draws.
+    They double only if the settings leave their number open (`MicroBatches.open`), and up to one micro-batch per row.
+    `batches(after, number)` yields the batches after that many steps, each in `number` micro-batches. They are those of a run
+    with that `training.accumulate` from its start: where memory ran out changes only the order of dropout's draws.
     """
 
     def __init__(self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int) -> None:
@@ -33,7 +33,7 @@ class StepsWithinMemory:
         self._in_progress: list[Batch] = []
 
     def take(self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = bool) -> Iterator[Step]:
-        """The steps of `training.loop.optimize`, which restarts behind the last finished step when memory runs out.
+        """The steps of `training.loop.optimize`, which restarts after the last finished step when memory runs out.
 
         Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
         """
@@ -44,10 +44,10 @@ class StepsWithinMemory:
             try:
                 for step in optimize(learner, batches, horizon, after=after, stopping=stopping):
                     yield step
-                    after, drawn = step.number, random_state(device)  # whoever iterates may have drawn
+                    after, drawn = step.number, random_state(device)  # the caller may have drawn random numbers
                 return
             except RuntimeError as error:
-                in_optimizer = learner.guard.armed > after  # whose memory does not depend on the batch
+                in_optimizer = learner.guard.armed > after  # its memory does not depend on the batch
                 too_small = out_of_memory(error, after + 1, self._in_progress, fewer_rows_help=not in_optimizer)
                 if too_small is None:
                     raise
@@ -57,18 +57,18 @@ class StepsWithinMemory:
             self._in_progress = []
             learner.optimizer.zero_grad()
             set_random_state(drawn, device)
-            gc.collect()  # frames of the failed step may hold on to one another
+            gc.collect()  # frames of the failed step may reference one another
             give_back_memory()
 
     def _remembered(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
-        """The same batches; the one that a step is computing is kept to explain an error."""
+        """Yield the same batches, keeping the current one to explain an error."""
         for micro_batches in batches:
             self._in_progress = micro_batches
             yield micro_batches
             self._in_progress = []
 
     def note(self) -> str | None:
-        """What a report says of it; None if memory never ran out."""
+        """Return a report's sentence about it; None if memory never ran out."""
         number, reason = self.micro_batches.number, self.micro_batches.reason
         return f"The last batches were computed in {number} micro-batches: {reason}" if self.micro_batches.grown else None
 

@@ -1,1 +1,1 @@
-"""Training to the end: what is logged, scored and kept on the way, and what may come in before it."""
+"""Training to the end: what is logged, scored and kept, and what may come before it."""

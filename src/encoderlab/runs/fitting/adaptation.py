@@ -1,4 +1,4 @@
-"""Adapting a pretrained encoder to a task's own training texts, by masked tokens alone, before it learns the task.
+"""Adapting a pretrained encoder to a task's own training texts, by masked tokens only, before it learns the task.
 
 It is a pretraining inside the run's folder: the same command, with the task's training rows as documents. It is finished before the
 first step of the task, so every checkpoint of the task already holds it.
@@ -31,13 +31,13 @@ from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of
 
 BATCH_SIZE, LEARNING_RATE, WARMUP = 64, 5e-4, 0.05
-HELD_OUT = 0.05  # of the training texts, to say what was learnt of them
-# what adapting and finetuning share: they run on the same machine
+HELD_OUT = 0.05  # share of the training texts, to score what was learned
+# settings that adapting and finetuning share, because they run on the same machine
 SHARED = ("precision", "compile", "deterministic", "device", "threads", "log_every")
 
 
 class Adaptation(Teaching):
-    """Pretrains the encoder further inside the run's folder, for the time that `config.adapt` says (Gururangan et al. 2020).
+    """Pretrains the encoder further inside the run's folder, for the time in `config.adapt` (Gururangan et al. 2020).
 
     No text of the validation or test split is read. `pretrain` is the command, given its settings and the documents.
     """
@@ -51,7 +51,7 @@ class Adaptation(Teaching):
         return rows
 
     def train_before(self, folder: RunFolder) -> None:
-        """See `Teaching.train_before`: what was interrupted is resumed, what is finished is not done again."""
+        """See `Teaching.train_before`: an interrupted adaptation is resumed, a finished one is not repeated."""
         adapted = RunFolder(folder.adapted)
         if not adapted.finished:
             print(
@@ -59,7 +59,7 @@ class Adaptation(Teaching):
             )
             self.pretrain(self._settings(adapted), self._documents())
         load_into(self.assembly.model, load_pretrained(str(adapted.root)))
-        torch.manual_seed(self.config.seed)  # what the task draws is the same, wherever the adaptation was interrupted
+        torch.manual_seed(self.config.seed)  # the task's random draws do not depend on where the adaptation was interrupted
 
     def seconds_before(self, own: float) -> dict[str, float]:
         """See `Teaching.seconds_before`."""
@@ -67,7 +67,7 @@ class Adaptation(Teaching):
         return {"adapting": seconds_of(self.config.adapt, "adapt")}
 
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
-        """See `Teaching.compared`: for how long the encoder was adapted."""
+        """See `Teaching.compared`: records how long the encoder was adapted."""
         return {"adapted_for": self.config.adapt}
 
     def _settings(self, adapted: RunFolder) -> PretrainConfig:
@@ -91,6 +91,6 @@ class Adaptation(Teaching):
         )
 
     def _documents(self) -> Documents:
-        """The training rows as documents, some of them held out."""
+        """Return the training rows as documents, some of them held out."""
         parts = hold_out(self.corpus.split("train"), {"validation": HELD_OUT}, seed=0)
         return as_documents(Splits(parts, [], self.corpus.splits.origin))

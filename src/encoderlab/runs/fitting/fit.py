@@ -96,7 +96,7 @@ class _Fitting:
             self.notes = _rounding_notes(state["computed_on"], self.state.computed_on)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise DataError(f"The checkpoint {checkpoint} does not fit the run's config: {reason}") from None
+            raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
         self.saved = self.state.progress.step
 
     def run(self) -> None:
@@ -119,7 +119,7 @@ class _Fitting:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether there have been as many evaluations without a better score as the settings allow."""
+        """Return whether there have been as many evaluations without a better score as the settings allow."""
         patience = self.assembly.config.training.patience
         return patience is not None and self.progress.best.since >= patience
 
@@ -162,16 +162,16 @@ class _Fitting:
         if training.keep is Keep.best and best.step:
             lost = best.step != last and not self._take(best.step)
             if lost:
-                notes.append(f"The best checkpoint, of step {best.step:,}, was damaged: the last step is taken")
+                notes.append(f"The best checkpoint, of step {best.step:,}, was damaged, so the last step is used")
                 print(f"encoderlab: {notes[-1]}", file=sys.stderr)
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.state.distributed.finish()
-        notes += [*filter(None, (self.state.learner.guard.note(), self.state.steps.note())), *self.progress.watch.notes]
+        notes += [*self.state.notes(), *self.progress.watch.notes]
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:
-        """Put the weights of that step's checkpoint into the model; False where it is gone or damaged."""
+        """Put the weights of that step's checkpoint into the model; False if it is missing or damaged."""
         weights = self._kept_weights(step) if self.processes.is_main else None
         found = self.processes.all_reduce_max(int(weights is not None)) > 0
         if found:
@@ -187,7 +187,7 @@ class _Fitting:
 
 
 def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """A note, printed too, if a run resumes on something that rounds sums differently; else none."""
+    """A note, printed too, if a run resumes on something that rounds sums differently; otherwise none."""
     changed = [f"{name} {now[name]} instead of {before[name]}" for name in before if now[name] != before[name]]
     if not changed:
         return []

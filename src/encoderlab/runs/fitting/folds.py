@@ -1,4 +1,4 @@
-"""Cross-validation: a run for each fold of the training rows, inside the folder of one that holds them all."""
+"""Cross-validation: a run for each fold of the training rows, inside one folder for all of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from encoderlab.system.device import choose_compute
 from encoderlab.system.distributed import Processes
 from encoderlab.system.signals import stop_if_interrupted
 
-OUT_OF_FOLD = "out_of_fold"  # the split that all tested rows make up
+OUT_OF_FOLD = "out_of_fold"  # the split made of all tested rows
 
 
 @dataclass(frozen=True, slots=True)
 class CrossValidation:
-    """A cross-validation whose folds have all been trained: its settings and rows, and a finished run for each fold."""
+    """A cross-validation with all folds trained: its settings and rows, and a finished run for each fold."""
 
     config: RunConfig
     command: str
@@ -42,15 +42,15 @@ def cross_validate(
     train: Callable[[RunConfig], RunFolder | None],
     report: Callable[[CrossValidation], None],
 ) -> RunFolder | None:
-    """Have `train` do a run for each of `config.folds` folds, and `report` say what they tell together; returns the folder of all.
+    """Call `train` for each of `config.folds` folds, and `report` for all of them together; return the folder of all.
 
-    An unfinished cross-validation resumes where `config.resume` or `config.run_dir` names it: finished folds are kept. A dry run is
-    that of the first fold, and returns None. Raises SettingError, DataError or TrainingError.
+    An unfinished cross-validation resumes if `config.resume` or `config.run_dir` names it: finished folds are kept. A dry run
+    covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
     """
     assert config.folds is not None
     if processes.size > 1:
         raise SettingError(
-            f"folds={config.folds} works for one process, and there are {processes.size}",
+            f"folds={config.folds} needs a single process, and there are {processes.size}",
             remedy="Start one process, or each fold by itself with dataset.fold=1/5",
         )
     resume = config.resume or (AUTO if config.run_dir is not None else None)
@@ -61,7 +61,7 @@ def cross_validate(
         config = replace(run[0], dry_run=config.dry_run)
     corpus, folded = _whole(config)
     if config.dry_run:
-        print(f"folds={config.folds} is {config.folds} runs like this one, the first:", file=sys.stderr)
+        print(f"folds={config.folds} takes {config.folds} runs like this one, the first:", file=sys.stderr)
         return train(_of_fold(config, 1, run_dir=None))
     with run_folder(run, config, command, corpus.fingerprints()) as folder:
         training = config.training
@@ -75,12 +75,12 @@ def cross_validate(
 
 
 def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
-    """All rows that are tested, as the one split of a corpus, and the fold of each. Raises DataError where folds cannot be made."""
+    """Return all tested rows, as the only split of a corpus, and the fold of each. Raises DataError if folds cannot be made."""
     cache = cache_folder(config.cache_dir)
     splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
     assert splits.folded is not None
     if unused := splits.origin["unused_test_rows"]:
-        print(f"The test split ({unused:,} rows) is not used: folds are made of the training rows", file=sys.stderr)
+        print(f"The test split ({unused:,} rows) is not used, because folds are made of the training rows", file=sys.stderr)
     whole = Splits({OUT_OF_FOLD: splits.folded.rows}, splits.labels, {**splits.origin, "fold": None})
     return Corpus(whole, survey(whole), cache), splits.folded
 
@@ -93,7 +93,7 @@ def _of_fold(config: RunConfig, number: int, run_dir: str | None) -> RunConfig:
 def _fold_run(
     config: RunConfig, command: str, folder: RunFolder, number: int, train: Callable[[RunConfig], RunFolder | None]
 ) -> RunFolder:
-    """The finished run of a fold: what is finished is kept, what was interrupted is resumed with its own settings."""
+    """Return the finished run of a fold: a finished one is kept, an interrupted one is resumed with its own settings."""
     stop_if_interrupted()
     place = RunFolder(folder.fold(number))
     of = f"fold {number} of {config.folds}"

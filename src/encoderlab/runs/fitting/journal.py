@@ -20,12 +20,12 @@ from encoderlab.training.loop import Step
 
 
 class Journal:
-    """Writes a line per logged step and per evaluation, shows the progress, and counts in `progress` what went by.
+    """Writes a line per logged step and per evaluation, shows the progress, and counts it in `progress`.
 
-    Only every `log_every`-th step's figures are read off the device. A line holds what was counted up to it, so that the speed
-    between any two lines can be told: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
-    start of the process. The `trackers` are told each line too. On a terminal there is a bar; elsewhere one calm line per
-    evaluation. Lines of steps beyond `progress`, which a continuation takes again, are dropped. Use it as a context manager.
+    Only every `log_every`-th step's figures are read from the device. A line holds the counts so far, so that the speed between
+    any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
+    start of the process. The `trackers` get each line too. A terminal shows a progress bar; elsewhere there is one line per
+    evaluation. Lines of steps beyond `progress`, which a resumed run takes again, are dropped. Use it as a context manager.
     """
 
     def __init__(self, path: Path, log_every: int, per_epoch: int, progress: Progress, trackers: Trackers = NO_TRACKERS) -> None:
@@ -58,7 +58,7 @@ class Journal:
         self._bar.update()
 
     def _log(self, step: Step) -> None:
-        """Write the figures of the last step, and a warning where the losses give reason for one."""
+        """Write the figures of the last step, and a warning if the losses give reason for one."""
         figures = step.figures()
         self._tick()
         self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
@@ -67,11 +67,11 @@ class Journal:
         self._show(loss="-" if loss is None else f"{loss:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
 
     def pause(self) -> None:
-        """Stop the clock: what follows is no training."""
+        """Stop the clock: what follows is not training."""
         self._tick()
 
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
-        """Log an evaluation, and say on standard error how it went and how long the rest takes."""
+        """Log an evaluation, and print its score and the remaining time on standard error."""
         seconds, step, of = self.counted.seconds, self.progress.step, self.progress.of
         self._write({"kind": "evaluation", **self._place(), "split": split, "seconds": round(seconds, 4), **scores.figures})
         self._show(**{score: f"{scores.figures[score]:.4f}"})
@@ -85,7 +85,7 @@ class Journal:
         self._last = time.perf_counter()
 
     def throughput(self) -> dict[str, float]:
-        """Real tokens and examples per second of training, the share of padding, and the seconds spent training."""
+        """Return real tokens and examples per second of training, the share of padding, and the seconds spent training."""
         padding = 1 - self.counted.tokens / max(self.counted.padded_tokens, 1)
         return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.counted.seconds, 2)}
 
@@ -120,7 +120,7 @@ class Journal:
 
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
-    """Leave in the journal what belongs to a run that has come as far as `progress`; a line a kill cut in half does not."""
+    """Keep in the journal only the lines up to `progress`; a line cut off by a kill is dropped."""
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     kept = [line for line in lines if _belongs(line, progress)]
     if kept != lines:
@@ -137,13 +137,13 @@ def _belongs(line: bytes, progress: Progress) -> bool:
 
 
 def seconds_since_start() -> float | None:
-    """Seconds since this process was started, imports and all; None where the system does not tell (it does on Linux).
+    """Return seconds since this process was started, with its imports; None if the system does not provide it (Linux does).
 
     Source: proc_pid_stat(5), field 22, counted in clock ticks since boot.
     """
     try:
         said = Path("/proc/self/stat").read_text(encoding="utf-8")
-        fields = said.rpartition(")")[2].split()  # the command's name, field 2, may hold blanks
+        fields = said.rpartition(")")[2].split()  # the command's name, field 2, may contain blanks
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):
         return None
@@ -151,14 +151,14 @@ def seconds_since_start() -> float | None:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds in words, to two figures: 40 s, 12 min, 1.5 h."""
+    """Return seconds in words, to two figures: 40 s, 12 min, 1.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def evaluation_throughput(tokens: int, examples: int, seconds: float) -> dict[str, float]:
-    """What a report says of the speed of an evaluation."""
+    """Return a report's figures on the speed of an evaluation."""
     seconds = max(seconds, 1e-9)
     return {
         "tokens_per_second": round(tokens / seconds, 1),

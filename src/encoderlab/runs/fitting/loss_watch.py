@@ -1,6 +1,6 @@
-"""Watches the logged losses of a run for two signs that it learns nothing: a loss that rises again, and one that never falls.
+"""Watches the logged losses of a run for two signs of trouble: a loss that rises again, and one that never falls.
 
-Either is warned about once.
+Each is warned about once.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-WINDOW, FEWEST = 10, 6  # lines of which the mean is judged, since single batches scatter; and in a window of a short run
-DIVERGED_BY = 0.25  # of the first loss, at least
-FLAT_FROM = 0.9  # of the first loss on
-RISING_ERRORS, FALLING_ERRORS = 3.0, 2.0  # standard errors that chance is given
+WINDOW, FEWEST = 10, 6  # lines in the mean that is judged, because single batches vary; and the least in a window of a short run
+DIVERGED_BY = 0.25  # least share of the first loss
+FLAT_FROM = 0.9  # share of the first loss from which it counts as flat
+RISING_ERRORS, FALLING_ERRORS = 3.0, 2.0  # standard errors allowed for chance
 
 
 @dataclass(slots=True)
 class LossWatch:
-    """Says once that the loss diverges, and once that it is flat; a function of the lines it was shown, and of nothing else.
+    """Warns once if the loss diverges, and once if it is flat; a function of only the lines it has seen.
 
     A level is the mean of a window of lines with its standard error: the spread of the lines over the root of their number. `first`
-    is the loss of the first line, whose weights have learnt nothing, and `opening` the first window.
+    is the loss of the first line, before anything is learned, and `opening` the first window.
 
-    *Diverging*: the last window lies, by more than three standard errors, above the `lowest` level so far (at the start `first`) by
-    half of what was gained by then, and by a quarter of `first` at least. A run that learnt has to lose half of it again; one that
-    did not has to get worse by a quarter.
+    *Diverging*: the last window is, by more than three standard errors, above the `lowest` level so far (at first, `first`) by
+    half of what was gained by then, and by at least a quarter of `first`. A run that has learned has to lose half of it again;
+    one that has not has to get worse by a quarter.
 
-    *Flat*: judged once, with the first line after half of the run of which there are twice `FEWEST`, unless the run diverged. The
+    *Flat*: judged once, at the first line after half of the run with twice `FEWEST` lines, unless the run diverged. The
     last window's level is at least 0.9 of `first` and of the opening's level, and not below the opening's by two standard errors of
-    their difference. So a run that learnt within its first lines and one that learns slowly but surely are both left alone; one
-    that rose at once by more than a tenth and then lay still goes unnoticed.
+    their difference. So neither a run that learned within its first lines nor one that learns slowly is reported; one
+    that rose at once by more than a tenth and then stayed level goes unnoticed.
     """
 
     first: float | None = None
@@ -44,11 +44,11 @@ class LossWatch:
     notes: list[str] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
-        """All it knows, as plain values, of which `LossWatch` can be made again."""
+        """Return its state as plain values, from which `LossWatch` can be rebuilt."""
         return asdict(self)
 
     def see(self, step: int, of: int, loss: float | None) -> str | None:
-        """Take in the loss of a logged `step` `of` so many, None where that is not finite; a warning, if there is a new one."""
+        """Record the loss of a logged `step` out of `of`, None if it is not finite; return a new warning, if any."""
         if loss is None:
             return None
         self._take_in(loss)
@@ -94,10 +94,10 @@ class LossWatch:
             return None
         return (
             f"The loss is flat: {level:.4g} over the logged steps up to {step:,}, {self.first:.4g} at the first."
-            " Try another training.learning_rate, and look at the labels"
+            " Try another training.learning_rate, and check the labels"
         )
 
 
 def _level(losses: Sequence[float]) -> tuple[float, float]:
-    """The mean, and its standard error."""
+    """Return the mean, and its standard error."""
     return statistics.fmean(losses), statistics.stdev(losses) / math.sqrt(len(losses))

@@ -1,4 +1,4 @@
-"""How far a run has come: what a checkpoint holds beside the weights, so that a resumed run takes the same steps."""
+"""How far a run has come: what a checkpoint holds besides the weights, so that a resumed run takes the same steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Best:
     loss: float = math.inf
 
     def offer(self, step: int, score: float, loss: float) -> None:
-        """Take in the evaluation after `step`. Of equal scores the lower loss is better; of equal losses too, the earlier stays."""
+        """Record the evaluation after `step`. Ties in the score go to the lower loss, and ties in both to the earlier one."""
         if (score, -loss) > (self.score, -self.loss):
             self.score, self.loss, self.step, self.since = score, loss, step, 0
         else:
@@ -28,7 +28,7 @@ class Best:
 
 @dataclass(slots=True)
 class Counted:
-    """What has gone by in training: seconds of it, and examples, real tokens and tokens with padding."""
+    """Totals of training so far: seconds, examples, real tokens, and tokens with padding."""
 
     seconds: float = 0.0
     examples: int = 0
@@ -38,7 +38,7 @@ class Counted:
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands: the last `step` taken, `of` how many, the step `judged` last, the best, what was counted and watched."""
+    """The progress of a run: the last `step` taken, `of` how many, the step `judged` last, the best one, totals and loss watch."""
 
     step: int = 0
     of: int = 0
@@ -48,11 +48,11 @@ class Progress:
     watch: LossWatch = field(default_factory=LossWatch)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as a checkpoint holds them."""
+        """Return plain values, as a checkpoint holds them."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Progress:
-        """What `as_dict` wrote."""
+        """Return the progress that `as_dict` wrote."""
         nested = {"best": Best, "counted": Counted, "watch": LossWatch}
         return cls(**plain | {name: schema(**plain[name]) for name, schema in nested.items()})

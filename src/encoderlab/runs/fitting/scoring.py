@@ -1,4 +1,4 @@
-"""Scores of a model once it is fitted, and what its task still has to choose on held-out rows."""
+"""Scores of a fitted model, and what its task still has to fit on held-out rows."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from encoderlab.tasks.rows import ExampleRows, Rows
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:
-    """The scores of a model that answers with labels or numbers, on all of `rows`."""
+    """Return the scores of a model that predicts labels or numbers, on all of `rows`."""
     scores = assembly.evaluate(rows)
     assert isinstance(scores, AnswerScores)
     return scores
 
 
 def truncated_scores(assembly: Assembly, rows: ExampleRows) -> AnswerScores | None:
-    """The scores of the same model where it reads only the first window of each row; None where no row has several."""
+    """Return the scores of the same model reading only the first window of each row; None if no row has several."""
     return scores_of(assembly, rows.first_windows()) if (rows.windows() > 1).any() else None
 
 
 def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> list[str]:
-    """What a reader should know of a threshold that the settings of `task` asked for: how it was chosen, and what it missed."""
+    """Return notes on a threshold that the settings of `task` request: how it was fitted, and which precision it missed."""
     if not isinstance(task, ClassificationConfig) or not isinstance(task.threshold, str):
         return []
     held_out = scores.get("validation")
     if not isinstance(held_out, Scores) or held_out.threshold is None:
-        return [f"There is no validation split to choose task.threshold={task.threshold} on: it is {DEFAULT}"]
+        return [f"There is no validation split to fit task.threshold={task.threshold} on, so it is {DEFAULT}"]
     label, rule = held_out.positive_label, threshold_rule(task)
     asked = rule and rule.precision
     reached = held_out.per_class[str(label)]["precision"]
-    notes = [f"The threshold of {label!r}, {held_out.threshold:.3f}, was chosen on validation (task.threshold={task.threshold})"]
+    notes = [f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"]
     if asked is not None and reached < asked:
         notes.append(f"No threshold gives {label!r} a precision of {asked:g} on validation: the best has {reached:.3f}")
     return notes
 
 
 def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, AnswerScores]]:
-    """The scores of every split but `train`, and the assembly with the thresholds that were fitted on validation.
+    """Return the scores of every split but `train`, and the assembly with the thresholds that were fitted on validation.
 
-    They hold for the other splits and for the model that is saved. Without validation they are 0.5; a task without thresholds
+    They apply to the other splits and to the saved model. Without validation they are 0.5; a task without thresholds
     stays as it is.
     """
     held_out = scores_of(assembly, rows["validation"]) if "validation" in rows else None

@@ -1,7 +1,4 @@
-"""What a teacher, or texts to adapt to, add to a training run; without one, nothing.
-
-These are the points of a run where a teacher, or texts to adapt to, come in.
-"""
+"""What a teacher, or adaptation to the task's texts, adds to a training run; the base class adds nothing."""
 
 from __future__ import annotations
 
@@ -16,30 +13,30 @@ from encoderlab.tasks.rows import Rows
 
 
 class Teaching:
-    """The points of a run at which a teacher has something to say. This one has nothing to say.
+    """The points of a run at which a teacher takes part. This base class does nothing.
 
-    `encoder` is the teacher's, whose tokenizer a student without a pretrained encoder of its own takes over.
+    `encoder` is the teacher's; a student without a pretrained encoder of its own uses its tokenizer.
     """
 
     encoder: Pretrained | None = None
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
-        """The training rows with the teacher's answers, the student being given the weights it starts from."""
+        """Return the training rows with the teacher's outputs, and give the student its initial weights."""
         return rows
 
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprints of the files it reads beside the dataset, by the setting that names them: a resumed run needs the same."""
+        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""
         return {}
 
     def train_before(self, folder: RunFolder) -> None:
         """Train whatever has to be trained before this run, inside its `folder`."""
 
     def seconds_before(self, own: float) -> dict[str, float]:
-        """About how long `train_before` takes, by what it does, where the run itself takes `own` seconds."""
+        """Return how long `train_before` takes, by name, if the run itself takes `own` seconds."""
         return {}
 
     def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
-        """What report.json holds beside the student's `scores` of `split`."""
+        """Return what report.json holds besides the student's `scores` of `split`."""
         return {}
 
 

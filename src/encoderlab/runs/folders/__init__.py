@@ -1,1 +1,1 @@
-"""Runs and sweeps on disk: their folders, which of them are finished, and how one is resumed."""
+"""Runs and sweeps on disk: their folders, whether they are finished, and how they are resumed."""

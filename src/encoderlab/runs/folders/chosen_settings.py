@@ -1,4 +1,4 @@
-"""The settings of a run beside what they are where nobody says otherwise."""
+"""The settings of a run next to their defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_MATTER_OF_THE_RUN = ("cache_dir", "run_dir", "resume")
 
 @dataclass(frozen=True, slots=True)
 class ChosenSetting:
-    """A setting by its full name, with its value and its default; `required` says that it has none."""
+    """A setting by its full name, with its value and its default; `required` means that it has none."""
 
     name: str
     value: Any
@@ -26,15 +26,15 @@ class ChosenSetting:
 
     @property
     def differs(self) -> bool:
-        """Whether the run says something about it."""
+        """Return whether the run sets it to something else."""
         return self.required or self.value != self.default
 
 
 def chosen_settings(folder: RunFolder, command: str) -> list[ChosenSetting]:
-    """What config.yaml of a run of `command` says, in its order; where files are put is left out.
+    """Return the settings in config.yaml of a run of `command`, in its order, without those that only place files.
 
-    The default is that of the chosen kind: of `dataset=files`, those that `files` has. Where a group has several kinds, the group
-    stands first, with its kind.
+    The default is that of the chosen kind: for `dataset=files`, that of `files`. If a group has several kinds, the group
+    comes first, with its kind.
     """
     plain = load_yaml(folder.config.read_text(encoding="utf-8"))
     return [one for one in _chosen(plain, COMMAND_CONFIGS[command], "") if one.name not in NO_MATTER_OF_THE_RUN]

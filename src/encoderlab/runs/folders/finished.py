@@ -1,4 +1,4 @@
-"""Finished runs, read to be compared: their reports, settings and answers, and whether they were scored on the same rows."""
+"""Finished runs, read to be compared: their reports, settings and predictions, and whether they were scored on the same rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from encoderlab.runs.folders.sweep import FINISHED, JobRecord, SweepFolder
 from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
-# Where a run writes, how often it says something, what it computes on and what else it scores: none of it is what was tried.
+# Where a run writes, how often it logs, what it computes on and what else it scores: none of these distinguishes experiments.
 NOT_COMPARED = {
     *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
     *("task.mean", "task.deviation", "training.log_every", "training.checkpoint_every", "training.device", "training.threads"),
@@ -31,7 +31,7 @@ MOST_OF_A_REPORT = 200_000_000  # characters: a confusion matrix of thousands of
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A run with a report. `settings` are its own, flat (`model.n_layers`), without those that say nothing of what was tried."""
+    """A run with a report. `settings` are its own, flat (`model.n_layers`), without those that do not distinguish experiments."""
 
     folder: RunFolder
     report: dict[str, Any]
@@ -40,44 +40,44 @@ class FinishedRun:
 
     @property
     def seed(self) -> int:
-        """The seed it was trained with."""
+        """Return the seed it was trained with."""
         return self.report["seed"]
 
     @property
     def split(self) -> str:
-        """The split whose scores are compared."""
+        """Return the split whose scores are compared."""
         return self.report["scored_split"]
 
     @property
     def scores(self) -> dict[str, Any]:
-        """The scores of that split."""
+        """Return the scores of that split."""
         return self.report["splits"][self.split]
 
     @property
     def scored(self) -> tuple[Any, ...]:
-        """What tells the scored rows from others: a fingerprint of texts and labels, and what was asked of them."""
+        """Return what identifies the scored rows: a fingerprint of texts and labels, and the targets."""
         fingerprint = self.dataset["splits"][self.split]["fingerprint"]
         return fingerprint, self.scores["n"], self.scores.get("target_tokens"), self.report.get("second_sentence")
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training, where it was trained."""
+        """Return the seconds of training, if it was trained."""
         return self.report["throughput"].get("train_seconds")
 
     def journal(self) -> list[dict[str, Any]]:
-        """The lines of its metrics.jsonl; none where it has none, as an evaluation. Raises DataError where one cannot be read."""
+        """Return the lines of its metrics.jsonl; none for an evaluation. Raises DataError if one cannot be read."""
         if not self.folder.metrics.is_file():
             return []
         try:
             return [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.folder.metrics} cannot be read: {error}", remedy="Leave this run out") from None
+            raise DataError(f"{self.folder.metrics} cannot be read: {error}", remedy="Remove this run") from None
 
 
 def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]:
-    """The finished runs in `folders`, and of each that is not finished a line that says so.
+    """Return the finished runs in `folders`, and a line for each unfinished one.
 
-    A folder is a run's, or a sweep's, which stands for its runs. Raises DataError for one that is neither, or is damaged.
+    A folder is that of a run, or of a sweep with all its runs. Raises DataError for one that is neither, or is damaged.
     """
     found: dict[Path, FinishedRun] = {}
     skipped: list[str] = []
@@ -90,8 +90,8 @@ def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]
         elif folder.config.is_file():
             skipped.append(f"{root} is not finished and was skipped. Resume it with resume={root}")
         else:
-            remedy = "Name run folders, as outputs/train/sst2/*, or the folder of a sweep"
-            raise DataError(f"{root} holds no run" if root.exists() else f"{root} is not there", remedy=remedy)
+            remedy = "Give run folders, such as outputs/train/sst2/*, or the folder of a sweep"
+            raise DataError(f"{root} is not a run folder" if root.exists() else f"{root} does not exist", remedy=remedy)
     return list(found.values()), skipped
 
 
@@ -106,7 +106,7 @@ def _run_folders(folders: Sequence[str], skipped: list[str]) -> Iterator[Path]:
 
 
 def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[str]) -> list[Path]:
-    """The folders of its runs; what is wrong goes to `skipped`. Raises DataError where all that were finished are gone."""
+    """Return the folders of its runs; problems are added to `skipped`. Raises DataError if all finished ones are missing."""
     there = [record.folder for record in records if record.folder is not None and record.folder.exists()]
     gone = [record.folder for record in records if record.state == FINISHED and record.folder not in (None, *there)]
     if not gone:
@@ -115,15 +115,13 @@ def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[st
     words = f"{runs} of the sweep {sweep.root} cannot be found; looked for as {gone[0]}"
     words += ", ..." if len(gone) > 1 else ""
     if not there:
-        raise DataError(
-            words, remedy="Move or copy the sweep's folder together with its runs: it knows them by their place beside it"
-        )
+        raise DataError(words, remedy="Move or copy the sweep's folder together with its runs, whose paths are relative to it")
     skipped.append(words)
     return there
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
-    """The run in `folder`. Raises DataError where one of its records cannot be read."""
+    """Return the run in `folder`. Raises DataError if one of its records cannot be read."""
     report = _read(folder.report, json.loads)
     settings = dict(flat_settings(_read(folder.config, load_yaml)))
     environment = _read(folder.environment, json.loads)
@@ -137,14 +135,14 @@ def read_run(folder: RunFolder) -> FinishedRun:
         _ = run.scored, run.seed, run.scores[report["main_figure"]], run.seconds, report["task"], report["model"]["parameters"]
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{folder.root} cannot be compared: its records lack {error}",
-            remedy="Leave it out, or score it anew with encoderlab eval",
+            f"{folder.root} cannot be compared, because its records lack {error}",
+            remedy="Remove it, or score it again with encoderlab eval",
         ) from None
     return run
 
 
 def _with_encoder(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with `encoder`, the model as the user chose it: what `init_from` names, or else the preset's name."""
+    """Return the settings with `encoder`, the model the user chose: `init_from` if set, otherwise the preset's name."""
     if "model.name" not in settings:
         return settings
     others = {name: value for name, value in settings.items() if name not in ("model.name", "init_from")}
@@ -152,7 +150,7 @@ def _with_encoder(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_what_was_evaluated(settings: dict[str, Any]) -> dict[str, Any]:
-    """An evaluation's settings, and those of the run it scored: by them, evaluations of several seeds belong together."""
+    """Return an evaluation's settings with those of the run it scored, so that evaluations of several seeds are grouped."""
     evaluated = RunFolder(Path(str(settings.get("run"))))
     if evaluated.root.name == "model":
         evaluated = RunFolder(evaluated.root.parent)
@@ -168,34 +166,34 @@ def _read(path: Path, parse: Any) -> dict[str, Any]:
             found = parse(file.read(MOST_OF_A_REPORT))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path} cannot be read: {reason}", remedy="Leave this run out") from None
+        raise DataError(f"{path} cannot be read: {reason}", remedy="Remove this run") from None
     if not isinstance(found, dict):
-        raise DataError(f"{path} holds no record of a run", remedy="Leave this run out")
+        raise DataError(f"{path} is not a record of a run", remedy="Remove this run")
     return found
 
 
 def check_comparable(runs: Iterable[FinishedRun]) -> None:
-    """Raise DataError where the runs answer another task, or were scored on another split or on other rows than the first."""
+    """Raise DataError if the runs have different tasks, or were scored on different splits or rows."""
     first, *others = runs
     for other in others:
         two = f"{other.folder.root} and {first.folder.root}"
         if other.report["task"] != first.report["task"]:
             tasks = f"{other.report['task']} and {first.report['task']}"
-            raise DataError(f"{two} answer different tasks: {tasks}", remedy="Compare the runs of one task at a time")
+            raise DataError(f"{two} have different tasks: {tasks}", remedy="Compare the runs of one task at a time")
         if other.split != first.split:
-            remedy = "Score both on one split: encoderlab eval run=... split=validation, and compare what that writes"
+            remedy = "Score both on one split with encoderlab eval run=... split=validation, and compare those runs"
             raise DataError(f"{two} were scored on different splits: {other.split} and {first.split}", remedy=remedy)
         if other.scored != first.scored:
-            remedy = "Score both on the same rows: encoderlab eval run=... dataset=..., and compare what that writes"
+            remedy = "Score both on the same rows with encoderlab eval run=... dataset=..., and compare those runs"
             if "mlm_accuracy" in first.scores:
                 remedy = "Pretrain both on the same documents, with the same tokenizer, length and kind of pairs"
             raise DataError(f"{two} were scored on different rows of {first.split}", remedy=remedy)
 
 
 def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
-    """What each run answered on the rows that all were scored on, from predictions.csv; of words, those that every run was asked.
+    """Return each run's predictions from predictions.csv, on the rows all were scored on; for words, those that every run read.
 
-    Raises DataError where the files do not hold the same rows.
+    Raises DataError if the files do not contain the same rows.
     """
     if "pearson" in runs[0].scores or "subset_accuracy" in runs[0].scores:
         return _same_rows(runs, [_whole_answers(run) for run in runs])
@@ -211,21 +209,21 @@ def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
 
 
 def _positive(run: FinishedRun) -> int | None:
-    """The id of the class that the figures of two classes are about; None of other numbers of classes."""
+    """Return the id of the positive class of a binary task; None otherwise."""
     label = run.scores.get("positive_label")
     return None if label is None else list(run.scores["per_class"]).index(label)
 
 
 def _same_rows(runs: Sequence[FinishedRun], found: list[Answers]) -> list[Answers]:
-    """The answers, once they are known to be to the same rows."""
+    """Return the predictions after checking that they are for the same rows."""
     for run, answers in zip(runs, found, strict=True):
         if not np.array_equal(answers.labels, found[0].labels):
-            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one out")
+            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Remove one")
     return found
 
 
 def _whole_answers(run: FinishedRun) -> Answers:
-    """The numbers or the sets of labels of each row."""
+    """Return the numbers or the sets of labels of each row."""
     names = list(run.scores.get("per_class", {}))
 
     def read(cells: Sequence[str]) -> np.ndarray:
@@ -241,7 +239,7 @@ def _whole_answers(run: FinishedRun) -> Answers:
 
 
 def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each row, the ids of its labels and of its answers: one of each, or one for each word."""
+    """Return for each row the ids of its labels and of its predictions: one of each, or one for each word."""
     ids = {name: place for place, name in enumerate(run.scores["per_class"])}
 
     def read(cells: Sequence[str]) -> list[np.ndarray]:
@@ -255,7 +253,7 @@ def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, 
 
 
 def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tuple[Column, Column]:
-    """The labels and the answers of predictions.csv as `read` makes them. Raises DataError where it cannot, or rows are missing."""
+    """Return the labels and predictions in predictions.csv, parsed by `read`. Raises DataError if it fails, or rows are missing."""
     from pandas import read_csv
 
     path = run.folder.predictions
@@ -263,7 +261,7 @@ def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tu
         table = read_csv(path, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
         found = read(table["label"].tolist()), read(table["predicted"].tolist())
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
+        raise DataError(f"{path} cannot be read: {error}", remedy="Remove this run") from None
     if len(table) != run.scores["n"]:
         raise _other_rows(run)
     return found
@@ -271,10 +269,10 @@ def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tu
 
 def _other_rows(run: FinishedRun) -> DataError:
     rows = f"the {run.scores['n']:,} rows that were scored"
-    return DataError(f"{run.folder.predictions} does not hold {rows}", remedy="Leave this run out")
+    return DataError(f"{run.folder.predictions} does not contain {rows}", remedy="Remove this run")
 
 
 def print_skipped(lines: Iterable[str]) -> None:
-    """Print, on standard error, which runs are not compared."""
+    """Print on standard error which runs are skipped."""
     for line in lines:
         print(f"encoderlab: {line}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """The run folder: every path of a run is named here and nowhere else.
 
-One process holds a run folder, by a lock that ends with the process. The report is the last file a run writes: a folder with a
+One process locks a run folder, with a lock that ends with the process. The report is the last file a run writes: a folder with a
 report is finished.
 """
 
@@ -22,14 +22,14 @@ from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
 
-ASIDE = ".tmp-????????-*"  # what a kill leaves of a file that was not yet whole; see `system.atomic_files`
-MODEL_TYPE = "encoderlab"  # what the config.json of our own models says
+ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.atomic_files`
+MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A folder that one run fills: a `new` one, or one that is `continued`."""
+    """The folder of one run: a `new` one, or one that is `continued`."""
 
     root: Path
 
@@ -91,26 +91,26 @@ class RunFolder:
 
     @property
     def adapted(self) -> Path:
-        """The run that adapts the encoder of this one to its texts first."""
+        """Return the run that first adapts this run's encoder to its texts."""
         return self.root / "adapted"
 
     @property
     def without_teacher(self) -> Path:
-        """The run that trains the student of this one without its teacher first."""
+        """Return the run that first trains this run's student without its teacher."""
         return self.root / "without_teacher"
 
     def fold(self, number: int) -> Path:
-        """The run of one fold of a cross-validation, counted from 1."""
+        """Return the run of one fold of a cross-validation, counted from 1."""
         return self.root / f"fold-{number}"
 
     @property
     def label_errors(self) -> Path:
-        """Rows of a cross-validation whose label is probably wrong."""
+        """Return the file of a cross-validation's rows with probably wrong labels."""
         return self.root / "label_errors.csv"
 
     @property
     def is_nested(self) -> bool:
-        """Whether this is a part of the run in whose folder it lies: nobody resumes it or uses it by itself."""
+        """Return whether this is part of another run, in whose folder it is: it is never resumed or used on its own."""
         outer = RunFolder(self.root.parent)
         parts = (outer.adapted, outer.without_teacher)
         return (self.root in parts or self.root.name.startswith("fold-")) and outer.config.is_file()
@@ -121,17 +121,17 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end: the report is the last thing it writes."""
+        """Return whether the run is finished: the report is the last file it writes."""
         return self.report.is_file()
 
     @staticmethod
     def unused(command: str, task: str) -> Path:
-        """A path that no run has: outputs/<command>/<task>/<time>-<uid>."""
+        """Return an unused path: outputs/<command>/<task>/<time>-<uid>."""
         return Path("outputs") / command / task / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
 
     @classmethod
     def contents(cls, *, scored_answers: bool = False) -> list[str]:
-        """The names of what a training run leaves in its folder; with `scored_answers`, the answers it was scored on too."""
+        """Return the names of what a training run leaves in its folder; with `scored_answers`, the scored predictions too."""
         folder = cls(Path())
         files = [
             folder.config,
@@ -146,11 +146,11 @@ class RunFolder:
     @classmethod
     @contextmanager
     def new(cls, run_dir: str | None, command: str, task: str) -> Iterator[RunFolder]:
-        """Make and hold a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
+        """Create and lock a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
 
-        On an error the folder is deleted again, unless a step's checkpoint in it is worth keeping. Raises SettingError where
-        `run_dir` already holds something or is being filled by another process, DataError where it cannot be made, and
-        TrainingError where a file cannot be written.
+        On an error the folder is deleted, unless a step's checkpoint in it is worth keeping. Raises SettingError if
+        `run_dir` already holds something or is being filled by another process, DataError if it cannot be created, and
+        TrainingError if a file cannot be written.
         """
         folder = cls(Path(run_dir) if run_dir else cls.unused(command, task))
         check_free(run_dir)
@@ -158,10 +158,10 @@ class RunFolder:
             folder.root.mkdir(parents=True, exist_ok=bool(run_dir))
         except OSError as error:
             raise DataError(
-                f"{folder.root} cannot be made: {error.strerror}", remedy="Set run_dir=... with a folder you may write to"
+                f"{folder.root} cannot be created: {error.strerror}", remedy="Set run_dir=... to a folder you can write to"
             ) from None
         with folder._held():
-            check_free(run_dir)  # once more: another process may have filled it, and gone, in between
+            check_free(run_dir)  # again, because another process may have filled it in between
             try:
                 with folder._errors_explained(command):
                     yield folder
@@ -172,35 +172,35 @@ class RunFolder:
 
     @contextmanager
     def continued(self, command: str) -> Iterator[RunFolder]:
-        """Hold the folder of an unfinished run while it is filled further; nothing in it is deleted on an error.
+        """Lock the folder of an unfinished run while it is continued; nothing in it is deleted on an error.
 
-        Raises SettingError where another process fills it, and TrainingError where a file cannot be written.
+        Raises SettingError if another process is using it, and TrainingError if a file cannot be written.
         """
         with self._held(), self._errors_explained(command):
-            if self.finished:  # by another process, meanwhile
+            if self.finished:  # meanwhile, by another process
                 raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
-            for left in self.root.glob(ASIDE):  # by a kill in the middle of writing it
+            for left in self.root.glob(ASIDE):  # by a kill during a write
                 _delete(left)
             yield self
 
     @property
     def worth_continuing(self) -> bool:
-        """Whether a step has been taken that a continuation need not take again."""
-        # Of a run in a folder of this one, such as a fold, and of one inside that, such as the adaptation of a fold's encoder.
+        """Return whether a step has been taken that a resumed run need not take again."""
+        # Also by a run inside this folder, such as a fold, and by one inside that, such as the adaptation of a fold's encoder.
         inside = (path for depth in ("*", "*/*") for path in self.root.glob(f"{depth}/{self.checkpoints.name}/step-*"))
         return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Hold the folder for this process alone. The lock ends with the process, however that ends."""
+        """Lock the folder for this process. The lock ends with the process, however that ends."""
         lock = FileLock(self.lock, timeout=0)
         try:
             lock.acquire()
         except Timeout:
-            remedy = "Wait until it has ended, or choose another folder"
-            raise SettingError(f"Another process is filling {self.root}", remedy=remedy) from None
+            remedy = "Wait until it ends, or choose another folder"
+            raise SettingError(f"Another process is using {self.root}", remedy=remedy) from None
         except OSError as error:
-            remedy = "Set run_dir=... with a folder you may write to"
+            remedy = "Set run_dir=... to a folder you can write to"
             raise DataError(f"{self.root} cannot be written to: {error.strerror}", remedy=remedy) from None
         try:
             yield
@@ -209,15 +209,15 @@ class RunFolder:
 
     @contextmanager
     def _errors_explained(self, command: str) -> Iterator[None]:
-        """Say how to go on where there is something to go on with, and what it means that a file cannot be written."""
+        """Print how to resume if there is something to resume, and explain a file that cannot be written."""
         try:
             yield
-        except BrokenPipeError:  # nobody reads what is printed: no matter of the folder
+        except BrokenPipeError:  # nobody reads the output, which has nothing to do with the folder
             raise
         except OSError as error:
             self._say_how_to_go_on(command)
             what = error.filename or self.root
-            remedy = "Free space, or make the folder writable again, and go on"
+            remedy = "Free space, or make the folder writable again, and resume"
             raise TrainingError(f"{what} cannot be written or read: {error.strerror or error}", remedy=remedy) from None
         except BaseException:
             self._say_how_to_go_on(command)
@@ -229,13 +229,13 @@ class RunFolder:
             print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
 
     def _empty(self) -> None:
-        """Delete what the run has written, and the folder itself unless the user stands in it.
+        """Delete what the run has written, and the folder itself unless it is the working folder.
 
-        It loses its name first, or what makes it a run: a second signal may end this half-way.
+        It is first renamed, or loses what makes it a run, because a second signal may interrupt this.
         """
         if self.root.resolve() != Path.cwd():
             gone = self.root.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{self.root.name}")
-            with suppress(OSError):  # a folder that something is mounted at keeps its name
+            with suppress(OSError):  # a mount point keeps its name
                 shutil.rmtree(self.root.rename(gone), ignore_errors=True)
                 return
         self.config.unlink(missing_ok=True)
@@ -251,9 +251,9 @@ def _delete(path: Path) -> None:
 
 
 def check_free(run_dir: str | None) -> None:
-    """Refuse a `run_dir` that holds something: a run never overwrites another. Raises SettingError.
+    """Raise SettingError for a `run_dir` that is not empty: a run never overwrites another.
 
-    What a run leaves that was killed before it had begun, before it had a config.yaml, does not count.
+    The remains of a run that was killed before it had a config.yaml do not count.
     """
     root = Path(run_dir) if run_dir else None
     if root is None or not root.exists():
@@ -264,15 +264,15 @@ def check_free(run_dir: str | None) -> None:
     before_it_began = (folder.lock, folder.environment) if not folder.config.exists() else (folder.lock,)
     if any(path not in before_it_began and not path.match(ASIDE) for path in root.iterdir()):
         unfinished = folder.config.exists() and not folder.finished
-        holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "something"
+        holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "files"
         remedy = f"Choose another name{f', or resume it with resume={run_dir}' if unfinished else ''}"
         raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
 
 
 def model_folder(run: str) -> Path:
-    """The folder of the weights that `run=` means: a run's model/, that folder itself, a Hugging Face folder, a shipped encoder's.
+    """Return the model folder that `run=` names: a run's model/, that folder itself, a Hugging Face folder, or a shipped encoder's.
 
-    Raises DataError where there is none, or the shipped encoder is damaged.
+    Raises DataError if there is none, or the shipped encoder is damaged.
     """
     if (shipped := shipped_folder(run)) is not None:
         return shipped
@@ -283,15 +283,15 @@ def model_folder(run: str) -> Path:
     if is_huggingface(given):
         return given
     if not given.exists():
-        remedy = suggestion(run, "run") or "Set run= with the folder a training printed at its end"
-        raise DataError(f"run={run} is not there", remedy=remedy)
+        remedy = suggestion(run, "run") or "Set run=... to the folder that training printed at its end"
+        raise DataError(f"run={run} does not exist", remedy=remedy)
     first = RunFolder(given).fold(1)
     wants, remedy = ", ".join(MODEL_FILES), f"Its folds have models: run={first}" if first.is_dir() else ""
-    raise DataError(f"run={run} holds no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy)
+    raise DataError(f"run={run} has no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy)
 
 
 def is_huggingface(folder: Path) -> bool:
-    """Whether the folder has a config.json that names a kind of model other than ours."""
+    """Return whether the folder has a config.json that names another kind of model than ours."""
     try:
         said = read_config(folder).get("model_type")
     except DataError:

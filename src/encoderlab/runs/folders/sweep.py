@@ -1,7 +1,7 @@
-"""The folder of a sweep: a record of each job, whichever process it ran in, so that what is finished is never done twice.
+"""The folder of a sweep: a record of each job, whichever process ran it, so that finished jobs are never repeated.
 
-A job is known by the hash of its settings and not by its number: a sweep that is started again skips what is finished and may have
-more values. A failure is a record like a report. `sweep_dir` and `trials` belong to the sweep and to no run.
+A job is identified by a hash of its settings and not by its number: a resumed sweep skips finished jobs and may have
+more values. A failure is recorded like a report. `sweep_dir` and `trials` belong to the sweep, not to a run.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from encoderlab.system.atomic_files import atomic_write_text
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 _RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`
 _BESIDE = re.compile(r"\.([0-9a-f]{16}\.(lock|claim-\d+)|gpu-.+\.lock)")  # see `claims`
-WHERE_FOUND = ("resume", "cache_dir")  # settings that say where a job finds things, and not what it is
+WHERE_FOUND = ("resume", "cache_dir")  # settings that only locate files, and do not define a job
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job: what was typed for it, how far it came, and the run folder it fills (None: it fills none).
+    """One job: its overrides, how far it got, and its run folder (None: it has none).
 
-    `state` is running (also where its process was killed), finished, failed or stopped. `seconds` are those of its last process,
-    and `start` tells by which command line it was started last.
+    `state` is running (also if its process was killed), finished, failed or stopped. `seconds` are those of its last process,
+    and `start` identifies the command line that last started it.
     """
 
     key: str
@@ -51,13 +51,13 @@ class JobRecord:
 
 
 def job_key(command: str, settings: Any) -> str:
-    """What tells a job from others: its command with every setting's final value."""
+    """Return what identifies a job: its command with every setting's final value."""
     plain = {name: value for name, value in settings_to_dict(settings).items() if name not in WHERE_FOUND}
     return _hash(command, plain)
 
 
 def refused_key(command: str, overrides: list[str]) -> str:
-    """The same for a job whose settings were refused."""
+    """Return the same for a job whose settings were refused."""
     return _hash(command, overrides)
 
 
@@ -74,7 +74,7 @@ class SweepFolder:
 
     @classmethod
     def named(cls, sweep_dir: str | None) -> SweepFolder:
-        """The folder that `sweep_dir` names, a new one where it is None. Raises SettingError where it holds something else."""
+        """Return the folder that `sweep_dir` names, a new one if it is None. Raises SettingError if it holds something else."""
         if sweep_dir is None:
             return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
         if not sweep_dir:
@@ -86,14 +86,14 @@ class SweepFolder:
             raise SettingError(f"sweep_dir={sweep_dir} cannot be used: {error.strerror}", allowed="a folder") from None
         if strange:
             raise SettingError(
-                f"sweep_dir={sweep_dir} holds something that is no sweep",
+                f"sweep_dir={sweep_dir} is not empty, and not a sweep",
                 allowed="a new or empty folder, or a sweep to resume",
                 remedy="Choose another name",
             )
         return folder
 
     def unused_run(self, command: str, task: str) -> Path:
-        """A path for a run that no other has."""
+        """Return an unused path for a run."""
         unused = RunFolder.unused(command, task)
         return self.root / "runs" / unused.name if self.has_runs else unused
 
@@ -103,32 +103,32 @@ class SweepFolder:
 
     @property
     def trials(self) -> Path:
-        """What a search has tried: Optuna's journal."""
+        """Return the file of a search's trials: Optuna's journal."""
         return self.root / "search.journal"
 
     @property
     def exists(self) -> bool:
-        """Whether this is a sweep's folder: a job has begun in it, a search, or Hydra, which writes down what was typed."""
+        """Return whether this is a sweep's folder: it has a job, a search, or Hydra's record of the command line."""
         if self.trials.is_file() or (self.root / "multirun.yaml").is_file():
             return True
         names = [path.name for path in self.jobs.iterdir()] if self.jobs.is_dir() else []
         return any(_RECORD.fullmatch(name) or _BESIDE.fullmatch(name) for name in names)
 
     def records(self) -> list[JobRecord]:
-        """The records of all jobs, by number and, where several command lines share one, by overrides.
+        """Return the records of all jobs, sorted by number and, if several command lines share one, by overrides.
 
-        Raises DataError where one cannot be read.
+        Raises DataError if one cannot be read.
         """
         found = [self._parsed(path) for path in self.jobs.glob("*.json") if _RECORD.fullmatch(path.name)]
         return sorted(found, key=lambda record: (record.number, record.overrides, record.key))
 
     def read(self, key: str) -> JobRecord | None:
-        """The record of a job; None where it never began."""
+        """Return the record of a job; None if it never began."""
         path = self._path(key)
         return self._parsed(path) if path.is_file() else None
 
     def write(self, record: JobRecord) -> None:
-        """Write the record, whole or not at all. A run folder is kept as seen from here: both can be moved together."""
+        """Write the record, whole or not at all. A run folder is stored relative to this one, so both can be moved together."""
         self.jobs.mkdir(parents=True, exist_ok=True)
         folder = None if record.folder is None else os.path.relpath(record.folder, self.root)
         atomic_write_text(
@@ -159,17 +159,17 @@ class SweepFolder:
             found = JobRecord(**json.loads(path.read_text(encoding="utf-8")))
             folder = None if found.folder is None else Path(os.path.relpath(self.root / found.folder))
         except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{path} cannot be read: {error}", remedy="Delete it: its job is then run again") from None
+            raise DataError(f"{path} cannot be read: {error}", remedy="Delete it to run its job again") from None
         return replace(found, folder=folder)
 
 
 class WorkerKilledError(TrainingError):
-    """A process that ran jobs beside others has gone without a word; what started it has ended the others, too."""
+    """A worker process of a sweep has died, and the launcher has ended the others too."""
 
     def __init__(self) -> None:
         super().__init__(
-            "A process of this sweep was killed, as where memory runs out, or has crashed, and the jobs beside it ended with it",
-            remedy="Set hydra.launcher.n_jobs=1 to run one at a time",
+            "A process of this sweep was killed, perhaps because memory ran out, or crashed, which ended the other running jobs",
+            remedy="Set hydra.launcher.n_jobs=1 to run one job at a time",
         )
 
 

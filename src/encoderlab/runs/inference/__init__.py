@@ -1,1 +1,1 @@
-"""What is asked of a finished run: answers, vectors, guesses at masks, and reasons."""
+"""Using a finished run: predictions, vectors, filled-in masks, and explanations."""

@@ -1,4 +1,4 @@
-"""The few examples that a command looks at closely: one text that was typed, or some rows of a split."""
+"""The few examples that a command inspects closely: one given text, or some rows of a split."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from encoderlab.tasks.config import DocumentTaskConfig
 
 
 def check_chosen(config: AttentionConfig | ExplainConfig) -> None:
-    """Refuse what contradicts itself, before a model is loaded. Raises SettingError."""
+    """Raise SettingError for settings that contradict each other, before a model is loaded."""
     if config.text is not None and (config.split is not None or config.rows is not None):
         raise SettingError("text is given together with rows of a split", allowed="one of them")
     if config.text is not None and not config.text.strip():
-        raise SettingError("text is empty", allowed="a text of a word or more")
+        raise SettingError("text is empty", allowed="a text with at least one word")
     if config.text_pair is not None and config.text is None:
-        raise SettingError("text_pair is given without text", remedy="Set text=... text_pair=...")
+        raise SettingError("text_pair is given without text", remedy="Set text=... too")
     if config.rows == []:
-        raise SettingError("rows is empty", allowed="a list such as [0,7]", remedy="Leave it out for the first row")
+        raise SettingError("rows is empty", allowed="a list such as [0,7]", remedy="Remove it for the first row")
 
 
 def chosen_examples(config: AttentionConfig | ExplainConfig, assembly: Assembly) -> dict[str, Example]:
-    """The examples by name: `text`, or <split>-<row>. Raises DataError where there are none such."""
-    pretrained = isinstance(assembly.config.task, DocumentTaskConfig)  # reads whatever it is given
+    """Return the examples by name: `text`, or <split>-<row>. Raises DataError if they do not exist."""
+    pretrained = isinstance(assembly.config.task, DocumentTaskConfig)  # reads single texts as well as pairs
     if config.text is not None:
         if not pretrained:
             check_paired(assembly, config.text_pair is not None)

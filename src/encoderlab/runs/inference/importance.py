@@ -1,7 +1,7 @@
-"""Token importance: how much each token of a text speaks for the class that a model gives it, or against.
+"""Token importance: how much each token of a text supports the predicted class, or counts against it.
 
-It is given in log-odds; of a number that a model gives, in the units of that number. Which characters a token stands for is asked
-of the tokenizer (`token_spans`).
+It is in log-odds, or in the units of a predicted number. The characters of each token come from
+the tokenizer (`token_spans`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ForOne = TypeVar("ForOne")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordImportance:
-    """A word of text number `text`, which stands there at [begin, end), and the sum of its pieces' scores."""
+    """A word of text number `text`, at [begin, end) in it, and the sum of its tokens' scores."""
 
     text: int
     begin: int
@@ -44,11 +44,11 @@ class WordImportance:
 class TokenImportance:
     """What each token adds to the log-odds of `label`, in natural logarithms: 0.7 doubles the odds, -0.7 halves them.
 
-    Where the model gives a number, it is what each token adds to that; `label` and `probability` are then None. `predicted` is the
-    model's whole answer in words.
-    `scores` are float32, one for each of the `pieces`; `special` is True at [CLS] and [SEP], which stand for no text. `spans` say
-    which characters of `texts` (one text, or the two of a pair) each piece is, None for special ones. `probabilities` are those of
-    all classes by name, without any change to the text. `word` is the place of the word in question, where a model labels words.
+    If the model predicts a number, it is what each token adds to that, and `label` and `probability` are None. `predicted` is the
+    model's whole prediction in words.
+    `scores` are float32, one for each of the `pieces`; `special` is True at [CLS] and [SEP], which are not text. `spans` gives
+    the characters of each token in `texts` (one text, or the two of a pair), None for special ones. `probabilities` are those of
+    all classes by name, for the unchanged text. `word` is the index of the explained word, if the model labels words.
     """
 
     method: str
@@ -65,7 +65,7 @@ class TokenImportance:
     word: int | None = None
 
     def words(self) -> list[WordImportance]:
-        """The words in the order of the texts; what was cut off, and white space, is in none."""
+        """Return the words in the order of the texts, without truncated text and white space."""
         found: list[WordImportance] = []
         before = None
         for span, score in zip(self.spans, self.scores.tolist(), strict=True):
@@ -89,16 +89,16 @@ def token_importance(
     labels: Sequence[str] | None = None,
     words: Sequence[int] | None = None,
 ) -> list[TokenImportance]:
-    """The importance of every token of each example for the likeliest class, or for the example's one of `labels`.
+    """Return the importance of every token of each example for its most probable class, or for its entry in `labels`.
 
     `gradient` is gradient times input: the gradient of the log-odds with respect to the token's embedding, times that embedding
-    (Simonyan et al. 2013; Shrikumar et al. 2016), the first term of what they would change by without it. `occlusion` is what they
-    do change by where the token is replaced by [MASK], or by the unknown token where there is none (Zeiler and Fergus 2014; Li et
-    al. 2016). Neither sees what several tokens do only together. It is computed in `assembly.compute.precision`; but for rounding,
-    no example's scores depend on the others.
+    (Simonyan et al. 2013; Shrikumar et al. 2016), a first-order estimate of the change without it. `occlusion` is the change
+    itself when the token is replaced by [MASK], or by the unknown token if there is none (Zeiler and Fergus 2014; Li et al.
+    2016). Neither captures what several tokens do only together. It is computed in `assembly.compute.precision`; except for
+    rounding, no example's scores depend on the others.
 
-    Where the model labels words, the class is that of the word at the example's place of `words` (None: the first). Raises
-    DataError for a model without classes, and for a word that is not there or was cut off; SettingError for a label there is not.
+    If the model labels words, the class is that of the word at the example's index in `words` (None: the first). Raises
+    DataError for a model without classes, and for a word that does not exist or was truncated; SettingError for an unknown label.
     """
     check_answers(assembly)
     encoded = _questions(assembly, examples, words)
@@ -114,20 +114,20 @@ def token_importance(
 
 
 def log_odds(logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"]) -> Float[Tensor, " rows"]:
-    """log(p / (1 - p)) of a class of each row: unlike its logit, it stays the same where all logits grow alike."""
+    """Return log(p / (1 - p)) of a class of each row: unlike its logit, it does not change if all logits grow equally."""
     chosen = torch.nn.functional.one_hot(classes, logits.shape[1]).bool()
     return logits[chosen] - logits.masked_fill(chosen, -torch.inf).logsumexp(1)
 
 
 def evidence(logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"], target: TargetKind) -> Float[Tensor, " rows"]:
-    """What is explained of each row: the log-odds of a class, which for one label of a set are its logit; or the number."""
+    """Return what to explain of each row: the log-odds of a class, which for one label of a set are its logit; or the number."""
     if target == "label":
         return log_odds(logits, classes)
     return logits.gather(1, classes[:, None])[:, 0]
 
 
 def by_gradient(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence[int] | None) -> list[Explained]:
-    """Gradient times input, for the likeliest class of each row or the `chosen` one."""
+    """Return gradient times input, for the most probable class of each row or the `chosen` one."""
     target = assembly.task.heads.sequence_target
 
     def answer(batch: Batch) -> list[Explained]:
@@ -145,20 +145,20 @@ def by_gradient(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence
 
 
 def _of_rows(scores: np.ndarray, batch: Batch) -> list[np.ndarray]:
-    """The scores of each row of a batch: [length], or those of its windows one behind another."""
+    """Return the scores of each row of a batch: [length], or those of its windows one after another."""
     if batch.row_of_sequence is None:
         return list(scores)
     return [scores[sequences].flatten() for sequences in batch.row_of_sequence.cpu().numpy() == np.arange(len(batch))[:, None]]
 
 
 def _of_tokens(scores: np.ndarray, encoded: Encoded) -> np.ndarray:
-    """One score for each token read, out of those of all ids, and of padding behind them."""
+    """Return one score for each token read, from those of all ids and of the padding after them."""
     tokens = TokensRead.of(encoded)
     return np.bincount(tokens.which, weights=scores[: len(encoded.input_ids)], minlength=len(tokens)).astype(np.float32)
 
 
 def by_occlusion(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence[int] | None) -> list[Explained]:
-    """Log-odds as they are less those without the token, for the likeliest class of each row or the `chosen` one."""
+    """Return the log-odds minus those without the token, for the most probable class of each row or the `chosen` one."""
     mask = assembly.tokenizer.unk_id if assembly.tokenizer.mask_id is None else assembly.tokenizer.mask_id
 
     def answer(batch: Batch) -> list[np.ndarray]:
@@ -181,14 +181,14 @@ METHODS = {"gradient": by_gradient, "occlusion": by_occlusion}
 
 
 def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
-    """The same example as often as tokens of it are read, each time with another one replaced by the id `mask`, in all windows."""
+    """Yield the example once per token read, each time with that token replaced by the id `mask`, in all windows."""
     ids, tokens = np.array(encoded.input_ids), TokensRead.of(encoded)
     for token in range(len(tokens)):
         yield replace(encoded, input_ids=np.where(tokens.which == token, mask, ids).tolist())
 
 
 def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[Batch], list[ForOne]]) -> list[ForOne]:
-    """What `answer` says of each row, in the order of `encoded`."""
+    """Return the result of `answer` for each row, in the order of `encoded`."""
     heads = assembly.task.heads
     rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, heads)
     found: dict[int, ForOne] = {}
@@ -198,14 +198,14 @@ def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[
 
 
 def _logits(prediction: Prediction) -> Float[Tensor, "rows classes"]:
-    """One row of logits for each example: of tokens, a single one is asked in each."""
+    """Return one row of logits for each example; for token predictions, each example has a single target."""
     logits = prediction.token_logits if prediction.sequence_logits is None else prediction.sequence_logits
     assert logits is not None
     return logits.float()
 
 
 def _questions(assembly: Assembly, examples: Sequence[Example], words: Sequence[int] | None) -> list[Encoded]:
-    """The examples as ids; where words are labelled, only the one in question is asked."""
+    """Return the examples as ids; if words are labelled, only the word to explain is a target."""
     encoded = assembly.task.encode(examples)
     if assembly.task.heads.token_classes is None:
         return encoded
@@ -215,38 +215,38 @@ def _questions(assembly: Assembly, examples: Sequence[Example], words: Sequence[
 
 
 def _about_word(encoded: Encoded, example: WordsExample, word: int) -> Encoded:
-    places = list(encoded.token_labels or ())  # of each word's first piece, in their order
+    places = list(encoded.token_labels or ())  # of each word's first token, in order
     if not 0 <= word < len(places):
         cut = f", of which the model reads {len(places)}" if len(places) < len(example.words) else ""
         allowed = f"0 to {len(places) - 1}" if places else "a text with words"
-        raise DataError(f"word={word} is none of the text's {len(example.words)} words{cut}", allowed=allowed)
+        raise DataError(f"word={word} is not one of the text's {len(example.words)} words{cut}", allowed=allowed)
     return replace(encoded, token_labels={places[word]: None})
 
 
 def _class_named(assembly: Assembly, label: str) -> int:
     labels = assembly.task.labels
     if not labels:
-        raise SettingError(f"label={label} names a class, and this model gives a number", remedy="Remove label")
+        raise SettingError(f"label={label} names a class, but this model predicts a number", remedy="Remove label")
     if label not in labels:
         near = closest(label, labels)
         remedy = f"Did you mean label={near}?" if near else ""
-        raise SettingError(f"label={label} is no class of this model", allowed=", ".join(labels), remedy=remedy)
+        raise SettingError(f"label={label} is not a class of this model", allowed=", ".join(labels), remedy=remedy)
     return labels.index(label)
 
 
 def check_answers(assembly: Assembly) -> None:
-    """Refuse a model that chooses between no classes. Raises DataError."""
+    """Raise DataError for a model without classes."""
     heads, name = assembly.task.heads, assembly.config.task.name
     if heads.vocabulary or (heads.sequence_classes is None and heads.token_classes is None):
         what = "is a pretrained encoder" if heads.vocabulary else "is an encoder without a head"
-        remedy = "Run encoderlab finetune init_from=... to teach it a task, or encoderlab attention to see where it looks"
-        raise DataError(f"{name} {what}: it has no classes to explain", allowed="a model that labels texts or words", remedy=remedy)
+        remedy = "Train it on a task with encoderlab finetune init_from=..., or plot its attention with encoderlab attention"
+        raise DataError(f"{name} {what} and has no classes to explain", allowed="a model that labels texts or words", remedy=remedy)
     if len(assembly.task.labels) < 2 and heads.sequence_target != "number":
-        raise DataError(f"{name} knows one class only, and there is nothing to explain", allowed="a model with two or more")
+        raise DataError(f"{name} has only one class, so there is nothing to explain", allowed="a model with two or more")
 
 
 def _not_compiled(assembly: Assembly) -> AbstractContextManager[object]:
-    """Run what was compiled for training as it is written: for a handful of texts nobody should wait for the compiler."""
+    """Run the model without compilation: a handful of texts should not wait for the compiler."""
     compiled = (assembly.compiled or "").startswith("compiled")
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 

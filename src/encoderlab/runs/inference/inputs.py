@@ -1,4 +1,4 @@
-"""The texts a command is given for a finished run: a file, a split of the run's dataset, or the lines of standard input."""
+"""The input texts of a command for a finished run: a file, a split of the run's dataset, or the lines of standard input."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from encoderlab.runs.models.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
-# Rows are sorted by length in chunks of so many, or fewer long ones: enough for batches without padding (of 16,384 phrases of film
-# reviews 1% is padding, of 4,096 it is 3%), and memory does not grow with the input.
+# Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with 16,384 phrases
+# of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
 ENCODED_AT_A_TIME = 2048
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
-    """Refuse texts from two sources, or columns of no file, before a model is loaded. Raises SettingError."""
+    """Raise SettingError for texts from two sources, or columns without a file, before a model is loaded."""
     names = [name for name in ("text", "input", "split") if hasattr(config, name)]
     given = [name for name in names if getattr(config, name) is not None]
     if len(given) > 1:
@@ -40,24 +40,24 @@ def check_sources(config: PredictConfig | EmbedConfig) -> None:
         raise SettingError(f"{' and '.join(given)} are given together", allowed=f"one of {one_of}, or none for standard input")
     for column in ("text_column", "text_pair_column"):
         if getattr(config, column) and config.input is None:
-            raise SettingError(f"{column} names a column of input, which is not given", remedy="Set input=FILE")
+            raise SettingError(f"{column} names a column of input, which is not set", remedy="Set input=FILE")
 
 
 def reads_words(assembly: Assembly) -> bool:
-    """Whether the run's examples are sequences of words and not texts."""
+    """Return whether the run's examples are sequences of words and not texts."""
     return assembly.task.heads.token_classes is not None
 
 
 def example_of(text: str, text_pair: str | None, words: bool) -> Example:
-    """One text or a pair as an example; for `words`, the text split at white space."""
+    """Return one text or a pair as an example; for `words`, the text split at white space."""
     return WordsExample(tuple(text.split())) if words else TextExample(text, text_pair)
 
 
 def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
-    """A split of the run's dataset, and how many rows it has, as far as it is known. Raises DataError where there is none.
+    """Return a split of the run's dataset, and how many rows it has if that is known. Raises DataError if there is none.
 
-    It is whole, even if the run was limited to some of its rows. Of a pretraining run, which documents are held out is a matter of
-    how they were read: there it is the run's own documents, a paragraph in each row.
+    It is complete, even if the run was limited to some of its rows. For a pretraining run it is the run's own held-out documents,
+    which depend on how they were read, with a paragraph in each row.
     """
     dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
     if not isinstance(assembly.config.task, DocumentTaskConfig):
@@ -72,11 +72,11 @@ def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Itera
 def file_examples(
     assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect
 ) -> tuple[Iterable[Example], int]:
-    """The texts of a file in its order, `text` and `text_pair` being columns, and how many they are.
+    """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
 
-    What `dialect` leaves to us is as in the files of training, if it was of files; their encoding aside, which the file shows.
-    All is read once before the first is handed out. A .txt file is then read again line by line; of any other, the texts are held.
-    Raises DataError for whatever cannot be read.
+    What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file shows. The
+    file is read once before the first text is returned. A .txt file is then read again line by line; other files stay in
+    memory. Raises DataError for anything that cannot be read.
     """
     words = reads_words(assembly)
     if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
@@ -89,37 +89,35 @@ def file_examples(
     encoding = encoding_of(path, dialect.encoding)
     total = sum(1 for _ in plain_lines(path, encoding))
     if not total:
-        raise DataError(f"{path} has no rows", remedy="Name a file that has some")
+        raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
     return (example_of(line, None, words) for _, line in plain_lines(path, encoding)), total
 
 
 def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:
-    """A line, an example; where `paired`, with a tab between the two texts. Raises DataError at a line that is none."""
+    """Yield an example per line; if `paired`, with a tab between the two texts. Raises DataError at an invalid line."""
     if sys.stdin.isatty():
-        print("Reading lines from standard input; Ctrl-D ends it.", file=sys.stderr)
+        print("Reading lines from standard input (end with Ctrl-D).", file=sys.stderr)
     return _lines(sys.stdin.buffer, paired, reads_words(assembly))
 
 
 def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
     for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
         if len(raw) == LONGEST_LINE:
-            raise DataError(f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="a text in each line")
+            raise DataError(f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="one text per line")
         try:
             line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
             raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
         first, tab, second = line.partition("\t") if paired else (line, "", "")
         if paired and not tab:
-            raise DataError(
-                f"Line {number} of standard input has no tab", allowed="the two texts of a pair with a tab between them"
-            )
+            raise DataError(f"Line {number} of standard input has no tab", allowed="the two texts of a pair separated by a tab")
         yield example_of(first, second if paired else None, words)
 
 
 def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
-    """The examples, up to ROWS_AT_A_TIME of them at a time, with a bar of progress on standard error.
+    """Yield the examples, up to ROWS_AT_A_TIME at a time, with a progress bar on standard error.
 
-    A chunk also ends with the example that brings it to CHARACTERS_AT_A_TIME.
+    A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
     """
     with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         some: list[Example] = []
@@ -137,7 +135,7 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
 
 
 def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
-    """The examples as rows for the model. They are encoded part by part, so that only a part of them is ever held as lists."""
+    """Return the examples as rows for the model. They are encoded in parts, so that only a part is ever in memory as lists."""
     task = assembly.task
     parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
     encoded = chain.from_iterable(map(task.encode, parts))

@@ -1,4 +1,4 @@
-"""A handful of masks from held-out text, with what the encoder would put in their place."""
+"""A few masked tokens in held-out text, with the encoder's predictions for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN, GUESSES = 6, 5
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A row with its masks in place as `pieces`, one of them at `place`, the right `answer` and the likeliest guesses for it."""
+    """A masked row as `pieces`, with one mask at `place`, its true token as `answer` and the most probable predictions."""
 
     pieces: list[str]
     place: int
@@ -26,7 +26,7 @@ class Filled:
 
 
 def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
-    """The first mask token in each of a few rows, spread evenly over `rows`; a row that shows none is passed over."""
+    """Return predictions for the first mask in each of a few rows, spread evenly over `rows`; rows without a mask are skipped."""
     drawn = rows.epoch(EVALUATION_SEED, 0)
     chosen = np.unique(np.linspace(0, len(rows) - 1, SHOWN).astype(np.int64))
     batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in chosen)

@@ -1,4 +1,4 @@
-"""A finished run's answers to new examples."""
+"""A finished run's predictions for new examples."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from encoderlab.training.memory import answered
 
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
-    """The model's answers, one for each of the examples, in their order. Raises DataError for an example it cannot read."""
+    """Return the model's predictions, one for each of the examples, in order. Raises DataError for an example it cannot read."""
     return answers_of_rows(assembly, encoded_rows(assembly, examples))
 
 
 def answers_of_rows(assembly: Assembly, rows: ExampleRows) -> list[Answer]:
-    """The same of examples that are encoded."""
+    """Return the same for encoded examples."""
 
     def answer(batch: Batch) -> list[Answer]:
         with assembly.compute.autocast():

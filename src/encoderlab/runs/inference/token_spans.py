@@ -1,4 +1,4 @@
-"""Which characters of a text each token stands for, so that what is found about tokens can be shown on the text itself."""
+"""The characters of a text that each token covers, so that results about tokens can be shown on the text itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The characters [begin, end) of text number `text` (0, or 1 for the second of a pair), and the number of their word there."""
+    """The characters [begin, end) of text number `text` (0, or 1 for the second of a pair), and the number of their word."""
 
     text: int
     word: int
@@ -26,8 +26,8 @@ class Span:
 class TokensRead:
     """The tokens of a text that a model reads, each once, in the text's order.
 
-    Token i stands at `places[i]` of [CLS] text [SEP], and first at `first[i]` of the ids; `which` says of every id which token it
-    is. What two windows have in common is one token, and so are the windows' [CLS], and their [SEP].
+    Token i is at `places[i]` of [CLS] text [SEP], and first at `first[i]` of the ids; `which` gives the token of every id.
+    A token shared by two windows counts once, and so do the windows' [CLS] and their [SEP].
     """
 
     places: np.ndarray
@@ -36,7 +36,7 @@ class TokensRead:
 
     @classmethod
     def of(cls, encoded: Encoded) -> TokensRead:
-        """Those of one example."""
+        """Return the tokens of one example."""
         every = np.arange(len(encoded.input_ids))
         if not encoded.window_starts:
             return cls(every, every, every)
@@ -51,16 +51,16 @@ class TokensRead:
 
 
 def texts_of(example: Example) -> tuple[str, ...]:
-    """One text, or the two of a pair; words with a blank between them."""
+    """Return one text, or the two of a pair; words are joined with blanks."""
     if isinstance(example, WordsExample):
         return (" ".join(example.words),)
     return (example.text,) if example.text_pair is None else (example.text, example.text_pair)
 
 
 def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:
-    """The span of each token read of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP].
+    """Return the span of each token read of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP].
 
-    Where words are given, each of a word's pieces stands for the whole word.
+    For words, each of a word's tokens covers the whole word.
     """
     if isinstance(example, WordsExample):
         parts = [_spans_of_words(tokenizer, example)]
@@ -68,8 +68,8 @@ def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[S
         parts = [[Span(number, *span) for span in tokenizer.spans(text)] for number, text in enumerate(texts_of(example))]
     if encoded.window_starts:
         return [None, *(parts[0][place - 1] for place in TokensRead.of(encoded).places[1:-1].tolist()), None]
-    coming = [iter(part) for part in parts]  # what was cut off is the end of a text
-    special = {tokenizer.cls_id, tokenizer.sep_id}  # which no text becomes
+    coming = [iter(part) for part in parts]  # truncation removes the end of a text
+    special = {tokenizer.cls_id, tokenizer.sep_id}  # texts never contain these
     tokens = zip(encoded.input_ids, encoded.token_type_ids, strict=True)
     return [None if id_ in special else next(coming[segment]) for id_, segment in tokens]
 

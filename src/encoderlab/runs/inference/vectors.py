@@ -1,4 +1,4 @@
-"""The vectors that a run's encoder makes of examples, or of their tokens."""
+"""The encoder's vectors of examples, or of their tokens."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 def vectors_of(
     assembly: Assembly, rows: ExampleRows, pooling: VectorPooling | None, *, normalize: bool = False
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Each row with its vectors, [vectors, d_model], in the order of the batches.
+    """Yield each row with its vectors, [vectors, d_model], in the order of the batches.
 
-    One stands for the row, as `pooling` makes it; of a row in several windows it is the mean of theirs. None gives that of each
-    token, where no row has several windows.
+    With `pooling` there is one per row; for a row in several windows, the mean of theirs. None gives one for each
+    token, if no row has several windows.
     """
     selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
 
@@ -44,7 +44,7 @@ def vectors_of(
 
 
 def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
-    """[rows, 1, d_model]: the one vector of each row; zero where a row has no token, as an empty text without special tokens."""
+    """Return the one vector of each row, [rows, 1, d_model]; zero for a row without tokens, such as an empty text."""
     vectors = POOLINGS[pooling](hidden, batch.attention_mask)
     if batch.attention_mask is not None:
         vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)

@@ -1,1 +1,1 @@
-"""What a look at data before a run, and at a run's files after it, brings to light."""
+"""Inspecting data before a run, and a run's files after it."""

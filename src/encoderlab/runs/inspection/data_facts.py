@@ -1,4 +1,4 @@
-"""What can be known of a dataset before anything is trained on it: counts, lengths in tokens, pieces, odd rows, examples."""
+"""Facts about a dataset before training: counts, lengths in tokens, tokens per word, odd rows, examples."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
-from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.inspection.pair_facts import pair_facts, training_facts
 from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.task import Task
 
-COUNTED_ROWS = 100_000  # of a split, spread evenly, whose tokens are counted: more would not change the figures shown
+COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the figures shown
 COUNTED_WORDS = 200_000
 ODD_SHOWN = 3  # of each kind
-MOST_CHARACTERS = 300  # of a text that is shown
+MOST_CHARACTERS = 300  # of each text shown
 MOST_PIECES = 60
-CHARACTERS_BEFORE = 30  # what is odd in a text
-WHOLE = sys.maxsize  # a length that cuts nothing
+CHARACTERS_BEFORE = 30  # shown before what is odd in a text
+WHOLE = sys.maxsize  # a length that truncates nothing
 _AT_A_TIME = 1000
 _QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 
 
 def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_length: int, examples: int) -> dict[str, Any]:
-    """The facts of labelled rows, by split, with so many `examples` of each.
+    """Return the facts of labelled rows, by split, with this many `examples` of each.
 
-    Of each split: what `Survey.as_dict()` counts; `tokens` as `_lengths` says; `odd_rows`, a count and the first places of each
-    kind; `examples`. Raises DataError where the rows are not of the task's kind, SettingError where `max_length` holds no token.
+    For each split: what `Survey.as_dict()` counts; `tokens` from `_lengths`; `odd_rows`, a count and the first places of each
+    kind; `examples`. Raises DataError if the rows are not of the task's kind, SettingError if `max_length` has no room for a token.
     """
     task = build_task(config, tokenizer, corpus.labels, max_length)
     whole = build_task(config, tokenizer, corpus.labels, WHOLE)
@@ -57,34 +57,35 @@ def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_
 
 
 def document_facts(corpus: DocumentCorpus, task: DocumentTask, rows: Mapping[str, SentenceRows], examples: int) -> dict[str, Any]:
-    """The facts of documents, by split: what `pair_facts` counts, the lengths of an epoch's rows in tokens, and some of these."""
+    """Return the facts of documents, by split: what `pair_facts` counts, the lengths of an epoch's rows in tokens, and examples."""
     splits = {}
     for name, part in rows.items():
         drawn = part.epoch(EVALUATION_SEED, 0)
         first, second = drawn.tokens(slice(None))
         lengths = first + second + (task.max_length - part.room)
         shown = [_pair(drawn, row) for row in _spread(len(part), examples)]
-        splits[name] = {**pair_facts(part, corpus), "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
+        counted = training_facts(part, corpus) if name == "train" else pair_facts(part, corpus)
+        splits[name] = {**counted, "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
     shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
     return {**shared, "pieces": _pieces(task.tokenizer, corpus), "splits": splits}
 
 
 def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, Any] | None:
-    """How training words are cut, as in `data.inspection.cutting.Cutting`; None where there are none."""
+    """Return how training words are tokenized, as in `data.inspection.cutting.Cutting`; None if there are none."""
     texts = first_words(_counted_texts(corpus), COUNTED_WORDS)
     found = asdict(cutting_of(tokenizer, texts)) if texts else None
     return found and {name: found[name] for name in ("vocabulary_size", "pieces_per_word", "whole_words", "unknown_pieces")}
 
 
 def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
-    """The training texts; where they are sequences of words, each word, as it is cut for itself."""
+    """Yield the training texts; for sequences of words, each word, because each is tokenized on its own."""
     if isinstance(corpus, Corpus) and isinstance(next(iter(corpus.split("train")), None), WordsExample):
         return (word for example in corpus.split("train").of_words() for word in example.words)
     return corpus.training_texts()
 
 
 def _token_lengths(split: Split, task: Task) -> np.ndarray:
-    """Tokens of each row, special ones too, as `task` encodes it; of many rows, of COUNTED_ROWS spread evenly."""
+    """Return the number of tokens of each row, with special ones, as `task` encodes it; for at most COUNTED_ROWS, spread evenly."""
     counted = split if len(split) <= COUNTED_ROWS else split.take(_spread(len(split), COUNTED_ROWS))
     examples, lengths = list(counted), []
     for start in range(0, len(examples), _AT_A_TIME):
@@ -93,7 +94,7 @@ def _token_lengths(split: Split, task: Task) -> np.ndarray:
 
 
 def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
-    """Quantiles of lengths in tokens before anything is cut, the share above `max_length`, and how many rows were `counted`."""
+    """Return quantiles of lengths in tokens before truncation, the share above `max_length`, and how many rows were `counted`."""
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
@@ -102,7 +103,7 @@ def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
 
 
 def _spread(total: int, wanted: int) -> list[int]:
-    """So many of the rows 0 to `total`, spread evenly; all where there are no more."""
+    """Return `wanted` of the rows 0 to `total`, spread evenly; all if there are no more."""
     return np.linspace(0, total - 1, wanted).round().astype(int).tolist() if wanted < total else list(range(total))
 
 
@@ -128,7 +129,7 @@ def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
 
 
 def _pair(drawn: SentenceEpoch, row: int) -> dict[str, Any]:
-    """A row of pretraining before anything is masked: the pieces of its texts, and what is asked of the pair."""
+    """Return a pretraining row before masking: the tokens of its texts, and the label of the pair."""
     tokenizer, labels = drawn.rows.task.tokenizer, drawn.rows.task.labels
     texts = drawn.texts(np.array([row]))[0]
     pieces = [tokenizer.pieces(ids[:MOST_PIECES]) for ids in (texts if drawn.paired else texts[:1])]
@@ -152,7 +153,7 @@ def _label_of(example: Example, labels: Sequence[str]) -> str | None:
 
 
 def _around(text: str, kind: str) -> str:
-    """The part of a text that has what is odd about it, where that is a matter of characters; else its beginning."""
+    """Return the part of a text with its odd characters, if that is what is odd; otherwise its beginning."""
     found = re.search(PATTERNS[kind], text) if kind in PATTERNS else None
     before = max(found.start() - CHARACTERS_BEFORE, 0) if found else 0
     return _shortened(f"...{text[before:]}" if before else text)

@@ -1,4 +1,4 @@
-"""What is known of a pretraining run's pairs before an encoder has seen them."""
+"""Facts about a pretraining run's pairs before training."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from encoderlab.baselines.pretraining import PairFeatures, pair_baselines, pair_
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
 
-SAMPLE = 20_000  # pairs that the baselines learn from and are scored on, at most
+SAMPLE = 20_000  # most pairs to fit and to score the baselines on
 _AT_A_TIME = 10_000_000
 
 
 def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
-    """How many documents, paragraphs, sentences and tokens training reads, and what an epoch of its pairs is like."""
+    """Return how many documents, paragraphs, sentences and tokens training reads, and statistics of an epoch of its pairs."""
     drawn = rows.epoch(EVALUATION_SEED, 0)
     facts = {
         "documents": _distinct(rows.sentences.document),
@@ -33,13 +34,18 @@ def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
     return facts
 
 
+def training_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
+    """What `pair_facts` counts in training rows; of a stream in its first window, and how many `shards` there are."""
+    return pair_facts(sample_of(rows), corpus) | ({"shards": len(corpus.shards)} if corpus.shards else {})
+
+
 def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:
-    """How often those are right who know nothing but the labels' shares, the words in common, or the lengths; {} without pairs."""
+    """Return the accuracy of baselines that use only the labels' shares, common words, or lengths; {} without pairs."""
     return pair_baselines(_features(train), _features(scored)) if train.paired else {}
 
 
 def guessed_tokens(train: SentenceRows, answers: np.ndarray) -> dict[str, dict[str, Any]]:
-    """What the frequencies of training's tokens alone would score where `answers` [asked] are the right ids."""
+    """Return the scores of predicting by training's token frequencies alone; `answers` [targets] are the true ids."""
     tokenizer = train.task.tokenizer
     counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
     ids = train.store["input_ids"].values
@@ -59,5 +65,5 @@ def _features(rows: SentenceRows) -> PairFeatures:
 
 
 def _distinct(rising: np.ndarray) -> int:
-    """How many different numbers there are in a column whose numbers never fall."""
+    """Return how many different numbers there are in an ascending column."""
     return int((np.diff(rising) != 0).sum()) + 1 if len(rising) else 0

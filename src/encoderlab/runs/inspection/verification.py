@@ -1,4 +1,4 @@
-"""Looking a run over: whether its files are what was written, its numbers are finite, and config, data and weights fit together."""
+"""Verifies a run: its files are as written, its numbers are finite, and config, data and weights match."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Shapes = Mapping[str, torch.Size]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one part of a run, in words, and whether it is as it should be."""
+    """The finding about one part of a run, in words, and whether it is good."""
 
     part: str
     words: str
@@ -39,9 +39,9 @@ class Finding:
 
 
 def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
-    """What can be said of each part of the run in `folder`: its records, its data, its model, each of its checkpoints.
+    """Yield a finding for each part of the run in `folder`: its records, its data, its model, each of its checkpoints.
 
-    Of a model folder without a run, of the model. Raises DataError where there is neither.
+    For a model folder without a run, yield that of the model. Raises DataError if there is neither.
     """
     if not folder.config.exists() and all((folder.root / name).is_file() for name in ("config.json", MANIFEST)):
         yield _model(folder.root)[1]
@@ -69,15 +69,15 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
     good = 0
     for checkpoint in checkpoints(folder.checkpoints):
         finding = _checkpoint(checkpoint, shapes)
-        if finding.good or checkpoint.exists():  # a run that goes on meanwhile has deleted it
+        if finding.good or checkpoint.exists():  # otherwise a run in progress has deleted it
             yield finding
         good += finding.good
     for aside in sorted(folder.checkpoints.glob("corrupt-*")):
-        yield Finding(f"checkpoints/{aside.name}", "was set aside, and is not used", good=bool(good) or folder.finished)
+        yield Finding(f"checkpoints/{aside.name}", "was set aside and is not used", good=bool(good) or folder.finished)
 
 
 def _folds(folder: RunFolder, folds: int, cache_dir: str) -> Iterator[Finding]:
-    """What can be said of each fold of a cross-validation."""
+    """Yield the findings of each fold of a cross-validation."""
     for number in range(1, folds + 1):
         fold = RunFolder(folder.fold(number))
         if not fold.config.is_file():
@@ -96,23 +96,23 @@ def _corpus(config: Any, cache_dir: str) -> Corpus | DocumentCorpus:
 def _data(folder: RunFolder, corpus: Corpus | DocumentCorpus) -> Finding:
     changed = changed_rows(folder, corpus.fingerprints())
     if changed:
-        return Finding("data", f"other rows than those the run was started with: {', '.join(changed)}", good=False)
+        return Finding("data", f"the rows have changed since the run was started: {', '.join(changed)}", good=False)
     return Finding("data", f"the rows the run was started with: {', '.join(corpus.fingerprints())}")
 
 
 def _teacher(folder: RunFolder, config: DistillConfig) -> Finding:
-    """Whether a run that is to be resumed finds what it was taught by."""
+    """Return whether an unfinished run's teacher is unchanged."""
     try:
         found = teacher_fingerprints(config)
     except UserError as error:
         return Finding("teacher", str(error), good=False)
     if changed := changed_files(folder, found):
-        return Finding("teacher", f"other files than those the run was started with: {', '.join(changed)}", good=False)
+        return Finding("teacher", f"the files have changed since the run was started: {', '.join(changed)}", good=False)
     return Finding("teacher", f"the files the run was started with: {', '.join(found)}")
 
 
 def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None:
-    """The shapes of the weights of a run that has written no model yet; None where what it started from is gone."""
+    """Return the weights' shapes of a run that has not written a model yet; None if the model it started from is missing."""
     init_from, taught_by = (getattr(config, name, None) for name in ("init_from", "teacher"))
     try:
         pretrained = None if init_from is None else load_pretrained(init_from)
@@ -125,7 +125,7 @@ def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None
 
 def _model(folder: Path) -> tuple[Shapes | None, Finding]:
     if differing := differing_files(folder, HASHED):
-        words = f"{', '.join(differing)}: missing, or not what {MANIFEST} states"
+        words = f"{', '.join(differing)}: missing, or different from {MANIFEST}"
         return None, Finding("model", words, good=False)
     try:
         saved = read_model(folder)
@@ -149,12 +149,12 @@ def _checkpoint(checkpoint: Path, shapes: Shapes | None) -> Finding:
 def _weights(part: str, weights: Mapping[str, Tensor], shapes: Shapes | None) -> Finding:
     infinite = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
     if infinite:
-        return Finding(part, f"numbers that are not finite in {', '.join(infinite)}", good=False)
+        return Finding(part, f"there are numbers that are not finite in {', '.join(infinite)}", good=False)
     if shapes is None:
-        return Finding(part, "hashes and numbers are good; its shape cannot be compared")
+        return Finding(part, "hashes and numbers are good; shapes cannot be compared")
     if _shapes(weights) != shapes:
         wrong = sorted(name for name in weights.keys() | shapes.keys() if _shapes(weights).get(name) != shapes.get(name))
-        return Finding(part, f"does not fit the config: {', '.join(wrong)}", good=False)
+        return Finding(part, f"does not match the config: {', '.join(wrong)}", good=False)
     return Finding(part, "hashes, numbers and shapes are good")
 
 

@@ -1,8 +1,8 @@
-"""Puts tokenizer, task and model of a run together, from its config or, once it is finished, from its folder.
+"""Assembles tokenizer, task and model of a run, from its config or, once it is finished, from its folder.
 
 What the settings leave open is decided once and recorded in config.yaml: `max_length` by the training rows before the model is
 built (`with_length`), epochs and evaluations by the number of rows and `accumulate` by the memory after it (`Assembly.settled`). A
-resumed run reads these decisions and makes none again.
+resumed run reads these decisions instead of making them again.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.horizon import fixed_by_rows, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
 
-NOT_IN_PIECES = "not compiled (its weights lie in pieces)"
+NOT_IN_PIECES = "not compiled (its weights are sharded)"
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The parts of a run, put together, the model on its device.
+    """The assembled parts of a run, with the model on its device.
 
-    `origin` says, for a run that was opened again, where its weights come from. For a new one, `compiled` says whether its encoder
+    For a reopened run, `origin` says where its weights come from. For a new one, `compiled` says whether its encoder
     is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled` for both), and `label_loss` how
     its labels count. A model to be sharded is on the CPU until it is distributed.
     """
@@ -76,16 +76,16 @@ class Assembly:
 
     @property
     def opened(self) -> Origin:
-        """`origin` of a run that was opened again."""
+        """Return the `origin` of a reopened run."""
         assert self.origin is not None, "a new run has no origin"
         return self.origin
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen for speed, a short line each: the device, attention and compilation, and the batches of a new run."""
+        """Return what was chosen for speed, in short lines: the device, attention and compilation, and the batches of a new run."""
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
-        attention = f"attention by {attention_kernel(compute.device, compute.precision, dropout, model.head_width)}"
+        attention = f"attention: {attention_kernel(compute.device, compute.precision, dropout, model.head_width)}"
         sharing = distribution(self.config.training, self.processes)
         lines = ((compute, sharing), (attention, self.compiled), (self.micro_batches,))
         return [", ".join(str(choice) for choice in line if choice is not None) for line in lines if line != (None,)]
@@ -96,11 +96,11 @@ class Assembly:
         return evaluate(self.model, batches, self.task.metrics(), self.compute, self.processes)
 
     def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
-        """Every one of `rows` once, on the model's device."""
+        """Yield each of `rows` once, on the model's device."""
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
 
     def training_batches(self, rows: Rows, after: int = 0, micro_batches: int | None = None) -> Iterator[list[Batch]]:
-        """The run's batches from step `after` + 1 on, without end, each in `micro_batches` (None: as the settings say)."""
+        """Yield the run's batches from step `after` + 1, without end, each in `micro_batches` (None: as configured)."""
         training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
         micro_batches = micro_batches or training.accumulate or 1
         return training_batches(
@@ -108,36 +108,37 @@ class Assembly:
         )
 
     def distribute(self) -> Whole | Sharded:
-        """The model as the processes of the run train it; see `runs.engine.distribution`."""
+        """Return the model as the processes of the run train it; see `runs.engine.distribution`."""
         return distribute(self.model, self.config.training, self.processes, self.compute.device)
 
     def saved(self, origin: Origin) -> SavedModel:
-        """What a model folder will hold of it; `origin` says where its weights come from."""
+        """Return the content of its model folder; `origin` says where its weights come from."""
         return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
     def settled(self, train: Rows) -> Assembly:
-        """The same, with what `training` leaves open decided: by the number of rows, the encoder's width, and the free memory.
+        """Return the assembly with the open settings of `training` decided by the rows, the encoder's width and the free memory.
 
-        Done once, and recorded with the run, so that a continuation has the same settings.
+        This is done once and recorded with the run, so that a resumed run has the same settings.
         """
         micro_batches = self._micro_batches(train)
-        # As many epochs with windows as without: a row is one thing to learn from, however much of it is read.
+        # Windows do not change the number of epochs: a row is one example, however much of it is read.
         tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
-        training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
+        passes = passes_for(self.config.training, self.config.task.passes, len(self.task.labels))
+        training = fixed_by_rows(self.config.training, len(train), tokens, passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))
-            print(f"training.learning_rate={training.learning_rate:g}, as suits an encoder {width} wide", file=sys.stderr)
+            print(f"training.learning_rate={training.learning_rate:g}, suited to an encoder of width {width}", file=sys.stderr)
         compiled = self._compiled(training, len(train), tokens)
         return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled)
 
     def _compiled(self, training: TrainingConfig, rows: int, tokens: int) -> str:
-        """Compile the encoder if it is worth it for a run that reads so many `tokens` an epoch; says what was done."""
+        """Compile the encoder if it is worth it for a run with `tokens` tokens per epoch; return what was done."""
         if is_sharded(training, self.processes):
             return NOT_IN_PIECES
         if training.compile is Compile.cuda_graphs and self.model.window_pooling is not None:
-            return "not compiled (CUDA graphs would be recorded anew for each number of windows)"
+            return "not compiled (CUDA graphs would be recorded for each number of windows)"
         if training.budget is None:
             steps, layers = total_steps(training, rows), self.model.parameters_by_part()["layers"]
             read = tokens * steps // steps_per_epoch(training, rows) // self.processes.size
@@ -154,12 +155,12 @@ class Assembly:
         if training.accumulate is not None:
             return MicroBatches(training.accumulate, "as set")
         if training.compile is Compile.cuda_graphs:
-            return MicroBatches(1, "as CUDA graphs need")
+            return MicroBatches(1, "required by CUDA graphs")
         share = -(-training.batch_size // self.processes.size)
         return choose_micro_batches(share, self.step_memory(rows), self.compute.device, self.processes)
 
     def step_memory(self, train: Rows) -> StepMemory:
-        """What a step on the longest of the rows takes beside the weights, as far as that can be told before."""
+        """Return an estimate of the memory of a step on the longest rows, besides the weights."""
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
         asked = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
@@ -172,7 +173,7 @@ class Assembly:
 
 
 def compute_for(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Compute:
-    """What a run with these settings, its model's in full, computes on. Raises SettingError as `choose_compute` does."""
+    """Return what a run with these full settings computes on. Raises SettingError as `choose_compute` does."""
     training = config.training
     assert isinstance(config.model, ModelConfig)
     return choose_compute(
@@ -193,11 +194,11 @@ def assemble(
     processes: Processes = SINGLE_PROCESS,
     teacher: Pretrained | None = None,
 ) -> Assembly:
-    """Build tokenizer, task and model for training, from `pretrained` where there is one.
+    """Build tokenizer, task and model for training, from `pretrained` if there is one.
 
-    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend on `config.seed` and `pretrained` alone. The
-    assembly's config says in full what the model is, and nothing of where it came from. Raises SettingError and DataError where
-    the parts do not fit.
+    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend only on `config.seed` and `pretrained`. The
+    assembly's config describes the model in full, but not where it came from. Raises SettingError and DataError if
+    the parts do not match.
     """
     check_pairs(config.model, corpus)
     config = run_settings(replace(config, tokenizer=with_case(config.tokenizer, config.task)), pretrained)
@@ -218,9 +219,9 @@ def assemble(
 
 
 def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
-    """The part of `config` that any run has, the model's settings in full: a finished run is opened again by it.
+    """Return the part of `config` that any run has, with the model's full settings; it is enough to reopen a finished run.
 
-    `max_length` may still be open; see `with_length`. Raises SettingError where they do not go together with the encoder that the
+    `max_length` may still be open; see `with_length`. Raises SettingError if they do not match the encoder that the
     run starts from.
     """
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
@@ -229,9 +230,9 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, or a Hugging Face folder. Only the main process reads it and hands on what it has read.
+    """Open a finished run, or a Hugging Face folder. Only the main process reads it, and broadcasts it to the others.
 
-    Raises DataError where it is damaged or not there.
+    Raises DataError if it is damaged or missing.
     """
     saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
     check_shapes(saved, f"run={run.run}")
@@ -242,26 +243,26 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembl
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:
-    """Refuse one text where the model was trained on pairs, and a pair where it was not, if that is known. Raises DataError."""
+    """Raise DataError for one text if the model was trained on pairs, and for a pair if it was not, as far as that is known."""
     trained_on_pairs = assembly.opened.paired
     if trained_on_pairs is not None and paired != trained_on_pairs:
         wants, found = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
-        remedy = "Add text_pair (or its column)" if trained_on_pairs else "Leave text_pair out"
-        raise DataError(f"This model was trained on {wants}, and {found} is given", remedy=remedy)
+        remedy = "Add text_pair (or its column)" if trained_on_pairs else "Remove text_pair"
+        raise DataError(f"This model was trained on {wants}, but {found} was given", remedy=remedy)
 
 
 def own_dataset(assembly: Assembly) -> DatasetConfig:
-    """The dataset the run was trained on. Raises DataError for a model alone, which names none."""
+    """Return the dataset the run was trained on. Raises DataError for a model without a run."""
     if assembly.config.dataset is None:
         raise DataError(
-            f"{assembly.config.task.name} is a model alone, which names no dataset, so it has no splits",
+            f"{assembly.config.task.name} is a model without a run, so its dataset and its splits are unknown",
             remedy="Set text=... or input=FILE, or, with eval, dataset=...",
         )
     return assembly.config.dataset
 
 
 def cache_folder(setting: str) -> Path:
-    """The folder of the setting `cache_dir`, with ~ for the user's home."""
+    """Return the folder of the setting `cache_dir`, with ~ expanded."""
     return Path(setting).expanduser()
 
 
@@ -274,12 +275,12 @@ def _tokenizer(
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     if pretrained is not None:
         chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
-        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (typed, or brought along by task={config.task.name})", pretrained)
+        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (chosen by you or by task={config.task.name})", pretrained)
     return tokenizer
 
 
 def _start_from(pretrained: Pretrained, model: EncoderWithHeads, task: Task) -> None:
-    """Load the pretrained weights, and say what they are and what is left as drawn."""
+    """Load the pretrained weights, and print what they are and which weights are fresh."""
     fresh = load_into(model, pretrained, task.labels)
     drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
     taken = f"{model.n_parameters - drawn:,} pretrained weights"
@@ -287,7 +288,7 @@ def _start_from(pretrained: Pretrained, model: EncoderWithHeads, task: Task) -> 
 
 
 def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
-    """The model of a run, with weights as drawn. Raises SettingError where it does not fit into memory."""
+    """Return the model of a run, with fresh weights. Raises SettingError if it does not fit into memory."""
     try:
         return EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""How much a model changes in compact storage: its answers and its vectors before and after, on a few sentences."""
+"""How much compact storage changes a model: its predictions and vectors before and after, on a few sentences."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SENTENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The largest change on `SENTENCES`: of a sentence's vector, in parts of its length, and of a probability (None: no head)."""
+    """The largest change on `SENTENCES`: of a sentence's vector, relative to its length, and of a probability (None: no head)."""
 
     vector: float
     probability: float | None
 
 
 def in_compact_storage(saved: SavedModel) -> tuple[SavedModel, Change]:
-    """The model with its weights as they are stored compactly, and how much that changes."""
+    """Return the model with its weights as stored compactly, and how much that changes."""
     stored = compacted(saved.weights)
     return replace(saved, weights=stored), _change(saved, replace(saved, weights=expanded(stored)))
 
@@ -53,7 +53,7 @@ def _change(before: SavedModel, after: SavedModel) -> Change:
 
 
 def _batches(saved: SavedModel) -> Iterator[Batch]:
-    """Each sentence as a batch of its own, every token asked."""
+    """Yield each sentence as a batch of its own, with every token as a target."""
     for pieces in saved.tokenizer.encode(SENTENCES):
         encoded = join(saved.tokenizer, pieces, None, saved.config.model.reach)
         ids = torch.tensor([encoded.input_ids])
@@ -62,7 +62,7 @@ def _batches(saved: SavedModel) -> Iterator[Batch]:
 
 
 def _probabilities(model: EncoderWithHeads, batch: Batch, target: TargetKind) -> list[Tensor]:
-    """What each head says of a batch; a number has no probability."""
+    """Return the probabilities of each head for a batch; a number has none."""
     said = model(batch)
     if target != "label":
         assert said.sequence_logits is not None

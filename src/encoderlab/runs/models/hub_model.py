@@ -22,7 +22,7 @@ WANTED = [
 
 
 def at_hand(name: str) -> bool:
-    """Whether a run can start from this name now: a shipped encoder that is whole, or a model in the hub's cache or on a hub."""
+    """Return whether a run can start from this name now: an intact shipped encoder, or a model in the hub's cache or on a hub."""
     try:
         return shipped_folder(name) is not None or _is_kept(name) or _is_on_the_hub(name)
     except DataError:  # a shipped encoder that is damaged
@@ -51,28 +51,28 @@ def _is_on_the_hub(name: str) -> bool:
 
 
 def fetch_model_folder(name_or_path: str) -> Path:
-    """The folder itself, or, of a name on the hub, one in the hub's cache (HF_HOME), fetched where the hub answers.
+    """Return the folder itself or, for a name on the hub, one in the hub's cache (HF_HOME), updated if the hub answers.
 
-    No pickles and no code are fetched. Raises DataError where there is no such model, or it can neither be fetched nor is in the
-    cache.
+    Pickles and code are never downloaded. Raises DataError if there is no such model, or if it can neither be downloaded nor is
+    in the cache.
     """
     given = Path(name_or_path).expanduser()
     if given.is_dir():
         return given
     folder, online = _fetched(name_or_path)
     if not online and not any(folder.glob("model*.safetensors")):
-        raise _unreachable(name_or_path, "holds no weights of it")
+        raise _unreachable(name_or_path, "has no weights of it")
     if not any(folder.glob("model*.safetensors")):
         raise DataError(
-            f"{name_or_path} has no weights that can be read",
+            f"{name_or_path} has no readable weights",
             allowed="a model with model.safetensors",
-            remedy="If it has weights of another kind that you trust, write them anew with transformers' save_pretrained",
+            remedy="If it has weights in another format and you trust them, convert them with transformers' save_pretrained",
         )
     return folder
 
 
 def _fetched(name: str) -> tuple[Path, bool]:
-    """The folder in the hub's cache, and whether the hub had a say in it."""
+    """Return the folder in the hub's cache, and whether the hub was reached."""
     from huggingface_hub import constants, errors, snapshot_download
 
     online = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT)
@@ -83,19 +83,19 @@ def _fetched(name: str) -> tuple[Path, bool]:
         raise DataError(f"{name} is neither a folder nor a name the hub can have", allowed="a folder, or OWNER/NAME") from None
     except (errors.RepositoryNotFoundError, errors.GatedRepoError):
         raise DataError(
-            f"{name} is no folder, and not on the hub {constants.ENDPOINT} (or needs a login)", allowed="a folder, or OWNER/NAME"
+            f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)", allowed="a folder, or OWNER/NAME"
         ) from None
     except errors.LocalEntryNotFoundError:
         raise _unreachable(name, "lacks it") from None
     except (OSError, http_error()) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
-        raise DataError(f"{name} cannot be fetched from the hub: {reason}", remedy="Try again") from None
+        raise DataError(f"{name} cannot be downloaded from the hub: {reason}", remedy="Try again") from None
 
 
 def _unreachable(name: str, cache: str) -> DataError:
     from huggingface_hub import constants
 
     return DataError(
-        f"{name} is no folder, the hub {constants.ENDPOINT} cannot be reached, and the cache {constants.HF_HUB_CACHE} {cache}",
-        remedy="Check the name and the network (HF_ENDPOINT, HF_HUB_OFFLINE), or set HF_HOME to a cache that holds it",
+        f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache {constants.HF_HUB_CACHE} {cache}",
+        remedy="Check the name and the network (HF_ENDPOINT, HF_HUB_OFFLINE), or set HF_HOME to a cache that has it",
     )

@@ -1,4 +1,4 @@
-"""What a run starts from: a pretrained encoder with its settings, its weights and its tokenizer, wherever it was pretrained."""
+"""The pretrained encoder that a run starts from, with its settings, its weights and its tokenizer, from any source."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from encoderlab.runs.models.saved_model import check_shapes, encoder_settings, r
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
-TABLES = (  # a row for each position or piece: the first rows of a longer table are what a shorter one would hold
+TABLES = (  # one row per position or token: a shorter table holds the first rows of a longer one
     TOKEN_TABLE,
     "encoder.embeddings.position.embedding.weight",
     "masked_token_head.decoder.weight",
     "masked_token_head.bias",
 )
-PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # tells case, accents and marks apart
+PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
-MEAN_POOLED = "1_Pooling/config.json"  # the name that sentence-transformers gives its settings of pooling
+MEAN_POOLED = "1_Pooling/config.json"  # sentence-transformers' file of pooling settings
 TASK_HEADS = ("sequence_head", "token_head")
 
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """What a run starts from. `name` is what the user typed; `weights` has the names of `EncoderWithHeads.state_dict()`."""
+    """The encoder a run starts from. `name` is what the user gave; `weights` has the names of `EncoderWithHeads.state_dict()`."""
 
     name: str
     config: ModelConfig
@@ -46,10 +46,10 @@ class Pretrained:
     labels: list[str]
 
     def settings_for(self, task: TaskConfig) -> ModelConfig:
-        """The encoder's settings, as a run of `task` begins with them.
+        """Return the encoder's settings for a run of `task`.
 
-        What stands for a whole sequence stays where a task on labels or a pooler has learnt it. Else it is the mean, which from
-        pretraining alone scored 0.727 on the built-in task where the first token scored 0.699. Pretraining reads a pair as one
+        The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
+        pretraining alone scored 0.727 on the built-in task, and the first token 0.699. Pretraining reads a pair as one
         sequence.
         """
         answers = self.heads.sequence_classes is not None and not self.heads.vocabulary
@@ -63,17 +63,17 @@ class Pretrained:
 def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
     """Open a shipped encoder, a run folder, its model/ folder, a Hugging Face folder or a model of the hub.
 
-    Raises DataError where there is none, or it is damaged, or of a kind that cannot be read.
+    Raises DataError if there is none, or it is damaged or of an unsupported kind.
     """
     folder = encoder_folder(init_from, setting)
     return _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
 
 
 def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[str] = ()) -> list[str]:
-    """Copy the weights of `pretrained` into `model`; returns the names of the parts that stay as drawn.
+    """Copy the weights of `pretrained` into `model`; return the names of the parts that stay fresh.
 
-    The encoder is copied whole, tables cut to the rows that are needed. Heads of a task are always fresh, save those of
-    pretraining that continues, the head of pairs if it has the same `labels`. Raises DataError where an encoder's weight is
+    The encoder is copied whole, with tables cut to the rows that are needed. Heads of a task are always fresh, except those of
+    continued pretraining, and the head of pairs only if it has the same `labels`. Raises DataError if an encoder's weight is
     missing or has another shape.
     """
     goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
@@ -87,7 +87,7 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
         elif name.startswith("encoder."):
             has = "none" if found is None else _size(found)
             raise DataError(
-                f"init_from={pretrained.name} does not fit its own config: of {name}, {_size(weight)} is needed, and it has {has}",
+                f"init_from={pretrained.name} does not match its own config: {name} should be {_size(weight)}, but is {has}",
                 remedy="Use another checkpoint",
             )
     model.load_state_dict(taken, strict=False)
@@ -95,7 +95,7 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
 
 
 def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, pretrained: Pretrained) -> None:
-    """Refuse a tokenizer, typed as `chosen`, whose ids do not mean what those of `pretrained` mean. Raises SettingError."""
+    """Raise SettingError for a tokenizer, described as `chosen`, whose ids differ in meaning from those of `pretrained`."""
     if difference := vocabulary_difference(tokenizer, pretrained.tokenizer):
         raise SettingError(
             f"{chosen} is not the tokenizer of init_from={pretrained.name}: {difference}", remedy="Use tokenizer=as_pretrained"
@@ -103,11 +103,11 @@ def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, pretrained: Pretrai
 
 
 def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
-    """The first difference between two tokenizers in words; "" where their ids mean the same."""
+    """Return the first difference between two tokenizers in words; "" if their ids mean the same."""
     if mine.fingerprint == other.fingerprint:
         return ""
     if mine.vocabulary_size != other.vocabulary_size:
-        return f"{mine.vocabulary_size:,} pieces, not {other.vocabulary_size:,}"
+        return f"{mine.vocabulary_size:,} tokens, not {other.vocabulary_size:,}"
     if mine.encode([PROBE]) != other.encode([PROBE]):
         return f"it splits {PROBE!r} differently"
     pieces = (part.pieces(range(part.vocabulary_size)) for part in (mine, other))
@@ -116,12 +116,12 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
 
 
 def encoder_folder(name: str, setting: str = "init_from") -> Path:
-    """The model folder that `setting`=`name` stands for: of a shipped encoder, a run, a Hugging Face folder or a model of the hub.
+    """Return the model folder that `setting`=`name` names: a shipped encoder's, a run's, a Hugging Face folder or a hub model's.
 
-    Raises SettingError, DataError where there is none.
+    Raises SettingError, DataError if there is none.
     """
     if not name:
-        raise SettingError(f"{setting} is empty", allowed=STARTS, remedy="Use one of encoderlab list encoders")
+        raise SettingError(f"{setting} is empty", allowed=STARTS, remedy="Use a name from encoderlab list encoders")
     if (shipped := shipped_folder(name)) is not None:
         return shipped
     given = Path(name).expanduser()
@@ -136,7 +136,7 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
     folder = next((path for path in (RunFolder(given).model, given) if (path / "config.json").is_file()), None)
     if folder is None:
         raise DataError(
-            f"{setting}={name} holds no model",
+            f"{setting}={name} is not a model folder",
             allowed="the folder of a finished run, or a Hugging Face folder with a config.json",
         )
     return folder
@@ -165,7 +165,7 @@ def _of_huggingface(init_from: str, folder: Path) -> Pretrained:
 
 
 def _is_mean_pooled(folder: Path) -> bool:
-    """Whether sentence-transformers trained the encoder with the mean of its vectors: a pooler beside it has learnt nothing."""
+    """Return whether sentence-transformers trained the encoder with mean pooling: then its pooler is untrained."""
     try:
         said = json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))
         return said.get("pooling_mode") == "mean" or said.get("pooling_mode_mean_tokens") is True  # since version 6, and before
@@ -177,7 +177,7 @@ def _check_pieces(init_from: str, weights: dict[str, Tensor], tokenizer: Tokeniz
     rows, pieces = len(weights.get(TOKEN_TABLE, ())), tokenizer.vocabulary_size
     if 0 < rows < pieces:
         raise DataError(
-            f"init_from={init_from} has embeddings of {rows:,} pieces, and its tokenizer has {pieces:,}",
+            f"init_from={init_from} has embeddings of {rows:,} tokens, but its tokenizer has {pieces:,}",
             remedy="Use a checkpoint with its own tokenizer",
         )
 

@@ -1,4 +1,4 @@
-"""Whether all processes of a run read the same rows with the same tokenizer, and compute alike."""
+"""Checks that all processes of a run read the same rows with the same tokenizer, and compute alike."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from encoderlab.errors import DataError
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.system.agreement import check_agreement
 
-PRECISION_AND_THREADS = "Set training.threads and training.precision (eval: threads, precision) to what every machine has"
+PRECISION_AND_THREADS = "Set training.threads and training.precision (eval: threads, precision) to what every machine supports"
 
 
 def check_same_parts(assembly: Assembly, fingerprints: Mapping[str, str]) -> None:
-    """Compare data, of which `fingerprints` has a hash for each split, tokenizer, precision and threads.
+    """Compare data (`fingerprints` has a hash for each split), tokenizer, precision and threads.
 
-    All processes call it. Raises DataError or SettingError, naming the machine, where one of them differs from the main process.
+    All processes call it. Raises DataError or SettingError, naming the machine, if one of them differs from the main process.
     """
     processes, compute = assembly.processes, assembly.compute
-    rows = {f"other {split} data, of hash": fingerprint for split, fingerprint in fingerprints.items()}
+    rows = {f"other {split} data, with hash": fingerprint for split, fingerprint in fingerprints.items()}
     check_agreement(processes, rows, "Copy the same files to every machine", DataError)
-    tokenizer = {"another tokenizer, of hash": assembly.tokenizer.fingerprint}
-    check_agreement(processes, tokenizer, "Empty the cache (cache_dir) of the machine that is wrong", DataError)
+    tokenizer = {"another tokenizer, with hash": assembly.tokenizer.fingerprint}
+    check_agreement(processes, tokenizer, "Empty the cache (cache_dir) of that machine", DataError)
     kind = {"device": compute.device.type, "precision": str(compute.precision).removeprefix("torch.")}
     check_agreement(processes, {**kind, "threads": compute.threads}, PRECISION_AND_THREADS)

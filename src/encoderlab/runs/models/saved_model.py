@@ -1,7 +1,7 @@
-"""The model folder: weights, config, tokenizer; all that eval, predict and attention need, in formats that run no code.
+"""The model folder: weights, config and tokenizer, all that eval, predict and attention need, in formats that run no code.
 
-Only known schemas are built from a saved config. Weights are compared with the shapes that the config calls for before a model of
-its size is made (`check_shapes`).
+Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a model of
+its size is built (`check_shapes`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.dataset import DatasetConfig
 
     class SettledRun(RunConfig):
-        """A run's settings, its model's in full: see `ModelChoice.resolve`. Only type checkers tell it from another `RunConfig`."""
+        """A run's settings, with the model's in full; see `ModelChoice.resolve`. Only type checkers tell it from `RunConfig`."""
 
         model: ModelConfig
 else:
@@ -57,8 +57,8 @@ else:
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
-ENCODER = "encoder"  # in config.json, what is said of an encoder without a head
-LARGEST_CONFIG = 10_000_000  # bytes; it holds every label twice
+ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
+LARGEST_CONFIG = 10_000_000  # bytes; it contains every label twice
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -66,8 +66,8 @@ BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight
 class Origin:
     """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
 
-    `paired` tells whether an example is two texts (None: not known); `fingerprints` holds one of each split's rows, so that a data
-    set that has changed since is noticed.
+    `paired` tells whether an example is two texts (None: unknown); `fingerprints` has one for each split's rows, so that a
+    dataset that has changed since is noticed.
     """
 
     checkpoint: dict[str, Any]
@@ -77,7 +77,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a model folder holds. `config.dataset` is None where no run is known: of an encoder without a head, of Hugging Face."""
+    """The content of a model folder. `config.dataset` is None without a run: for an encoder alone, or from Hugging Face."""
 
     config: SettledRun
     labels: list[str]
@@ -86,24 +86,24 @@ class SavedModel:
     origin: Origin
 
     def task(self) -> Task:
-        """What the model answers. Raises SettingError where its sequences hold no example."""
+        """Return the model's task. Raises SettingError if no example fits into its sequences."""
         return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.reach)
 
     def model(self) -> EncoderWithHeads:
-        """The model with its weights, in evaluation mode; no others are drawn first. `check_shapes` says whether they fit."""
+        """Return the model with its weights, in evaluation mode, without drawing others first. `check_shapes` tests shapes."""
         model = self.without_weights()
         model.load_state_dict({name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True)
         return model.eval()
 
     def without_weights(self) -> EncoderWithHeads:
-        """The model that the config states, without memory for its weights."""
+        """Return the model that the config describes, without memory for its weights."""
         return without_weights(self.config.model, self.tokenizer.vocabulary_size, self.tokenizer.pad_id, self.task().heads)
 
 
 def save_model(saved: SavedModel, folder: Path, card: str) -> None:
     """Write a model to `folder`, with `card` as its README.md and a manifest of hashes; it appears whole or not at all.
 
-    One that a run wrote before it was continued is replaced.
+    A model that a run wrote before it was resumed is replaced.
     """
     with atomic_write(folder) as temporary:
         temporary.mkdir(parents=True)
@@ -113,16 +113,16 @@ def save_model(saved: SavedModel, folder: Path, card: str) -> None:
 
 
 def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> None:
-    """Write what a model folder holds, and its manifest, to a folder that is there; the weights as they are, with `metadata`."""
+    """Write the content of a model folder, and its manifest, to an existing folder; the weights unchanged, with `metadata`."""
     weights = safetensors.torch.save(saved.weights, metadata=metadata)
-    (folder / "model.safetensors").write_bytes(weights)  # its own writer has no errno for a full disk
+    (folder / "model.safetensors").write_bytes(weights)  # safetensors' own writer has no errno for a full disk
     saved.tokenizer.save(folder / "tokenizer.json")
     (folder / "config.json").write_text(json.dumps(_config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_manifest(folder, HASHED)
 
 
 def _config_json(saved: SavedModel) -> dict[str, Any]:
-    """The content of config.json. An encoder without a head has no run's settings: its name, size and shape alone."""
+    """Return the content of config.json. An encoder without a head has only its name, size and shape, not a run's settings."""
     labels = dict(enumerate(saved.labels))
     is_encoder = isinstance(saved.config.task, EncodingConfig)
     return {
@@ -139,15 +139,15 @@ def _of_encoder(config: SettledRun) -> dict[str, Any]:
 
 
 def encoder_settings(config: SettledRun) -> ModelConfig:
-    """The settings of a run's encoder, as another run starts with it: one trained for sentence vectors reads pairs separately."""
+    """Return the settings of a run's encoder for another run to start with. One trained for sentence vectors separates pairs."""
     model = config.model.resolve(None)
     return replace(model, pairs=Pairs.separate) if isinstance(config.task, TeacherVectorsConfig) else model
 
 
 def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
-    """The encoder of a model as one without a head, called `name`; nothing is left of the run's dataset.
+    """Return the encoder of a model without a head, called `name`, without the run's dataset.
 
-    What is trained from it pools by the mean of its tokens, unless told otherwise, and reports call it by that name.
+    Models trained from it use mean pooling unless configured otherwise, and reports call it by that name.
     """
     weights = {key: weight for key, weight in saved.weights.items() if key.startswith("encoder.")}
     model = replace(encoder_settings(saved.config), name=name, pooling=Pooling.mean)
@@ -156,7 +156,7 @@ def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
 
 
 def in_user_units(saved: SavedModel) -> SavedModel:
-    """The same model, one that gives a number giving it without being told mean and deviation: they go into its last layer."""
+    """Return the model with the mean and deviation of a predicted number folded into its last layer."""
     task = saved.config.task
     if not isinstance(task, RegressionConfig) or task.mean is None or task.deviation is None:
         return saved
@@ -167,7 +167,7 @@ def in_user_units(saved: SavedModel) -> SavedModel:
 
 
 def read_model(folder: Path) -> SavedModel:
-    """Read a model folder, ours or one of transformers. Raises DataError where it is damaged, or holds what ours cannot."""
+    """Read a model folder, ours or one of transformers. Raises DataError if it is damaged, or not supported."""
     if is_huggingface(folder):
         return _of_huggingface(folder)
     try:
@@ -175,7 +175,7 @@ def read_model(folder: Path) -> SavedModel:
         labels, origin = _labels(config["id2label"]), _origin(config["origin"])
         settings = _settings_of(folder, config)
         if not isinstance(settings.model, ModelConfig):
-            raise ValueError("config.json does not say the model's size and shape")
+            raise ValueError("config.json does not contain the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         raise _not_ours(folder, error) from None
     tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
@@ -183,7 +183,7 @@ def read_model(folder: Path) -> SavedModel:
 
 
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
-    """The settings that our config.json states. Raises whatever parsing does where they are damaged."""
+    """Return the settings in our config.json. If they are damaged, raises whatever parsing raises."""
     if ENCODER not in config:
         return settings_from_dict(config["encoderlab"], RunConfig)
     model = {name: value for name, value in config[ENCODER]["model"].items() if name != "schema"}
@@ -191,7 +191,7 @@ def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
 
 
 def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> SettledRun:
-    """The settings of a model that no run of ours is known for."""
+    """Return the settings of a model without a run."""
     tokenizer = PretrainedConfig(name=str(folder))
     no_dataset = cast("DatasetConfig", None)  # see `SavedModel`
     settings = RunConfig(REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig())
@@ -201,7 +201,7 @@ def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> SettledR
 def _labels(id2label: dict[str, Any]) -> list[str]:
     labels = [id2label[str(index)] for index in range(len(id2label))]
     if not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
-        raise ValueError("id2label does not hold a name of its own for each class")
+        raise ValueError("id2label does not have a different name for each class")
     return labels
 
 
@@ -214,10 +214,10 @@ def _origin(said: dict[str, Any]) -> Origin:
 
 
 def check_shapes(saved: SavedModel, named: str) -> None:
-    """Refuse weights that are not those of the config, before a model of its size is made. Raises DataError naming the model."""
+    """Raise DataError, naming the model, for weights that do not match the config, before a model of its size is built."""
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
-        raise DataError(f"The weights of {named} do not fit its config: {layers}", remedy="Use another run")
+        raise DataError(f"The weights of {named} do not match its config: {layers}", remedy="Use another run")
     wanted = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
     found = {name: list(weight.shape) for name, weight in saved.weights.items()}
     differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
@@ -225,7 +225,7 @@ def check_shapes(saved: SavedModel, named: str) -> None:
         name = differing[0]
         more = f" (and {len(differing) - 1} more)" if differing[1:] else ""
         raise DataError(
-            f"The weights of {named} do not fit its config: size mismatch, "
+            f"The weights of {named} do not match its config: size mismatch, "
             f"{name}{more} has the shape {found.get(name)}, not {wanted.get(name)}",
             remedy="Train it again, or use another run",
         )
@@ -233,42 +233,42 @@ def check_shapes(saved: SavedModel, named: str) -> None:
 
 def _not_ours(folder: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
-    return DataError(f"{folder} is damaged or not a model of encoderlab: {reason}", remedy="Train it again, or use another run")
+    return DataError(f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Train it again, or use another run")
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
-    """The model of a Hugging Face folder, as the answer to a task of ours that is named after the folder."""
+    """Return the model of a Hugging Face folder, for a task of ours that is named after the folder."""
     found = read_huggingface(folder)
     tokenizer = tokenizer_of(folder)
     config = _without_run(folder, _task_of(found, folder.resolve().name), found.config)
     if tokenizer.vocabulary_size > found.vocabulary_size:
         raise DataError(
-            f"{folder} has embeddings of {found.vocabulary_size:,} pieces, and its tokenizer has {tokenizer.vocabulary_size:,}",
+            f"{folder} has embeddings of {found.vocabulary_size:,} tokens, but its tokenizer has {tokenizer.vocabulary_size:,}",
             remedy="Use a checkpoint with its own tokenizer",
         )
     spare = () if found.heads.sequence_classes is not None else ("pool.",)
     weights = {name: weight for name, weight in found.weights.items() if not name.startswith(tuple(spare))}
-    # tables are often filled up to a round number of rows, which no text ever asks for
+    # tables are often padded to a round number of rows, which no text uses
     weights |= {name: weights[name][: tokenizer.vocabulary_size].contiguous() for name in BY_PIECE if name in weights}
     return SavedModel(config, found.labels, tokenizer, weights, Origin(NOT_KNOWN, None, {}))
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """The tokenizer that lies in a Hugging Face folder. Raises DataError where there is none."""
+    """Return the tokenizer in a Hugging Face folder. Raises DataError if there is none."""
     if (path := folder / "tokenizer.json").is_file():
         return Tokenizer.load(path)
-    if not (folder / "vocab.txt").is_file():  # transformers would make a tokenizer without a single piece
-        raise DataError(f"{folder} comes without its tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
+    if not (folder / "vocab.txt").is_file():  # transformers would build a tokenizer without a single token
+        raise DataError(f"{folder} has no tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
     return PretrainedConfig(name=str(folder)).build(list, folder)
 
 
 def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
-    """What the checkpoint's heads were trained to answer."""
+    """Return the task that the checkpoint's heads were trained for."""
     if found.heads.vocabulary:
         pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
         return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
     if found.heads.token_classes is not None:
-        return TaggingConfig(name=name, decoding=Decoding.argmax)  # it may have learned IOB1, and transformers decodes so
+        return TaggingConfig(name=name, decoding=Decoding.argmax)  # it may have learned IOB1, and transformers decodes this way
     if found.heads.sequence_classes is None:
         return EncodingConfig(name=name)
     if found.heads.sequence_target == "number":

@@ -1,4 +1,4 @@
-"""From a task's settings to the task: one line for each kind of task."""
+"""From a task's settings to the task, with one line for each kind of task."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TASKS: dict[type[TaskConfig], Callable[..., Task]] = {
 
 
 def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
-    """The task's settings, with what they leave open filled in from the training rows: the scale of numbers, the positive label."""
+    """Return the task's settings, with open ones filled in from the training rows: the scale of numbers, the positive label."""
     if isinstance(corpus, DocumentCorpus):
         return task
     train = corpus.survey.splits["train"]
@@ -58,14 +58,14 @@ def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
 
 
 def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> TaskConfig:
-    """The task's settings; if they leave the positive label of two open, it is the rarer one by `counts`."""
+    """Return the task's settings; if the positive label of two is open, it is the rarer one by `counts`."""
     if isinstance(task, ClassificationConfig) and task.positive_label is None and len(labels) == 2:
         return replace(task, positive_label=min(reversed(labels), key=lambda label: counts[label]))
     return task
 
 
 def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerScores | None) -> TaskConfig:
-    """The task's settings, every threshold filled in: that of the `held_out` scores, 0.5 where there are none.
+    """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 if there are none.
 
     A task without thresholds stays as it is.
     """
@@ -79,9 +79,9 @@ def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerSco
 
 
 def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLoss:
-    """How the labels count in the loss, by the task's settings and by how often training has each.
+    """Return the weights of the labels in the loss, from the task's settings and the labels' frequencies in training.
 
-    Of classes, the mean weight of a training row is 1, so that weights change what counts and not how far a step goes. Raises
+    For classes, the mean weight of a training row is 1, so that weights do not change the size of steps. Raises
     SettingError for the weight of an unknown label.
     """
     if not isinstance(task, LabelledTaskConfig) or isinstance(corpus, DocumentCorpus):
@@ -106,9 +106,9 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
 def start_from_frequencies(
     model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_loss: LabelLoss
 ) -> None:
-    """Have a fresh head for a set of labels begin with each label as likely as it is in training (Lin et al. 2017, section 3.3).
+    """Make a fresh head for a set of labels start with each label's frequency in training (Lin et al. 2017, section 3.3).
 
-    Rare labels would otherwise spend the first epochs on learning that they are rare. A label counts as often as it weighs. Other
+    Otherwise the first epochs are spent on learning which labels are rare. A label's frequency includes its weight. Other
     heads stay as they are.
     """
     if heads.sequence_target != "label_set" or isinstance(corpus, DocumentCorpus) or model.sequence_head is None:
@@ -121,8 +121,8 @@ def start_from_frequencies(
 
 
 def build_task(config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
-    """The task over examples whose label ids stand for `labels`, in sequences of at most `max_length` tokens.
+    """Return the task for examples whose label ids index `labels`, in sequences of at most `max_length` tokens.
 
-    A task on documents has labels of its own. Raises SettingError where no example fits into `max_length`.
+    A task on documents has labels of its own. Raises SettingError if no example fits into `max_length`.
     """
     return TASKS[type(config)](config, tokenizer, labels, max_length)

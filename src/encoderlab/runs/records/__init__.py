@@ -1,1 +1,1 @@
-"""What a run writes down of itself: its settings, its environment, and what trackers are told."""
+"""What a run records: its settings, its environment, and what trackers receive."""

@@ -1,4 +1,4 @@
-"""What a run prints before it begins: a short line each of what was decided."""
+"""What a run prints before it begins: a short line for each decision."""
 
 import sys
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a run ran on and with: enough to say later why two figures differ."""
+"""The environment of a run: enough to explain later why two figures differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hy
 
 
 def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
-    """Versions, hardware, git commit, what was typed, and what was counted in the data (None: no data set was read)."""
+    """Return versions, hardware, git commit, the command line, and the data's statistics (None: no dataset was read)."""
     return {
         "command": command,
         "argv": sys.argv,
@@ -48,15 +48,15 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
 
 
 def _overrides() -> list[str] | None:
-    """What was typed for this run, of a sweep for this one of its jobs; None where it was started from Python."""
+    """Return this run's arguments on the command line, in a sweep those of this job; None if it was started from Python."""
     from hydra.core.hydra_config import HydraConfig
 
-    typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # so the command line calls itself
+    typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # the name the command line sets
     return list(HydraConfig.get().overrides.task) if typed else None
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -64,7 +64,7 @@ def installed_version(package: str) -> str | None:
 
 
 def _processor() -> str:
-    """The processor's name; Linux tells it in /proc only."""
+    """Return the processor's name; on Linux it is only in /proc."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -73,7 +73,7 @@ def _processor() -> str:
 
 
 def _git_commit() -> str | None:
-    """The commit this code stands at; None where it was installed from a wheel or git is missing."""
+    """Return the commit of this code; None if it was installed from a wheel or git is missing."""
     folder = Path(__file__).parent
     try:
         found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10, check=False)

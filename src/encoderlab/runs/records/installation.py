@@ -1,4 +1,4 @@
-"""What is installed: the versions of what everything runs on, and which of the libraries that are not needed are there."""
+"""What is installed: the versions of required packages, and which optional libraries are there."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from importlib.metadata import requires
 
 from encoderlab.runs.records.environment import PACKAGES, installed_version
 
-DEVELOPERS = ("dev", "bench", "docs")  # extras that a user has no use for
+DEVELOPERS = ("dev", "bench", "docs")  # extras for developers only
 
 
 def versions() -> dict[str, str | None]:
-    """The version of Python and of each package that results depend on; None where one is missing."""
+    """Return the version of Python and of each package that results depend on; None if one is missing."""
     return {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}}
 
 
 def optional_libraries() -> dict[str, dict[str, str | None]]:
-    """For each extra of this package, the libraries it brings, and their versions where they are installed."""
+    """Return for each extra of this package the libraries it installs, and their versions if they are installed."""
     found: dict[str, dict[str, str | None]] = {}
     for requirement in requires("encoderlab") or ():
         named = re.fullmatch(r"([\w.-]+)(?:\[[^\]]*\])?[^;]*;.*extra == ['\"]([\w-]+)['\"].*", requirement)

@@ -1,6 +1,6 @@
-"""What a run writes down before it starts: its settings and its environment.
+"""What a run records before it starts: its settings and its environment.
 
-A run begins with its config.yaml, which is the last of its records: a folder without one is free.
+A run begins with its config.yaml, the last of its records: a folder without one counts as empty.
 """
 
 import json
@@ -30,12 +30,12 @@ def record_start(
 ) -> None:
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
-    `beside` are the fingerprints of files it reads beside the corpus, by the setting that names them.
-    Of a run that is continued, environment.json keeps what it was started with, and says under `continued` what it goes on with.
+    `beside` are the fingerprints of files it reads besides the corpus, by the setting that names them.
+    For a resumed run, environment.json keeps what it was started with, and records under `continued` what it resumes with.
     """
     found = environment(command, compute, corpus)
     found |= {"files": dict(beside)} if beside else {}
-    if folder.is_nested:  # what was typed is a line for the run around it
+    if folder.is_nested:  # the command line is that of the surrounding run
         found["overrides"] = None
     if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""Trackers: TensorBoard and Weights & Biases get what metrics.jsonl gets, where they are asked for.
+"""Trackers: TensorBoard and Weights & Biases receive what metrics.jsonl receives, if requested.
 
-Trackers hear of a run from the journal alone, each in a thread of its own: one that fails or hangs is left behind with one line.
+Trackers get a run's figures only from the journal, each in its own thread: one that fails or hangs is abandoned with one line.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from encoderlab.runs.records.tracking_libraries import LIBRARIES, Subject, Track
 from encoderlab.system.atomic_files import atomic_write_text
 from encoderlab.system.distributed import Processes
 
-PATIENCE_SECONDS = 30.0  # for what a tracker has not yet handed on when the run is over
+PATIENCE_SECONDS = 30.0  # to let a tracker finish when the run is over
 _NO_FIGURES = ("step", "epoch", "kind", "split")
 Task = Callable[[Tracker], object]
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse trackers whose library is not installed. Raises SettingError."""
+    """Raise SettingError for trackers whose library is not installed."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         raise SettingError(
-            f"trackers=[{','.join(names)}] asks for what is not installed: {', '.join(missing)}",
-            remedy=f"Run pip install 'encoderlab[{','.join(missing)}]', or leave trackers out",
+            f"trackers=[{','.join(names)}] needs libraries that are not installed: {', '.join(missing)}",
+            remedy=f"Run pip install 'encoderlab[{','.join(missing)}]', or remove trackers",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Trackers:
-    """All trackers of a run; none of them is waited for while it runs, and none that fails is heard of again."""
+    """All trackers of a run; the run never waits for them, and a failing one is dropped."""
 
     guarded: Sequence[_Guarded] = ()
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Hand on a line of metrics.jsonl: figures of a step as train/..., those of an evaluation under its split's name."""
+        """Send a line of metrics.jsonl: figures of a step as train/..., those of an evaluation under its split's name."""
         if line["kind"] not in ("step", "evaluation"):
             return
         where = line["split"] if line["kind"] == "evaluation" else "train"
@@ -57,7 +57,7 @@ class Trackers:
         self._all(lambda tracker: tracker.log(line["step"], figures))
 
     def report(self, report: Mapping[str, Any]) -> None:
-        """Hand on the figures of report.json: of each split, and of each baseline."""
+        """Send the figures of report.json: of each split, and of each baseline."""
         parts = {**report["splits"], **{f"baseline/{name}": one for name, one in report["baselines"].items()}}
         figures = {
             f"report/{part}/{name}": value for part, one in parts.items() for name, value in one.items() if _is_figure(value)
@@ -65,7 +65,7 @@ class Trackers:
         self._all(lambda tracker: tracker.report(report["checkpoint"]["step"], figures))
 
     def close(self, *, finished: bool) -> None:
-        """Let all that was handed on be written, and end: as a finished run, or as one that goes on another time, or failed."""
+        """Let everything be written, and end the run as finished, or as interrupted or failed."""
         self._all(lambda tracker: tracker.close(finished))
         for one in self.guarded:
             one.end()
@@ -80,7 +80,7 @@ NO_TRACKERS = Trackers()
 
 @contextmanager
 def tracked(config: RunConfig, command: str, folder: RunFolder, processes: Processes) -> Iterator[Trackers]:
-    """The trackers that the settings ask for, on the first process; a continued run goes on where they kept it."""
+    """Open the requested trackers, on the main process; a resumed run continues its record there."""
     names = config.trackers if processes.is_main else []
     known, lock = _known(folder), Lock()
 
@@ -104,7 +104,7 @@ def tracked(config: RunConfig, command: str, folder: RunFolder, processes: Proce
 
 
 def _known(folder: RunFolder) -> dict[str, str | None]:
-    """Under which id each tracker keeps the run; nothing where the file is missing or damaged: it is a convenience."""
+    """Return the id of the run in each tracker; nothing if the file is missing or damaged, because it is only a convenience."""
     try:
         found = json.loads(folder.trackers.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -117,9 +117,9 @@ def _is_figure(value: Any) -> bool:
 
 
 class _Guarded:
-    """A tracker in a thread of its own, so that one that hangs, or asks a network that is not there, never holds up a step.
+    """A tracker in its own thread, so that one that hangs, or waits for a network, never delays a step.
 
-    Whatever goes wrong in it is said once; from then on it is left alone.
+    An error in it is printed once, and then it is not used any more.
     """
 
     def __init__(self, name: str, open_: Callable[[], Tracker], remember: Callable[[str | None], None]) -> None:
@@ -129,12 +129,12 @@ class _Guarded:
         self._thread.start()
 
     def put(self, task: Task) -> None:
-        """Have the tracker do this next."""
+        """Queue this for the tracker."""
         if not self.failed:
             self._tasks.put(task)
 
     def end(self) -> None:
-        """Wait, but not for ever, until all is done."""
+        """Wait, with a time limit, until everything is done."""
         self._tasks.put(None)
         self._thread.join(PATIENCE_SECONDS)
         if self._thread.is_alive():
@@ -146,7 +146,7 @@ class _Guarded:
             remember(tracker.id)
             while (task := self._tasks.get()) is not None:
                 task(tracker)
-        except (Exception, SystemExit) as error:  # of a library that is none of the run's business
+        except (Exception, SystemExit) as error:  # an error in a library must not affect the run
             self._give_up(f"{type(error).__name__}: {error}")
 
     def _give_up(self, why: str) -> None:

@@ -1,6 +1,6 @@
-"""What each tracking library is told: one class per library, imported where it is used.
+"""What each tracking library receives: one class per library, imported where it is used.
 
-None of them may ask a question: what they need is in their own environment variables, or is chosen here.
+None of them may prompt the user: what they need is in their own environment variables, or chosen here.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ class Subject:
 
 
 class Tracker(Protocol):
-    """A run as a library keeps it, opened when it is made."""
+    """A run in a tracking library, opened on construction."""
 
     @property
     def id(self) -> str | None:
-        """What the run is found by again."""
+        """Return the id by which the run is found again."""
         ...
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Keep the figures of a step."""
+        """Record the figures of a step."""
         ...
 
     def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """Keep the final figures, those of the weights after `step`."""
+        """Record the final figures, those of the weights after `step`."""
         ...
 
     def close(self, finished: bool) -> None:
-        """Write what is not yet written, and say whether the run has come to its end."""
+        """Write everything that is pending, and mark the run as finished or not."""
         ...
 
 
@@ -52,17 +52,17 @@ class TensorBoard:
     """Event files in the run folder: `tensorboard --logdir outputs` shows them."""
 
     def __init__(self, subject: Subject, known: str | None) -> None:
-        import tensorboard  # noqa: F401  torch's writer names what it lacks badly
+        import tensorboard  # noqa: F401  torch's own message about it is unclear
 
         self.id, self._subject, self._writer = "tensorboard", subject, None
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.log`. What an earlier process wrote of this step and later ones is hidden: they are taken again."""
+        """See `Tracker.log`. An earlier process's records from this step on are hidden, because the steps are taken again."""
         for name, value in figures.items():
             self._open(step).add_scalar(name, value, step)
 
     def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.report`; the settings are there as text."""
+        """See `Tracker.report`. The settings are recorded as text."""
         lines = [f"    {name}: {value}" for name, value in flat_settings(self._subject.settings)]
         self._open(step).add_text("settings", "\n".join(lines), step)
         self.log(step, figures)
@@ -81,9 +81,9 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of the project `encoderlab` (WANDB_PROJECT): on the server where the user is logged in, else in the run folder.
+    """A run of the project `encoderlab` (WANDB_PROJECT): on the server if the user is logged in, otherwise in the run folder.
 
-    WANDB_MODE decides otherwise. What lies in the folder is sent by `wandb sync`.
+    WANDB_MODE overrides this. `wandb sync` uploads what is in the folder.
     """
 
     def __init__(self, subject: Subject, known: str | None) -> None:
@@ -100,7 +100,7 @@ class WeightsAndBiases:
             mode=mode,
             settings=wandb.Settings(silent=True, console="off", init_timeout=60),
         )
-        self._run.define_metric("*", step_metric="step")  # of its own: wandb's counter never goes back, and a continued run may
+        self._run.define_metric("*", step_metric="step")  # wandb's own counter never goes back, but a resumed run may
         self.id = self._run.id
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
@@ -117,7 +117,7 @@ class WeightsAndBiases:
 
 
 def _logged_in_to_wandb() -> bool:
-    """Whether there is a key: in the environment, or where `wandb login` writes it."""
+    """Return whether there is a key: in the environment, or where `wandb login` writes it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""

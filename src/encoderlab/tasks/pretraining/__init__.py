@@ -1,1 +1,1 @@
-"""What documents teach without labels: masked tokens and pairs of sentences, drawn afresh each epoch."""
+"""Learning from documents without labels: masked tokens and pairs of sentences, drawn again each epoch."""

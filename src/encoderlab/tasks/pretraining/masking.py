@@ -1,7 +1,7 @@
-"""Masking: which tokens a pretraining run asks for, and what the encoder sees in their place (Devlin et al. 2019, 3.1, task 1).
+"""Masking: which tokens a pretraining run predicts, and what the encoder reads instead (Devlin et al. 2019, 3.1, task 1).
 
-A mask is a hash of seed, epoch, row and position, and not what a generator gives next: the same row is masked alike in any batch,
-in any number of micro-batches, on any device. Evaluations use one fixed seed. Whole-word masking alone waits for the device, in the
+A mask is a hash of seed, epoch, row and position, not a generator's next number: the same row is masked alike in any batch,
+in any number of micro-batches, on any device. Evaluations use one fixed seed. Only whole-word masking waits for the device, in the
 thread that prepares batches.
 """
 
@@ -18,13 +18,13 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig
 
-_CHOICE, _KIND, _REPLACEMENT = range(3)  # what a number is drawn for
-_BITS = 24  # of each number that is drawn: all that a float32 holds
+_CHOICE, _KIND, _REPLACEMENT = range(3)  # the purposes of random numbers
+_BITS = 24  # of each random number: as many as a float32 holds
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What masking asks about pieces: the ids of the ordinary ones, and by id whether one is ordinary, or continues a word."""
+    """What masking needs to know of the vocabulary: the ordinary ids, and whether an id is ordinary or continues a word."""
 
     ordinary_ids: Tensor
     is_ordinary: Tensor
@@ -36,12 +36,12 @@ class Pieces:
 
 
 class Masking:
-    """Asks for some tokens of each row, a fixed share of the ordinary ones, and hides most of them.
+    """Selects a fixed share of the ordinary tokens of each row for prediction, and hides most of them.
 
-    Special tokens, the unknown one among them, are never asked for and never put in. What is drawn for a token is a function of a
-    key, its row and its place alone: the same in any batch, on any device, cut into any number of parts.
+    Special tokens, including the unknown one, are neither predicted nor used as replacements. The draw for a token depends only
+    on a key, its row and its position: it is the same in any batch, on any device, in any number of micro-batches.
 
-    Raises DataError where the tokenizer has no mask token, or no ordinary one; SettingError where it knows no words.
+    Raises DataError if the tokenizer has no mask token, or no ordinary one; SettingError if it does not know words.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
@@ -50,7 +50,7 @@ class Masking:
         pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
         ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
         if not ordinary:
-            raise DataError("The tokenizer's vocabulary holds nothing but special tokens")
+            raise DataError("The tokenizer's vocabulary has only special tokens")
         continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
         if config.whole_words and not continues_word.any():
             raise SettingError(
@@ -62,11 +62,11 @@ class Masking:
         self._pieces = {torch.device("cpu"): Pieces(torch.tensor(ordinary), self.is_ordinary, continues_word)}
 
     def __call__(self, batch: Batch, key: int) -> Batch:
-        """`batch` with its `target_positions`, their true ids as `token_labels`, and what the encoder is to see as `input_ids`.
+        """Return `batch` with its `target_positions`, their true ids as `token_labels`, and the masked `input_ids`.
 
-        A batch that says how many it will be asked for is masked on its device without waiting for it (with `whole_words`, how many
-        there are has to be read back, once a batch). For MPS it is masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers
-        loses bits there.
+        A batch whose number of targets is known is masked on its device without waiting for it (with `whole_words`, the number
+        has to be read back once per batch). For MPS it is masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers loses
+        bits there.
         """
         ids, device = batch.input_ids, batch.input_ids.device
         if device.type == "mps":
@@ -83,9 +83,9 @@ class Masking:
         return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=answers)
 
     def count(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
-        """How many tokens will be asked for in the sequences that lie one after the other in `flat`, none of them empty.
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`, none of them empty.
 
-        None with `whole_words`: that depends on which words are drawn.
+        None with `whole_words`, because it depends on which words are drawn.
         """
         if self.config.whole_words:
             return None
@@ -93,10 +93,10 @@ class Masking:
         return int(self._wanted(torch.from_numpy(ordinary)).sum())
 
     def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
-        """True at the tokens to ask for: [batch, length].
+        """Return True at the tokens to predict: [batch, length].
 
-        In each row `mlm_probability` of the ordinary tokens, to the nearest whole number, at least one where there is any. With
-        `whole_words` the pieces of a word are asked for together, and the share is met as nearly as words allow.
+        In each row it selects `mlm_probability` of the ordinary tokens, to the nearest whole number, and at least one if there
+        is any. With `whole_words` the tokens of a word are selected together, and the share is met as closely as words allow.
         """
         ordinary = self._pieces_on(ids.device).is_ordinary[ids]
         positions = torch.arange(ids.shape[1], device=ids.device)
@@ -106,14 +106,14 @@ class Masking:
             standing = _middle_of_word(_standing(_order_keys(key, rows, words, ordinary)), words)
             return (standing < wanted) & ordinary
         keys = _order_keys(key, rows, positions, ordinary)
-        # the most that any row is asked for: finding the first few takes an eighth of the time of sorting all
+        # the most targets in any row: finding the first few takes an eighth of the time of sorting all
         most = int(self._wanted(torch.tensor(ids.shape[1])))
         first = keys.topk(most, dim=1, largest=False).values
         last = first.gather(1, (wanted - 1).clamp(min=0))
         return (keys <= last) & ordinary
 
     def _wanted(self, ordinary: Tensor) -> Tensor:
-        """How many tokens to ask for, of so many ordinary ones: the host's count must agree with the device's choice."""
+        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's selection."""
         return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
 
     def _first_place_of_word(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -121,37 +121,37 @@ class Masking:
         return torch.where(starts, positions, 0).cummax(dim=1).values
 
     def _pieces_on(self, device: torch.device) -> Pieces:
-        """The tables on `device`: moved once, since each move makes the host wait."""
+        """Return the tables on `device`, moved only once because each move makes the host wait."""
         if device not in self._pieces:
             self._pieces[device] = self._pieces[torch.device("cpu")].to(device)
         return self._pieces[device]
 
 
 def _true_places(flags: Tensor, count: int | None) -> Tensor:
-    """Where the flags are true, `count` of them. Without a count the host waits for the device to say it."""
+    """Return where the `count` true flags are. Without a count, the host waits for the device to count them."""
     if count is None:
         return flags.nonzero().flatten()
     return torch.nonzero_static(flags, size=count).flatten()
 
 
 def _order_keys(key: int, rows: Tensor, positions: Tensor, ordinary: Tensor) -> Tensor:
-    """A number for each token of a batch, all of a row different, in the order in which they are asked for: [batch, length].
+    """Return a number for each token of a batch, all different within a row, in the order of selection: [batch, length].
 
-    The number drawn for the token's `positions` ([length], or [batch, length]) comes first; of equal ones the first token.
-    What is not ordinary comes last.
+    The number drawn for the token's `positions` ([length], or [batch, length]) comes first; ties go to the first token.
+    Tokens that are not ordinary come last.
     """
     drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
     return drawn.mul_(2**32).add_(torch.arange(drawn.shape[1], device=drawn.device))
 
 
 def _standing(keys: Tensor) -> Tensor:
-    """How many tokens of the row come before each: [batch, length]."""
+    """Return how many tokens of the row come before each: [batch, length]."""
     order = keys.argsort(dim=1)
     return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))
 
 
 def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
-    """The mean standing of each word's tokens, at all of them: [batch, length]; 0 for the first, so that one is always asked."""
+    """Return the mean rank of each word's tokens, at all of them: [batch, length]; 0 for the first, so one is always selected."""
     total = torch.zeros_like(standing).scatter_add_(1, words, standing)
     count = torch.zeros_like(standing).scatter_add_(1, words, torch.ones_like(standing))
     first = torch.full_like(standing, standing.shape[1]).scatter_reduce_(1, words, standing, "amin")
@@ -160,7 +160,7 @@ def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
 
 
 def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
-    """A number in [0, 1) for each row and place: a hash of them, `key` and `purpose`.
+    """Return a number in [0, 1) for each row and position: a hash of them, `key` and `purpose`.
 
     A generator would give a token other numbers in another batch.
     """
@@ -168,7 +168,7 @@ def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
 
 
 def _hash(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
-    """A number of 24 bits for each row and place, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
+    """Return a number of 24 bits for each row and position, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
     seed = _signed(key * 3 + purpose)
     x = rows * _signed(0x9E3779B97F4A7C15) + (positions * _signed(0xC2B2AE3D27D4EB4F) + seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -179,11 +179,11 @@ def _hash(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
-    """x >> bits as if x had no sign."""
+    """Return x >> bits as if x were unsigned."""
     return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def _signed(number: int) -> int:
-    """The same 64 bits as a signed number."""
+    """Return the same 64 bits as a signed number."""
     number &= 2**64 - 1
     return number - 2**64 if number >= 2**63 else number

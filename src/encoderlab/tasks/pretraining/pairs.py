@@ -1,6 +1,6 @@
-"""Sentence pairs: windows of neighbouring sentences, cut in two afresh each epoch, every second one given a stranger to follow it.
+"""Sentence pairs: windows of neighbouring sentences, cut in two at random each epoch; half of the pairs are made negative.
 
-All of it is arithmetic on places in the token store: no sentence is ever copied before a batch asks for it.
+All of it is arithmetic on indices into the token store: no sentence is copied before a batch needs it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import TokenStore
 from encoderlab.tasks.config import SecondSentence
 
-Places = np.ndarray  # of sentences in the store: int32 where that is enough, else int64
+Places = np.ndarray  # indices of sentences in the store: int32 if that is enough, otherwise int64
 
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Where the sentences of a store begin and what they belong to.
+    """Where the sentences of a store begin, and their documents and paragraphs.
 
-    `offsets` [sentences + 1] is where each one's tokens begin; `document` and `paragraph` [sentences] number what it stands in.
+    `offsets` [sentences + 1] is where each one's tokens begin; `document` and `paragraph` [sentences] are their numbers.
     """
 
     offsets: np.ndarray
@@ -29,15 +29,15 @@ class Sentences:
 
     @classmethod
     def of(cls, store: TokenStore) -> Sentences:
-        """Read off the store, memory-mapped as it is."""
+        """Read it from the store, which stays memory-mapped."""
         return cls(store["input_ids"].offsets, store["document"].values, store["paragraph"].values)
 
     def tokens(self, start: Places, stop: Places) -> np.ndarray:
-        """How many tokens the sentences from `start` up to `stop` have."""
+        """Return how many tokens the sentences from `start` up to `stop` have."""
         return self.offsets[stop] - self.offsets[start]
 
     def filled(self, start: Places, room: np.ndarray, end: Places) -> Places:
-        """Where a run from `start` on of at most `room` tokens stops: whole sentences, at least one, none beyond `end`."""
+        """Return where a run from `start` of at most `room` tokens stops: whole sentences, at least one, none beyond `end`."""
         stop = np.searchsorted(self.offsets, self.offsets[start] + room, side="right") - 1
         return np.minimum(np.maximum(stop, start + 1), end)
 
@@ -54,7 +54,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """First and second texts as runs of sentences, and whether the second one is strange (1) to the first: [pairs] each."""
+    """First and second texts as runs of sentences, and whether a pair is negative (1): [pairs] each."""
 
     first_start: Places
     first_stop: Places
@@ -64,10 +64,10 @@ class Pairs:
 
 
 def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Windows:
-    """All windows of a store.
+    """Return all windows of a store.
 
-    `sentences`: every two neighbours of a paragraph (one sentence where nothing is `paired`). `segments`: each document cut into
-    runs of whole sentences of at most `room` tokens, of two sentences at least where they are to be paired.
+    `sentences`: every two neighbours of a paragraph (single sentences unless `paired`). `segments`: each document cut into runs of
+    whole sentences of at most `room` tokens, with at least two sentences if they are to be paired.
     """
     document = np.asarray(sentences.document)
     borders = np.flatnonzero(np.diff(document)) + 1
@@ -80,12 +80,12 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
     else:
         start, stop = _segments(sentences, begins, ends, room, least=1 + paired)
     end = ends[np.searchsorted(ends, start, side="right")]
-    positions = np.int32 if len(document) < 2**31 else np.int64  # a corpus has many more windows than a batch rows: half the memory
+    positions = np.int32 if len(document) < 2**31 else np.int64  # halves the memory, because a corpus has very many windows
     return Windows(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
 
 
 def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, least: int) -> tuple[Places, Places]:
-    """Runs as long as fit, one after the other: the next run of all documents is found at once."""
+    """Return runs as long as fit, one after the other; the next runs of all documents are found at once."""
     starts, stops = [], []
     while len(begins):
         kept = ends - begins >= least
@@ -100,11 +100,11 @@ def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, lea
 
 
 def draw_pairs(found: Windows, sentences: Sentences, second: SecondSentence, pack: Pack, room: int, seed: list[int]) -> Pairs:
-    """Cut every window in two, and make half of the pairs (to one) strange.
+    """Cut every window in two, and make half of the pairs (to within one) negative.
 
-    `next`: a strange second text begins where the second text of another *document*'s window does, so that neither its place nor
-    its length gives it away, and runs on as long as there is room. `swapped`: the two texts change places (Lan et al. 2020,
-    section 3.1). Where the windows are single texts (`none`) the second one is empty.
+    `next`: a negative second text begins where the second text of another *document*'s window does, so that neither its
+    position nor its length gives it away, and continues as long as there is room. `swapped`: the two texts change places (Lan
+    et al. 2020, section 3.1). If the windows are single texts (`none`), the second one is empty.
     """
     draw = np.random.default_rng(seed)
     start, stop = found.start, found.stop
@@ -138,7 +138,7 @@ def _swapped(pairs: Pairs, where: np.ndarray) -> Pairs:
 
 
 def _elsewhere(document: np.ndarray, rows: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """For each of `rows` the row of another document, all of them equally likely; `document` [all rows] rises."""
+    """Return for each of `rows` the row of another document, all equally likely; `document` [all rows] is ascending."""
     begin, end = np.searchsorted(document, document[rows], "left"), np.searchsorted(document, document[rows], "right")
     others = len(document) - (end - begin)
     drawn = (draw.random(len(rows)) * others).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Pretraining: tokens hidden from the encoder, and whether one text follows another (Devlin et al. 2019, section 3.1)."""
+"""Pretraining: masked tokens, and whether one text follows another (Devlin et al. 2019, section 3.1)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swappe
 
 
 class Pretraining(Task):
-    """Asks what the hidden tokens were and, of a pair, whether the second text follows the first.
+    """Predicts the masked tokens and, for a pair, whether the second text follows the first.
 
-    The labels are the task's own, in the order of BERT's code: 0 follows. Raises DataError where the tokenizer has no mask token.
+    The labels are the task's own, in the order of BERT's code: 0 means that it follows. Raises DataError if the tokenizer has
+    no mask token.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -33,17 +34,17 @@ class Pretraining(Task):
         self.masking = Masking(config, tokenizer)
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """New texts or pairs as sequences in which nothing is hidden and nothing asked: see `Task.encode`.
+        """Return new texts or pairs as sequences without masks or targets; see `Task.encode`.
 
-        The rows of the run itself are no examples; see `tasks.pretraining.sentence_rows`.
+        The rows of the run itself are not examples; see `tasks.pretraining.sentence_rows`.
         """
         if not are_texts(examples):
-            raise DataError("A pretrained encoder reads texts, and these are sequences of words")
+            raise DataError("A pretrained encoder reads texts, but these are sequences of words")
         return [replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)]
 
     @property
     def is_ordinary(self) -> np.ndarray:
-        """By id, whether it is an ordinary piece: [vocabulary]."""
+        """Return whether each id is an ordinary token: [vocabulary]."""
         return self.masking.is_ordinary.numpy()
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
@@ -59,14 +60,14 @@ class Pretraining(Task):
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`: what the second text is to the first.
+        """See `Task.answers`: predicts the relation of the second text to the first.
 
-        Raises DataError where the run was not asked about pairs.
+        Raises DataError if the run was not trained on pairs.
         """
         if prediction.sequence_logits is None:
             raise DataError(
-                "This model was pretrained with task.second_sentence=none: it has no answer for a whole text",
-                remedy="Run encoderlab finetune init_from=... to teach it a task, or encoderlab embed for its vectors",
+                "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text",
+                remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed",
             )
         probabilities = prediction.sequence_logits.float().softmax(-1)
         best = probabilities.argmax(-1).tolist()

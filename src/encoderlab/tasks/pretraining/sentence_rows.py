@@ -1,4 +1,4 @@
-"""The rows of a pretraining run: pairs of sentences put together from the store of sentences, and masked.
+"""The rows of a pretraining run: pairs of sentences assembled from the store of sentences, and masked.
 
 Rows are drawn every epoch: a window of neighbouring sentences is cut in two, and half of the pairs get a second text that starts
 where the second text of another document does.
@@ -23,7 +23,7 @@ from encoderlab.tasks.sequences import longest_first_of_many
 
 
 class DocumentTask(Protocol):
-    """What rows of sentences need to know of the task they are read for."""
+    """What rows of sentences need from the task they are read for."""
 
     tokenizer: Tokenizer
     labels: list[str]
@@ -31,25 +31,25 @@ class DocumentTask(Protocol):
 
     @property
     def config(self) -> DocumentTaskConfig:
-        """The settings of the task."""
+        """Return the settings of the task."""
         ...
 
     @property
     def is_ordinary(self) -> np.ndarray:
-        """By id, whether it is an ordinary piece: [vocabulary]."""
+        """Return whether each id is an ordinary token: [vocabulary]."""
         ...
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
-        """How many tokens will be asked for in the sequences that lie one after the other in `flat`; None: not known."""
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`; None: unknown."""
         ...
 
     def ask(self, batch: Batch, key: int) -> Batch:
-        """The batch with what is asked of it; draws are a function of `key`, row and position."""
+        """Return the batch with its targets; draws are a function of `key`, row and position."""
         ...
 
 
 class SentenceRows:
-    """Pairs of runs of sentences, or single runs: as many each epoch, drawn afresh.
+    """Pairs of runs of sentences, or single runs: equally many each epoch, drawn again each time.
 
     `store` has a row for each sentence: `input_ids`, and the numbers of its `document` and `paragraph`.
     """
@@ -59,7 +59,7 @@ class SentenceRows:
         self.second = task.config.paired
         self.paired = self.second is not SecondSentence.none
         length = min(task.config.row_length or task.max_length, task.max_length)
-        self.room = length - (3 if self.paired else 2)  # beside [CLS] and each [SEP]
+        self.room = length - (3 if self.paired else 2)  # besides [CLS] and each [SEP]
         self.sentences = Sentences.of(store)
         self.windows = windows(self.sentences, pack, self.room, paired=self.paired)
 
@@ -73,7 +73,7 @@ class SentenceRows:
         return SentenceEpoch(self, pairs, key)
 
     def truncated_share(self) -> float:
-        """See `Rows.truncated_share`: of the rows of one epoch."""
+        """See `Rows.truncated_share`; it refers to the rows of one epoch."""
         first, second = self.epoch(0, 0).tokens(slice(None))
         return float((first + second > self.room).mean()) if len(self) else 0.0
 
@@ -86,7 +86,7 @@ class SentenceEpoch:
         self.paired = rows.paired
 
     def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of both texts of each of `rows` before they are cut, special ones not counted."""
+        """Return the number of tokens of both texts of each of `rows` before truncation, without special tokens."""
         sentences, pairs = self.rows.sentences, self.pairs
         first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
         return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
@@ -102,7 +102,7 @@ class SentenceEpoch:
         return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        """See `Epoch.gather`: [CLS] a [SEP] b [SEP], the longer text being cut first, or [CLS] a [SEP]."""
+        """See `Epoch.gather`: [CLS] a [SEP] b [SEP], truncating the longer text first, or [CLS] a [SEP]."""
         flat, lengths, first_lengths = self._sequences(rows)
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
         return Batch(
@@ -122,7 +122,7 @@ class SentenceEpoch:
         return self.rows.task.ask(batch, self.key)
 
     def texts(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The ids of both texts of each row, whole."""
+        """Return the ids of both texts of each row, not truncated."""
         ids, offsets, pairs = self.rows.store["input_ids"].values, self.rows.sentences.offsets, self.pairs
         return [
             (
@@ -133,7 +133,7 @@ class SentenceEpoch:
         ]
 
     def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The sequences of `rows` one after the other, how long each is, and how much of it is the first text's segment."""
+        """Return the sequences of `rows` one after the other, their lengths, and the lengths of their first texts' segments."""
         column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
         first, second = longest_first_of_many(*self.tokens(rows), self.rows.room)
@@ -148,6 +148,6 @@ class SentenceEpoch:
 
 
 def _places(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """begins[0], begins[0] + 1, ... lengths[0] of them, then those of the next."""
+    """Return begins[0], begins[0] + 1, ... (lengths[0] numbers), then the numbers of the next."""
     done = np.cumsum(lengths) - lengths
     return np.arange(lengths.sum()) + np.repeat(begins - done, lengths)

@@ -1,0 +1,73 @@
+"""Rows of an Arrow table, all or some of them, of which only what is read becomes Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 1000
+
+
+class RowTable:
+    """The rows of `table` at `places`, in that order; None: all rows.
+
+    The table may be mapped from a file and larger than memory: choosing rows copies none, and reading copies those that are read.
+    """
+
+    def __init__(self, table: pa.Table, places: np.ndarray | None = None) -> None:
+        self._table, self._places = table, places
+
+    def __len__(self) -> int:
+        return len(self._table) if self._places is None else len(self._places)
+
+    def __getitem__(self, rows: slice) -> dict[str, list[Any]]:
+        """The columns of consecutive rows by name."""
+        start, stop, _ = rows.indices(len(self))
+        return self.arrow(start, stop).to_pydict()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns."""
+        return self._table.schema
+
+    def arrow(self, start: int, stop: int) -> pa.Table:
+        """The rows from `start` up to `stop`, as Arrow has them."""
+        if self._places is None:
+            return self._table.slice(start, max(stop - start, 0))
+        return self._gathered(self._places[start:stop])
+
+    def select(self, rows: Sequence[int] | np.ndarray) -> RowTable:
+        """These rows alone, in this order."""
+        chosen = np.asarray(rows, np.int64)
+        return RowTable(self._table, chosen if self._places is None else self._places[chosen])
+
+    def any_known(self, column: str) -> bool:
+        """Return whether any row has a value in `column`."""
+        parts = (self.arrow(start, start + _BATCH)[column] for start in range(0, len(self), _BATCH))
+        return any(part.null_count < len(part) for part in parts)
+
+    def _gathered(self, places: np.ndarray) -> pa.Table:
+        """Rows from anywhere. `Table.take` would first make one array of all chunks of a column, however few rows are taken."""
+        import pyarrow as pa
+
+        if not len(places) or (np.diff(places) == 1).all():
+            return self._table.slice(int(places[0]) if len(places) else 0, len(places))
+        batches, starts = self._batches
+        order = np.argsort(places, kind="stable")
+        rising = places[order]
+        numbers = np.searchsorted(starts, rising, side="right") - 1
+        parts = [batches[number].take(pa.array(rising[numbers == number] - starts[number])) for number in np.unique(numbers)]
+        return pa.Table.from_batches(parts).take(np.argsort(order))
+
+    @cached_property
+    def _batches(self) -> tuple[list[pa.RecordBatch], np.ndarray]:
+        """The parts that the table lies in, and the row that each starts with."""
+        batches = [batch for batch in self._table.to_batches() if len(batch)]
+        lengths = np.array([len(batch) for batch in batches], np.int64)
+        return batches, np.cumsum(lengths) - lengths
