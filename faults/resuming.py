@@ -95,7 +95,7 @@ def _stopped(bed: Bed, stop: int) -> tuple[Path | None, str]:
 
 
 def put_back(bed: Bed, stop: int) -> str:
-    """Put a run that was killed behind step `stop` into its place; what went wrong, "" where nothing did."""
+    """Put a run that was killed after step `stop` into its place; return what went wrong, "" if nothing did."""
     bed.clear()
     kept, failure = _stopped(bed, stop)
     if not failure:

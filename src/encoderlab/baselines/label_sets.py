@@ -45,7 +45,7 @@ def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels
 
 
 def cannot_fit(train: Split, n_labels: int) -> str:
-    """Why the regressions cannot or should not be fitted; "" where they can."""
+    """Why the regressions cannot or should not be fitted; "" if they can."""
     if len(train) * n_labels > MOST_CELLS:
         return (
             f"the linear baseline is fitted on at most {MOST_CELLS:,} rows times labels, but training has {len(train) * n_labels:,}"

@@ -51,7 +51,7 @@ def joined(example: TextExample) -> str:
 
 
 def cannot_read(train: Split) -> str:
-    """Why a linear model of words should not be fitted to the rows; "" where it can be."""
+    """Why a linear model of words should not be fitted to the rows; "" if it can be."""
     labelled = [example for example in train.of_texts() if example.label is not None]
     if len(labelled) > MOST_ROWS:
         return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {len(labelled):,}"

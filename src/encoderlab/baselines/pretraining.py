@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-DEPTH = 4  # at most 16 answers: enough for a threshold or a band, too few to learn pairs by heart
-LEAF_SHARE = 0.01  # of the pairs a tree is fitted on, at least so many give the same answer
+DEPTH = 4  # at most 16 leaves: enough for a threshold or a band, too few to memorise pairs
+LEAF_SHARE = 0.01  # least share of a tree's training pairs in each leaf
 
 
 @dataclass(frozen=True, slots=True)
 class PairFeatures:
     """What can be seen of pairs without reading them: `labels` [pairs], `overlap` [pairs], and `lengths` in pieces, [pairs, 2].
 
-    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0 where a text
+    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0 if a text
     is empty.
     """
 

@@ -46,7 +46,7 @@ def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None,
 
 
 def planned(splits: Splits) -> dict[str, str]:
-    """The baselines that `baselines` would fit, each with why it would be skipped, "" where it would not."""
+    """The baselines that `baselines` would fit, each with why it would be skipped, "" if it would not."""
     train = splits.by_name["train"]
     if train.target == "label_set":
         return {"majority": "", "tfidf_logreg": cannot_fit(train, len(splits.labels))}
@@ -127,7 +127,7 @@ def _linear_model() -> Pipeline:
 
 
 def _cannot_fit(train: Split, answers: np.ndarray) -> str:
-    """Why the linear model cannot or should not be fitted; "" where it can."""
+    """Why the linear model cannot or should not be fitted; "" if it can."""
     if len(np.unique(answers)) < 2:
         return "the linear baseline needs two labels, but training has one"
     return cannot_read(train)

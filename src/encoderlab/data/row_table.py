@@ -48,7 +48,7 @@ class RowTable:
         return RowTable(self._table, chosen if self._places is None else self._places[chosen])
 
     def any_known(self, column: str) -> bool:
-        """Whether any row has a value in `column`."""
+        """Return whether any row has a value in `column`."""
         parts = (self.arrow(start, start + _BATCH)[column] for start in range(0, len(self), _BATCH))
         return any(part.null_count < len(part) for part in parts)
 

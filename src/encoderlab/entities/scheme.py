@@ -33,15 +33,15 @@ class EntityLabels:
         return "BIOES" if self.bioes else "BIO"
 
     def may_begin(self, label: int) -> bool:
-        """Whether a sentence may begin with this label."""
+        """Return whether a sentence may begin with this label."""
         return self.prefixes[label] in "OBS"
 
     def may_end(self, label: int) -> bool:
-        """Whether a sentence may end with this label."""
+        """Return whether a sentence may end with this label."""
         return not self.bioes or self.prefixes[label] in "OES"
 
     def may_follow(self, label: int, following: int) -> bool:
-        """Whether the label `following` may stand behind `label`, both given by their ids."""
+        """Return whether the label `following` may follow `label`, both given by their ids."""
         inside = self.prefixes[label] in "BI"
         if self.prefixes[following] in "IE":
             return inside and self.types_of[label] == self.types_of[following]
@@ -49,7 +49,7 @@ class EntityLabels:
 
 
 def entity_labels(names: Sequence[str]) -> EntityLabels | None:
-    """The labels as entity labels; None where they are not BIO or BIOES.
+    """The labels as entity labels; None if they are not BIO or BIOES.
 
     They are if each is O or begins with a prefix, and any is B or I. Without types (B, I, O), there have to be both.
     """

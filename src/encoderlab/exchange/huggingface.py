@@ -198,7 +198,7 @@ def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> I
         yield "model.embedding_norm=false", "model.embedding_norm=true"
     if config.head_width * config.n_heads != config.d_model:
         yield (
-            f"model.d_head={config.head_width} beside model.d_model={config.d_model}",
+            f"model.d_head={config.head_width} with model.d_model={config.d_model}",
             "model.d_head=null and a model.n_heads that divides model.d_model",
         )
     if heads.vocabulary and config.activation is Activation.relu:
@@ -251,7 +251,7 @@ def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict
 
 
 def _is_straight(weights: Mapping[str, Tensor]) -> bool:
-    """Whether the pooler is the one that `_straight_pooler` makes."""
+    """Return whether the pooler is the one that `_straight_pooler` makes."""
     dense, bias = (weights.get(name) for name in _POOL)
     return dense is not None and bool((bias == 0).all()) and torch.equal(dense, torch.eye(len(dense)) * STRAIGHT)
 

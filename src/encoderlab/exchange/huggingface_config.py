@@ -98,7 +98,7 @@ def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decode
 
 
 def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
-    """The names of the classes in the order of their ids; [] where no head has classes. Raises DataError."""
+    """The names of the classes in the order of their ids; [] if no head has classes. Raises DataError."""
     classes = heads.sequence_classes if heads.token_classes is None else heads.token_classes
     if classes is None:
         return []
@@ -120,7 +120,7 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """The thresholds as our own export says them: of every label, or of the positive one of two. None where there are none."""
+    """The thresholds as our own export says them: of every label, or of the positive one of two. None if there are none."""
     named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None
@@ -128,7 +128,7 @@ def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float]
 
 
 def positive_label_of(fields: dict[str, Any], labels: list[str]) -> str | None:
-    """The label that the figures of two classes are about, as our own export says it; None where it does not."""
+    """The label that the figures of two classes are about, as our own export says it; None if it does not."""
     named = fields.get("positive_label")
     return named if len(labels) == 2 and named in labels else None
 

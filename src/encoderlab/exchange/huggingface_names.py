@@ -113,7 +113,7 @@ def bare_name(family: str, name: str) -> str:
 
 
 def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
-    """The key of a setting in the family's config.json, None where its value is fixed; and its default, or that value."""
+    """The key of a setting in the family's config.json, None if its value is fixed; and its default, or that value."""
     if family == "distilbert" and row.distilbert_default is not None:
         return row.distilbert, row.distilbert_default
     return getattr(row, family), row.default

@@ -20,7 +20,7 @@ from encoderlab.model.packing import FIRST_TOKENS, attendable
 
 OPSET = 18  # what onnxruntime reads since 1.14 (2023)
 TOLERANCE = 1e-4  # how far an output may be off, in parts of the largest there is, or of 1 where all are smaller
-LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights lie beside it
+LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights are stored next to it
 BATCH_SIZES = (1, 2, 5)  # that are compared
 EXAMPLE = (2, 2)  # batch and length the graph is drawn from: none may be 1, which would be taken for fixed
 

@@ -69,7 +69,7 @@ def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
     """The temperature, from 0.05 to 20, at which `probabilities` [n, classes] have the least loss (Guo et al. 2017, section 4.2).
 
-    Above 1 it makes a model less sure of itself; the answers stay the same. None where the best would lie beyond that range:
+    Above 1 it makes a model less confident; the predictions stay the same. None if the best is outside that range:
     too few rows were wrong, or right, to say. Of very many rows, some at equal distances are taken.
     """
     from scipy.optimize import minimize_scalar

@@ -40,7 +40,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one run answered: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
+    """The predictions of one run: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
 
     Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an answer, as an
     empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is about. `names` are those
@@ -61,7 +61,7 @@ class Answers:
 class Difference:
     """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` that it is none.
 
-    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None where nothing is known
+    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing is known
     of either.
     """
 
@@ -83,12 +83,12 @@ def mean_over_runs(scores: Sequence[float]) -> Mean:
 
 
 def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int) -> Difference:
-    """How far the runs of one setting are above those of another on the same rows, in the mean over each setting's seeds.
+    """Return how far the runs of one setting are above those of another on the same rows, averaged over each setting's seeds.
 
-    With one run on either side the rows alone vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on the rows
-    that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both, the variances of both
-    kinds of luck are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds find
-    harder than others counts in both variances, so that the interval is rather too wide than too narrow.
+    With one run on either side only the rows vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on the
+    rows that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both, the variances
+    over rows and seeds are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds
+    find harder than others counts in both variances, so that the interval is rather too wide than too narrow.
     """
     drawn, value = _bootstrap_of_difference(first, second, figure, seed)
     if len(first) > 1 and len(second) > 1:
@@ -97,7 +97,7 @@ def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figur
     single = len(first) == len(second) == 1 and figure == "accuracy" and not first[0].of_words
     if single:
         return Difference(value, middle(drawn), _mcnemar(first[0], second[0]), MCNEMAR, "rows")
-    # Where there were no difference, the bootstrap's values would lie about zero as they now lie about the value.
+    # Without a difference, the bootstrap's values would be spread about zero as they now are about the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
 
@@ -135,7 +135,7 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
 
 
 def _variance(values: Sequence[float] | np.ndarray) -> float:
-    """With n - 1 in the denominator; exactly 0 where all values are the same, which rounding would deny."""
+    """With n - 1 in the denominator; exactly 0 if all values are the same, which rounding would deny."""
     return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
 
 

@@ -111,7 +111,7 @@ def wilson(hits: int, n: int) -> list[float]:
 
 
 def difference(labels: np.ndarray, predicted: np.ndarray, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
-    """By how much the share of right answers in `predicted` exceeds that in `other`, and the 95% interval of that.
+    """Return by how much the share of right answers in `predicted` exceeds that in `other`, and the 95% interval of that.
 
     Both answer the same examples, so the bootstrap is paired: an example is drawn with both its answers. Two methods that share
     their hard examples differ by less luck than their separate intervals suggest.
@@ -129,7 +129,7 @@ def score_difference(
     score: Callable[[np.ndarray], np.ndarray],
     seed: int,
 ) -> tuple[float, list[float]]:
-    """By how much the `class_score` of `predicted` exceeds that of `other`, class ids [n] each, and its paired 95% interval."""
+    """Return by how much the `class_score` of `predicted` exceeds that of `other`, ids [n] each, and its paired 95% interval."""
     triples, counts = np.unique(np.stack([labels, predicted, other], axis=1), axis=0, return_counts=True)
     label, *answers = triples.T
     columns = np.concatenate([kinds_of_answers(label, answer, counts, n_classes).columns for answer in answers], axis=1)
@@ -152,7 +152,7 @@ def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> 
 
 
 def resamples(counts: np.ndarray, seed: int, number: int = RESAMPLES) -> Iterator[np.ndarray]:
-    """How many examples of each kind so many bootstrap splits hold, in chunks of [chunk, kinds]."""
+    """Yield how many examples of each kind each bootstrap split holds, in chunks of [chunk, kinds]."""
     random, n = np.random.default_rng(seed), int(counts.sum())
     size = max(_DRAWN_AT_ONCE // len(counts), 1)
     for start in range(0, number, size):
@@ -180,7 +180,7 @@ def _f1(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
 def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
     """Matthews correlation of labels and answers, for two classes or more (Gorodkin 2004, R_K), from counts by class.
 
-    [resamples, classes] -> [resamples], from -1 to 1; 0 where all labels or all answers are of one class, where it is undefined.
+    [resamples, classes] -> [resamples], from -1 to 1; 0 if all labels or all answers are of one class, where it is undefined.
     """
     hits, labels, answers = (counts.astype(np.float64) for counts in (hits, labels, answers))
     n = labels.sum(1)

@@ -16,7 +16,7 @@ from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamp
 from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
-RANKED_RESAMPLES = 200  # of average precision, which has to rank every row anew
+RANKED_RESAMPLES = 200  # for average precision, which has to rank all rows again
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def label_set_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, fl
 
 
 def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """The average precision of each label, NaN where no row has it: [n, labels] each -> [labels]."""
+    """The average precision of each label, NaN if no row has it: [n, labels] each -> [labels]."""
     from sklearn.metrics import average_precision_score
 
     return np.array(

@@ -22,7 +22,7 @@ class PretrainingScores:
 
     `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target tokens and
     `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets]; `pairs_right` is
-    True where the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that
+    True where the pair was judged rightly, [n], and None if pairs were not judged. `intervals` are the 95% intervals that
     `with_intervals` adds.
     """
 
@@ -59,7 +59,7 @@ class PretrainingScores:
 class _Kept(NamedTuple):
     """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [asked].
 
-    `pair_hits` and `pair_losses` are [batch], and empty where pairs are not judged.
+    `pair_hits` and `pair_losses` are [batch], and empty if pairs are not judged.
     """
 
     rows: Tensor
@@ -131,7 +131,7 @@ class PretrainingMetrics:
 
 
 def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
+    """Return whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
     logits = logits.detach().float()
     return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
 

@@ -78,7 +78,7 @@ class NumberScores(AnswerScores):
 def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """`pearson`, `spearman`, `mae` (mean absolute error) and `rmse` (root mean squared error) of numbers [n].
 
-    A correlation is 0 where either side is constant, which leaves it undefined.
+    A correlation is 0 if either side is constant, which leaves it undefined.
     """
     plain, ranked = (
         figures_of(columns_of(*pair).sum(0, keepdims=True)) for pair in ((labels, predicted), _ranks(labels, predicted))

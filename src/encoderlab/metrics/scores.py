@@ -52,14 +52,14 @@ class AnswerScores(ABC):
 
     @abstractmethod
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """By how much the main figure is better than that of other answers to the same rows, and the paired 95% interval of it.
+        """Return by how much the main figure is better than that of other answers to the same rows, and the paired 95% interval.
 
         `predicted` holds the other answers to all rows of the split.
         """
 
     @abstractmethod
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """The main figure on some rows, given by their places in `rows`, and its 95% interval; None where nothing is asked."""
+        """The main figure on some rows, given by their places in `rows`, and its 95% interval; None if nothing is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ class Scores(AnswerScores):
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
     one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
-    `probabilities` is [n, classes], None where they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
+    `probabilities` is [n, classes], None if they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
     `headline` names the figure that a report puts first (None: the share of right answers). `positive` is the id of the class that
     the figures of two classes are about, such as `f1`; None for other numbers of classes. `threshold` is the probability from which
-    it was given, None where the likelier class was the answer.
+    it was given, None if the likelier class was the answer.
     """
 
     n: int
@@ -142,7 +142,7 @@ class SplitScores(Protocol):
 
     @property
     def n(self) -> int:
-        """How many rows were scored."""
+        """Return how many rows were scored."""
         ...
 
     @property
@@ -181,7 +181,7 @@ class Metrics(Protocol):
 
 
 def is_lower_better(figure: str) -> bool:
-    """Whether the least value of a figure is the best."""
+    """Return whether the least value of a figure is the best."""
     return figure.endswith(("loss", "perplexity", "mae", "rmse"))
 
 

@@ -27,7 +27,7 @@ class TaggingScores(AnswerScores):
     `labels` and `predicted` hold an array of class ids for each sentence, in the order of `rows`, the sentences' places in their
     split; `confidences` the probability of each answer, where they are known. `confusion` has a row for each true class, a column
     for each predicted one. `per_entity` has precision, recall, F1 and support (how many there are) of each type of entity; it is
-    empty where labels are neither BIO nor BIOES.
+    empty if labels are neither BIO nor BIOES.
     """
 
     n: int

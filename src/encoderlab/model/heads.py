@@ -136,7 +136,7 @@ class EncoderWithHeads(nn.Module):
     def let_batches_decide_all_shapes(self) -> None:
         """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the batch's own.
 
-        CUDA graphs are recorded for each shape anew, and the numbers of real tokens and of targets differ at nearly every step.
+        CUDA graphs are recorded again for each shape, and the numbers of real tokens and of targets differ at nearly every step.
         """
         self.packs, self.reads_first = False, self.reads_first and not self.asks_tokens
 

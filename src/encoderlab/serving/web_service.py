@@ -46,7 +46,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may hold: so many texts (or pairs), so many characters in each text, so many bytes in all."""
+    """The limits of a request: texts (or pairs), characters in each text, and bytes in all."""
 
     texts: int
     characters: int
@@ -188,7 +188,7 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
 
 
 def _top_k(asked: dict[str, Any], task: Task) -> int | None:
-    """How many classes are asked for (None: all). Raises HTTPException for what is no such number, or where there are none."""
+    """Return how many classes are asked for (None: all). Raises HTTPException if it is no such number, or if there are none."""
     top_k = asked.get("top_k")
     if top_k is None:
         return None

@@ -127,7 +127,7 @@ def _distribution(override: Override, argument: str) -> BaseDistribution:
 
 
 def _study(sweep: Sweep) -> Study:
-    """The study whose journal lies in the sweep's folder. Raises SettingError if Optuna is not installed."""
+    """Return the study with its journal in the sweep's folder. Raises SettingError if Optuna is not installed."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -202,7 +202,7 @@ def _failed() -> Any:
 
 
 def score_of(folder: RunFolder) -> float | None:
-    """The main figure of a finished run on validation, an error (as MAE) with a minus; None where it is no finite number.
+    """The main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite number.
 
     Raises SettingError if validation was not scored.
     """

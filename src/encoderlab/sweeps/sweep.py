@@ -78,7 +78,7 @@ class Sweep:
         self._is_next_composed_own = True
 
     def prepare(self, config: DictConfig, before_workers: Callable[[], None] = lambda: None) -> None:
-        """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core.
+        """Record a composed config and, for parallel jobs, how many: one per GPU, otherwise one per core.
 
         `before_workers` is called before there are any.
         """
@@ -100,9 +100,9 @@ class Sweep:
             before_workers()
 
     def job(self, config: DictConfig, number: int, overrides: Sequence[str]) -> JobRecord | None:
-        """Run one job, or skip it where it is finished; a failure is recorded and does not end the sweep.
+        """Run one job, or skip it if it is finished; a failure is recorded and does not end the sweep.
 
-        Returns its record, None where another process runs it. Raises Interrupted.
+        Returns its record, None if another process runs it. Raises Interrupted.
         """
         if os.getpid() == self.process:
             return self._job(config, number, list(overrides))
@@ -138,7 +138,7 @@ class Sweep:
             return self._started(record, settings, self.folder.read(key), taken_over_from=other)
 
     def is_done(self, record: JobRecord) -> bool:
-        """Whether nothing is left to do: it has finished, or has failed since this command line was started."""
+        """Return whether nothing is left to do: it has finished, or has failed since this command line was started."""
         is_new_failure = record.state == FAILED and record.start != self.failed_before.get(record.key)
         return is_new_failure or is_finished(record)
 
@@ -210,7 +210,7 @@ class Sweep:
 
     @contextmanager
     def _own_output(self, key: str) -> Iterator[None]:
-        """Of jobs that run at the same time, what each prints goes to a file beside its record."""
+        """Redirect the output of a job that runs in parallel with others to a file next to its record."""
         if self.at_once < 2 or self.dry:
             yield
             return
@@ -227,7 +227,7 @@ class Sweep:
 
 
 def is_finished(record: JobRecord) -> bool:
-    """Whether the job is done: a run's report is the last thing it writes, and may be there though the record says otherwise."""
+    """Return whether the job is done: a run writes its report last, so it may exist though the record says otherwise."""
     if record.folder is None:
         return record.state == FINISHED
     return RunFolder(record.folder).finished

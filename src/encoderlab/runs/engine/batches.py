@@ -28,7 +28,7 @@ from encoderlab.training.config import Batching, Compile, TrainingConfig
 EVALUATION_TOKENS = 4096  # per batch: enough for efficient matrix products, few enough to stay in the cache
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
-GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # a third of a batch is padding at most
+GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
 AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to need little memory
 Item = TypeVar("Item")
 
@@ -64,7 +64,7 @@ def training_batches(
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there are
     fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally many.
-    For CUDA graphs, which are recorded for each shape anew, batches are padded to one of a few lengths.
+    For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
     """
     return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
 

@@ -133,7 +133,7 @@ class Sharded:
 
 
 def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
-    """Whether the processes hold a piece of the model each. One process holds all of it, whatever the settings say."""
+    """Return whether the processes hold a piece of the model each. One process holds all of it, whatever the settings say."""
     return config.sharding is Sharding.full and processes.size > 1
 
 

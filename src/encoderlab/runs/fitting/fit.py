@@ -119,7 +119,7 @@ class _Fitting:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether there have been as many evaluations without a better score as the settings allow."""
+        """Return whether there have been as many evaluations without a better score as the settings allow."""
         patience = self.assembly.config.training.patience
         return patience is not None and self.progress.best.since >= patience
 

@@ -52,7 +52,7 @@ class Claim:
 
     @property
     def is_released(self) -> bool:
-        """Whether the holder has let go of it."""
+        """Return whether the holder has let go of it."""
         return self.beat == RELEASED
 
     @property
@@ -106,7 +106,7 @@ class Claims:
                 yield True, None if last is None or last.is_released else last
 
     def last(self, key: str) -> Claim | None:
-        """The newest claim of `key`, None where there has been none."""
+        """The newest claim of `key`, None if there has been none."""
         found = None
         for number in count(1):
             claim = self._read(key, number)
@@ -116,7 +116,7 @@ class Claims:
         return found
 
     def is_free(self, key: str, claim: Claim) -> bool:
-        """Whether `claim`, the last of `key`, is released, or its holder dead."""
+        """Return whether `claim`, the last of `key`, is released, or its holder dead."""
         if claim.is_released:
             return True
         if claim.place != self._place() or not claim.is_locked:
@@ -199,7 +199,7 @@ def end_process(successor: Claim, silent: float) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold a lock on the file `path`, which ends with this process, however that ends; False where another process holds it."""
+    """Hold a lock on the file `path`, which ends with this process, however that ends; False if another process holds it."""
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()

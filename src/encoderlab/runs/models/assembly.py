@@ -46,7 +46,7 @@ from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.horizon import fixed_by_rows, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
@@ -123,7 +123,8 @@ class Assembly:
         micro_batches = self._micro_batches(train)
         # Windows do not change the number of epochs: a row is one example, however much of it is read.
         tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
-        training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
+        passes = passes_for(self.config.training, self.config.task.passes, len(self.task.labels))
+        training = fixed_by_rows(self.config.training, len(train), tokens, passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
@@ -133,11 +134,11 @@ class Assembly:
         return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled)
 
     def _compiled(self, training: TrainingConfig, rows: int, tokens: int) -> str:
-        """Compile the encoder if it is worth it for a run that reads so many `tokens` an epoch; says what was done."""
+        """Compile the encoder if it is worth it for a run with `tokens` tokens per epoch; return what was done."""
         if is_sharded(training, self.processes):
             return NOT_IN_PIECES
         if training.compile is Compile.cuda_graphs and self.model.window_pooling is not None:
-            return "not compiled (CUDA graphs would be recorded anew for each number of windows)"
+            return "not compiled (CUDA graphs would be recorded for each number of windows)"
         if training.budget is None:
             steps, layers = total_steps(training, rows), self.model.parameters_by_part()["layers"]
             read = tokens * steps // steps_per_epoch(training, rows) // self.processes.size
