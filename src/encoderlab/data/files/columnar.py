@@ -33,7 +33,7 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
 
 
 def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
-    """The texts of each row of a parquet file by column, some rows in memory at a time; DataError where it cannot be read on."""
+    """Yield the texts of each row of a parquet file by column, a few rows at a time. Raises DataError if it is damaged."""
     wanted = replace(wanted, others=())
     try:
         names = _names(path, wanted, pq.read_schema(path))

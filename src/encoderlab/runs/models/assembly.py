@@ -47,7 +47,7 @@ from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.horizon import fixed_by_rows, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
@@ -126,7 +126,8 @@ class Assembly:
         micro_batches = self._micro_batches(train)
         # Windows do not change the number of epochs: a row is one example, however much of it is read.
         tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
-        training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
+        passes = passes_for(self.config.training, self.config.task.passes, len(self.task.labels))
+        training = fixed_by_rows(self.config.training, len(train), tokens, passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
