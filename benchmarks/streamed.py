@@ -15,8 +15,8 @@ from benchmarks.page import grid, mebibytes
 from benchmarks.processes import finished, python
 from benchmarks.synthetic import documents
 
-SHARDS, DOCUMENTS = 8, 2_500  # before they are repeated
-WINDOW = 4_000_000
+SHARDS, DOCUMENTS = 8, 250  # before they are repeated
+WINDOW = 1_000_000
 TIMES, TIMES_SMALL = (1, 10, 100), (1, 2)
 
 

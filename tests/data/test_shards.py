@@ -165,7 +165,7 @@ def test_fingerprints_follow_the_list_of_shards_and_what_is_in_them(folder):
     ("settings", "message"),
     [
         ({"limit": 3}, r"dataset\.limit=3 does not apply to .* Remove dataset\.limit and set training\.steps"),
-        ({"path": "rows.xlsx"}, r"rows\.xlsx is read as a whole, .* Allowed: txt, jsonl, csv, tsv or parquet\."),
+        ({"path": "rows.xlsx"}, r"rows\.xlsx can only be read as a whole, .* Allowed: txt, jsonl, csv, tsv or parquet\."),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(tmp_path, monkeypatch, settings, message):

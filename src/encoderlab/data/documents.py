@@ -44,7 +44,7 @@ class DocumentSplit:
 class Documents:
     """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`.
 
-    Where a run is to read its training documents while it trains, `shards` are what it reads.
+    If a run is to read its documents during training, it reads them from `shards`.
     """
 
     by_name: dict[str, DocumentSplit]
@@ -58,7 +58,7 @@ def as_documents(splits: Splits) -> Documents:
 
 
 def streamed_documents(shards: Shards, origin: dict[str, Any]) -> Documents:
-    """Return the documents of shards, for a run that reads them while it trains."""
+    """Return the documents of shards, for a run that reads them during training."""
     made_from = repr((list(shards.fingerprints.items()), shards.fractions))
     by_name = {
         name: DocumentSplit(partial(shards.split, name), None, fingerprint(f"{made_from} {name}".encode()))

@@ -1,4 +1,4 @@
-"""Shards: the files of a corpus too large to prepare as a whole, a few of which are read at a time, starting at any document."""
+"""Shards: the files of a corpus that is too large to prepare as a whole. A few are read at a time, from any document on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
-HELD_OUT_DOCUMENTS = 1000  # at most, of a split that is scored; all are among the first READ_TO_HOLD_OUT
+HELD_OUT_DOCUMENTS = 1000  # at most, of each scored split; they are among the first READ_TO_HOLD_OUT documents
 READ_TO_HOLD_OUT = 100_000
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: its multiples are spread evenly (Knuth, volume 3, section 6.4)
 _OTHER_SHARD = 0x2545F4914F6CDD1D
@@ -26,12 +26,12 @@ class OnDamaged(Enum):
 
 
 class UnreachableError(DataError):
-    """A shard that cannot be reached at the moment; it is never skipped, because it may be intact."""
+    """A shard that cannot be reached at the moment, whatever it holds: it is never skipped."""
 
 
 @dataclass
 class StreamSettings:
-    """How documents are read while a run trains on them."""
+    """How documents are read during training."""
 
     streaming: bool = setting(
         False, "For pretraining: read the documents during training and store nothing, for corpora larger than disk or memory."
@@ -47,7 +47,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fractions:
-    """Which documents are held out, by shard and number in the shard: spread evenly, not drawn at random."""
+    """Which documents are held out, by their shard and their number in it: spread evenly, not at random."""
 
     validation: float
     test: float
@@ -61,7 +61,7 @@ class Fractions:
         return "test" if place < self.validation + self.test else "train"
 
     def held_out(self) -> list[str]:
-        """Return the splits that get documents."""
+        """Return the splits that have held-out documents."""
         return [name for name in ("validation", "test") if getattr(self, name)]
 
 
@@ -69,8 +69,8 @@ class Fractions:
 class Shards:
     """The shards of a corpus, in order.
 
-    `fingerprints` has a fingerprint of each shard's content, by name. `read` yields the documents of a shard, starting at a number,
-    each as a list of paragraphs; it raises DataError if the shard is damaged.
+    `fingerprints` has a fingerprint of the content of each, by name. `read` yields the documents of a shard from a given number on,
+    each as the list of its paragraphs; it raises DataError if the shard is damaged.
     """
 
     fingerprints: dict[str, str]
@@ -91,10 +91,10 @@ class Shards:
         return min(self.at_once, len(self.fingerprints))
 
     def documents(self, shard: int, start: int, damaged: dict[str, str]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the documents of a shard with their numbers, starting at number `start`.
+        """Yield the documents of a shard from number `start` on, each with its number.
 
-        A damaged shard ends at the damage, and its name and the reason are added to `damaged`; if `on_damaged` is error, DataError
-        is raised instead.
+        Depending on `on_damaged`, a damaged shard ends at the damage, and its name and the reason are added to `damaged`; or
+        DataError is raised.
         """
         try:
             yield from zip(count(start), self.read(shard, start), strict=False)
@@ -111,7 +111,7 @@ class Shards:
             damaged[name] = error.wrong
 
     def split(self, name: str) -> Iterator[list[str]]:
-        """Yield the documents of a split in the order of the shards: all for training, at most HELD_OUT_DOCUMENTS of another."""
+        """Yield the documents of a split in the order of the shards: all for training, at most HELD_OUT_DOCUMENTS for others."""
         found = seen = 0
         for shard in range(len(self.names)):
             for number, document in self.documents(shard, 0, {}):
@@ -125,7 +125,7 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a reader: its pass over the shards, which of its shards it reads, and the next document of that shard."""
+    """The position of a reader: its pass over the shards, which of its shards it is reading, and the next document there."""
 
     epoch: int = 0
     turn: int = 0
@@ -134,9 +134,9 @@ class Place:
 
 @dataclass(slots=True)
 class ShardReader:
-    """One of `Shards.readers`: reads its share of the training documents over and over, starting at `place`.
+    """One of `Shards.readers`: reads its share of the training documents from `place` on, pass after pass.
 
-    Each pass draws the order of all shards from `seed`, and deals them out to the readers in turn. `damaged` collects the shards
+    Each pass draws the order of all shards from `seed` and deals them out to the readers in turn. `damaged` collects the shards
     that it could not read to the end.
     """
 
@@ -148,12 +148,12 @@ class ShardReader:
     _documents: Iterator[list[str] | None] | None = None
 
     def take(self) -> list[list[str]]:
-        """Return the next documents: its share of a window, or the rest of its pass if that is less."""
+        """Return the next documents: its share of a window, or what is left of its pass."""
         if self._documents is None:
             self._documents = self._read()
         taken, characters = [], 0
         for document in self._documents:
-            if document is None:  # so that no window has a document twice
+            if document is None:  # a window holds no document twice
                 break
             taken.append(document)
             characters += sum(map(len, document))
@@ -162,7 +162,7 @@ class ShardReader:
         return taken
 
     def _read(self) -> Iterator[list[str] | None]:
-        """Yield the documents from `place` on, endlessly; None ends each pass."""
+        """Yield the documents from `place` on without end, and None after each pass."""
         while True:
             epoch = self.place.epoch
             mine = _order(len(self.shards.names), self.seed, epoch)[self.number :: self.shards.readers]

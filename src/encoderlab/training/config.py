@@ -73,6 +73,11 @@ class TrainingConfig:
         1000, "With epochs=auto: enough whole epochs for about this many steps, at least one and at most max_epochs.", least=1
     )
     max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
+    many_labels_passes: int = setting(
+        1,
+        "With epochs=auto: how many times as many steps for a task with 50 labels or more, whose new head takes longer to learn.",
+        least=1,
+    )
     max_tokens: int | None = setting(
         None, "With epochs=auto: read about this many tokens at most, in fewer epochs if rows are long (at least 3).", least=1
     )

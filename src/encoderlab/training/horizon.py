@@ -16,11 +16,17 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
+MANY_LABELS = 50  # which take longer to learn
 
 
 def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
     """Return the optimizer steps of one pass over this many rows."""
     return math.ceil(rows / config.batch_size)
+
+
+def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
+    """Return the factor on the steps that the number of rows suggests: the task's `passes`, or more if it has many `labels`."""
+    return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
 
 
 def total_steps(config: TrainingConfig, rows: int) -> int:

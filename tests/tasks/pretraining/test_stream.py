@@ -135,8 +135,8 @@ def test_a_damaged_shard_is_left_out_told_and_counted(task, capsys):
     shards = Shards(names, lambda shard, start: read(99 if shard == 2 else shard, start), Fractions(0, 0), 10**6, 8, OnDamaged.skip)
     rows = streamed(task, shards)
     first_windows(rows, 3)
-    assert rows.note() == "1 of 3 shards is damaged and not read to the end: torn (it is torn)"
-    assert capsys.readouterr().err == "encoderlab: skipping the rest of shard torn: it is torn\n"
+    assert rows.note() == "1 of 3 shards is damaged, and the rest of it was skipped: torn (it is torn)"
+    assert capsys.readouterr().err == "encoderlab: the rest of shard torn is skipped: it is torn\n"
     resumed = streamed(task, shards)
     capsys.readouterr()
     resumed.resume(rows.position(3))

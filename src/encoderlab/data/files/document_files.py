@@ -92,7 +92,7 @@ def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def shard_documents(path: Path, wanted: Wanted, chosen: Format, dialect: Dialect) -> Iterator[list[str]]:
-    """Yield all documents of a file, each as a list of paragraphs; in a table, each row is a document.
+    """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one.
 
     Raises DataError if the file is missing or damaged, SettingError if its format cannot be read one row at a time.
     """
@@ -107,7 +107,7 @@ def shard_documents(path: Path, wanted: Wanted, chosen: Format, dialect: Dialect
 
 
 def _table_rows(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each row of a table, with how messages name it."""
+    """Yield each row of a table, with its name for messages."""
     if found is Format.jsonl:
         yield from ((place(path, line), record) for line, record in json_objects(path, dialect.encoding))
     elif found is Format.parquet:
@@ -120,7 +120,7 @@ def _table_rows(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> 
             yield place(path, record.line), dict(zip(file.header, record.cells, strict=True))
     else:
         raise SettingError(
-            f"{path} is read as a whole, and dataset.streaming=true reads documents one by one",
+            f"{path} can only be read as a whole, but dataset.streaming=true reads one document at a time",
             allowed="txt, jsonl, csv, tsv or parquet",
             remedy="Convert it, or set dataset.streaming=false",
         )
@@ -134,7 +134,7 @@ def _paragraphs(row: Mapping[str, Any], name: str, where: str, wanted: Wanted) -
     if not isinstance(text, str):
         raise DataError(f"{where} has no text in column {name!r}", allowed="a text in each row")
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise DataError(f"{where} holds half a character (a lone surrogate, \\ud800 to \\udfff)")
+        raise DataError(f"{where} contains a lone surrogate (\\ud800 to \\udfff)")
     return paragraphs(text)
 
 

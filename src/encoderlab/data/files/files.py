@@ -78,7 +78,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return self.splits(rows, _origin(files), target=target)
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """See `ColumnDataset.read_documents`; with `streaming`, for a run to read while it trains."""
+        """See `ColumnDataset.read_documents`; with `streaming`, the run reads them during training."""
         from encoderlab.data.files.document_files import split_folders
 
         if not self.streaming:
@@ -157,14 +157,14 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
 
 def _shard_files(paths: list[Path]) -> list[Path]:
-    """Return the files among `paths`, and the .txt files of the folders among them."""
+    """Return the files among `paths`, and the .txt files in the folders among them."""
     from encoderlab.data.files.document_files import text_files
 
     return [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
-    """Return a fingerprint of each file, of its size and both its ends, by its path in the folder that holds all of them."""
+    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that contains all of them."""
     folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
     return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
 
@@ -177,7 +177,7 @@ def _fingerprint(path: Path) -> str:
             ends = file.read(_END)
             file.seek(max(size - _END, 0))
             return hashlib.sha256(b"%d " % size + ends + file.read(_END)).hexdigest()[:16]
-    except OSError:  # whoever reads it says so
+    except OSError:  # the error is raised when it is read
         return "cannot be read"
 
 

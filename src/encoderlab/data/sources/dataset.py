@@ -101,7 +101,7 @@ class DatasetConfig(ABC):
 
     @property
     def is_stream(self) -> bool:
-        """Whether `documents` are for a run to read while it trains, without end."""
+        """Whether `documents` are a stream without end, which a run reads during training."""
         return False
 
     @property

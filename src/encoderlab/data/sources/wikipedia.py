@@ -132,7 +132,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         )
 
     def _sharded(self, articles: _Articles) -> Documents:
-        """Return the articles in the files of the hub, for a run to read while it trains."""
+        """Return the articles in the hub's files, for a run that reads them during training."""
         builder = _open_stream(articles)
         with articles.said_plainly(), few_retries():
             total = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train")).num_shards
@@ -171,7 +171,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
 
 
 def _open_stream(articles: _Articles) -> datasets.DatasetBuilder:
-    """Return the dataset that streams the articles. Raises DataError if the hub cannot be reached."""
+    """Return the builder with which `datasets` streams the articles. Raises DataError if the hub cannot be reached."""
     from datasets import config
 
     if not hub_answers(config.HF_ENDPOINT):

@@ -100,7 +100,7 @@ def how_it_was_made(facts: Mapping[str, Any]) -> str:
 
 
 def _counted(split: Mapping[str, Any]) -> str:
-    """Return how many rows or documents a split has; "" if they are streamed."""
+    """Return how many rows or documents a split has; an empty text if they are streamed."""
     kind = "rows" if "rows" in split else "documents"
     return "" if split.get(kind) is None else f"{split[kind]:,} {kind}, "
 

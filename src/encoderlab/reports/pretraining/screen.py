@@ -49,7 +49,8 @@ def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, fl
 def _facts(console: Console, facts: Mapping[str, Any]) -> None:
     counted = ", ".join(f"{facts[name]:,} {name}" for name in ("documents", "paragraphs", "sentences", "tokens"))
     if "shards" in facts:
-        counted = f"{facts['shards']:,} shards, read while training; in the first window {counted}"
+        shards = f"{facts['shards']:,} shard{'s' * (facts['shards'] != 1)}"
+        counted = f"{shards}, read during training; in the first window {counted}"
     line(console, "Training text", f"{counted}; sentences found by {facts['sentence_splitter']}")
     rows = "pairs" if "labels" in facts else "texts"
     epoch = (

@@ -66,7 +66,7 @@ class DocumentCorpus:
 
     @property
     def shards(self) -> dict[str, str]:
-        """Return a fingerprint of each shard by name if documents are streamed, otherwise an empty dict."""
+        """Return a fingerprint of each shard, by name, if the documents are streamed; otherwise empty."""
         return {} if self.documents.shards is None else self.documents.shards.fingerprints
 
     def scored_splits(self) -> list[str]:
@@ -89,7 +89,7 @@ class DocumentCorpus:
         return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits, **shards}
 
     def training_rows(self, task: DocumentTask, seed: int) -> SentenceRows | StreamedRows:
-        """Return the rows to train on: those of `rows`, or those of a stream with the order of its shards drawn from `seed`."""
+        """Return the rows to train on: those of `rows`, or a stream whose order of shards is drawn from `seed`."""
         shards = self.documents.shards
         if shards is None:
             return self.rows("train", task)

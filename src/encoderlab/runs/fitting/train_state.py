@@ -95,7 +95,7 @@ class TrainState:
         set_random_states(state["random_states"], device, self.processes, seed, state["step"])
 
     def notes(self) -> list[str]:
-        """Return what a report says about skipped steps, memory that ran out, and damaged shards."""
+        """Return notes for the report: on skipped steps, on memory that ran out, and on damaged shards."""
         found = (self.learner.guard.note(), self.steps.note(), None if self.stream is None else self.stream.note())
         return [note for note in found if note]
 

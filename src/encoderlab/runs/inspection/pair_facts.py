@@ -35,7 +35,7 @@ def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
 
 
 def training_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
-    """Return `pair_facts` of the training rows; for a stream, of its first window, with the number of `shards`."""
+    """Return what `pair_facts` counts in training rows; for a stream, in its first window, with the number of `shards`."""
     return pair_facts(sample_of(rows), corpus) | ({"shards": len(corpus.shards)} if corpus.shards else {})
 
 

@@ -1,8 +1,8 @@
-"""The rows of a pretraining run that reads its documents while it trains, one window after another.
+"""The rows of a pretraining run that reads its documents during training, one window after another.
 
-A window holds the next documents of several shards and takes the place of an epoch: its pairs, their order and their masks are
-drawn from the seed and the number of the window. Which documents it holds depends only on the shards, the seed and the settings,
-not on how many processes share the reading.
+A window holds the next documents of several shards and plays the part of an epoch: its pairs, their order and their masks are drawn
+from the seed and the number of the window. Its documents depend only on the shards, the seed and the settings, not on the number of
+processes that share the reading.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.rows import id_type
 
-MARKS_KEPT = 16  # batches are made ahead of their steps, by fewer windows than this
-PASSES = 2  # over all shards without finding a row, after which the run gives up
+MARKS_KEPT = 16  # of the latest windows: batches are prepared ahead of their steps, but never by this many windows
+PASSES = 2  # over all shards without a single row, before giving up
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one reader adds to a window: sentences, its place after them, and the damaged shards found so far."""
+    """What one reader adds to a window: sentences, its place after them, and the damaged shards it has found so far."""
 
     block: SentenceBlock
     place: Place
@@ -58,9 +58,9 @@ class Window:
 
 
 class StreamedRows:
-    """The rows of an endless stream. As `Rows` it is its first window, which every process reads when this is created.
+    """The rows of an endless stream. As `Rows`, they are those of its first window, which each process reads for itself at once.
 
-    The order of the shards is drawn from `seed`.
+    `seed` determines the order of the shards.
     """
 
     def __init__(self, shards: Shards, prepare: Preparation, task: DocumentTask, pack: Pack, seed: int) -> None:
@@ -79,15 +79,15 @@ class StreamedRows:
         return self.first.epoch(seed, epoch)
 
     def truncated_share(self) -> float:
-        """See `Rows.truncated_share`; counted in the first window."""
+        """See `Rows.truncated_share`; for the first window."""
         return self.first.truncated_share()
 
     def share_with(self, processes: Processes) -> None:
-        """Divide the reading of all further windows among the `processes`, all of which call this."""
+        """Divide the reading of all further windows among the `processes`, each of which calls this."""
         self._processes, self._all_gather = processes, _all_gatherer(processes)
 
     def windows(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
-        """Yield each window, starting with that of step `after` + 1: its number, its rows, and how many of its steps were taken."""
+        """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
         window = self._window_of(after)
         while True:
             drawn = window.rows.epoch(seed, window.mark.number)
@@ -97,26 +97,26 @@ class StreamedRows:
             self._current, self._marks = window, [*self._marks[1 - MARKS_KEPT :], window.mark]
 
     def position(self, step: int) -> dict[str, Any]:
-        """Return where the window that contains step `step` begins, as plain values."""
+        """Return where the window of step `step` begins, as plain values."""
         mark = self._mark_of(step)
         return asdict(mark) | {"places": [list(astuple(place)) for place in mark.places]}
 
     def resume(self, position: Mapping[str, Any]) -> None:
-        """Continue from a `position`. Raises KeyError, TypeError or ValueError if it belongs to another stream."""
+        """Continue from what `position` returned. Raises KeyError, TypeError or ValueError if it belongs to another stream."""
         places = tuple(Place(*place) for place in position["places"])
         if len(places) != self.shards.readers:
             raise ValueError(f"the checkpoint was reading {len(places)} shards at once")
         self._marks = [Mark(position["number"], position["first_step"], places, dict(position["damaged"]))]
 
     def note(self) -> str | None:
-        """Return what a report says about damaged shards; None if there were none."""
+        """Return a note on damaged shards for the report; None if there are none."""
         damaged, total = self._current.damaged, len(self.shards.names)
         if not damaged:
             return None
         listed = "; ".join(f"{name} ({reason})" for name, reason in sorted(damaged.items())[:5])
         more = f"; and {len(damaged) - 5} more" if len(damaged) > 5 else ""
         counted = f"1 of {total:,} shards is" if len(damaged) == 1 else f"{len(damaged):,} of {total:,} shards are"
-        return f"{counted} damaged and not read to the end: {listed}{more}"
+        return f"{counted} damaged, and the rest of {'it' if len(damaged) == 1 else 'each'} was skipped: {listed}{more}"
 
     def _mark_of(self, step: int) -> Mark:
         return next((mark for mark in reversed(self._marks) if mark.first_step <= step), self._marks[0])
@@ -129,7 +129,7 @@ class StreamedRows:
         return self._current
 
     def _read(self, mark: Mark) -> Window:
-        """Return the window at `mark`, skipping documents without rows. Raises DataError if no document has any."""
+        """Return the window at `mark`, skipping documents that give no rows. Raises DataError if none gives any."""
         places, damaged = mark.places, mark.damaged
         while True:
             shares = self._shares(places)
@@ -137,7 +137,7 @@ class StreamedRows:
             met = {name: reason for share in shares for name, reason in share.damaged.items() if name not in damaged}
             damaged = damaged | met
             for name, reason in met.items():
-                print(f"encoderlab: skipping the rest of shard {name}: {reason}", file=sys.stderr)
+                print(f"encoderlab: the rest of shard {name} is skipped: {reason}", file=sys.stderr)
             store = _store([share.block for share in shares], id_type(self.task.tokenizer.vocabulary_size))
             if self._is_usable(store):
                 rows = SentenceRows(store, self.task, self.pack)
@@ -152,13 +152,13 @@ class StreamedRows:
                 )
 
     def _is_usable(self, store: TokenStore) -> bool:
-        """Return whether there are sentences, and other documents to take negative pairs from."""
+        """Return whether there are sentences, and other documents to take a negative from."""
         document = store["document"].values
         alone = self.task.config.paired is SecondSentence.next and len(document) and document[0] == document[-1]
         return len(store) > 1 and not alone
 
     def _shares(self, places: Sequence[Place]) -> list[Share]:
-        """Return what each reader adds: each process reads for its own readers, and all exchange what they read."""
+        """Return what each reader adds: the readers of this process read, and all processes exchange what they have read."""
         mine = range(self._processes.rank, len(places), self._processes.size)
         try:
             read: dict[int, Share] | DataError = {number: self._share(number, places[number]) for number in mine}
@@ -180,14 +180,14 @@ class StreamedRows:
 
 
 def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:
-    """Return rows to count facts in: all of them, or the first window of a stream."""
+    """Return rows to count facts in: all of them or, for a stream, those of its first window."""
     return rows.first if isinstance(rows, StreamedRows) else rows
 
 
 def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
-    """Return a function that gathers a value from every process, by rank; all processes create one, and all call it.
+    """Return a function that all processes call, and that returns what each of them passed to it, by rank.
 
-    It communicates separately from the steps of training, so the thread that makes batches may call it.
+    All processes create one. It has a process group of its own, so the thread that prepares batches may call it during a step.
     """
     if processes.size == 1:
         return lambda mine: [mine]
@@ -204,7 +204,7 @@ def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
 
 
 def _one_block(blocks: Sequence[SentenceBlock]) -> SentenceBlock:
-    """Concatenate blocks, with documents and paragraphs numbered consecutively."""
+    """Return the blocks as one, with documents and paragraphs numbered consecutively."""
     documents = np.cumsum([0, *(block.documents for block in blocks)])
     paragraphs = np.cumsum([0, *(block.paragraphs for block in blocks)])
     nothing = np.empty(0, np.int64)
@@ -219,7 +219,7 @@ def _one_block(blocks: Sequence[SentenceBlock]) -> SentenceBlock:
 
 
 def _store(blocks: Sequence[SentenceBlock], ids: str) -> TokenStore:
-    """Return the sentences of the blocks as a store in memory, with the same columns as the store of a whole corpus."""
+    """Return the sentences of some blocks as a store in memory, with the columns of a prepared corpus."""
     whole = _one_block(blocks)
     places = np.arange(len(whole.lengths) + 1)
     columns = {
