@@ -39,7 +39,7 @@ class Settings:
     small: bool = False
 
     def missing(self, side: Side) -> str:
-        """Why a side cannot be run; nothing where it can."""
+        """Why a side cannot be run; nothing if it can."""
         found = {
             "hub": bool(os.environ.get("HF_ENDPOINT")),
             "shared": (self.shared / "peers" / "common.py").is_file(),
@@ -51,7 +51,7 @@ class Settings:
 
 
 def missing(job: Job, settings: Settings) -> str:
-    """Why the job cannot be run; nothing where ours and one peer can."""
+    """Why the job cannot be run; nothing if ours and one peer can."""
     ours, *peers = job.sides
     without = [settings.missing(peer) for peer in peers]
     return settings.missing(ours) or (without[0] if all(without) else "")

@@ -53,7 +53,7 @@ class Corpus:
 
 
 def gpu() -> str | None:
-    """The name of the first CUDA card; None where there is none. A child asks, so that this process stays without torch."""
+    """The name of the first CUDA card; None if there is none. A child asks, so that this process stays without torch."""
     code = "import json, torch; print(json.dumps({'card': torch.cuda.get_device_name() if torch.cuda.is_available() else None}))"
     return json.loads(finished(python("-c", code)).last_line)["card"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import streamed
 from benchmarks.machine import on_threads, provenance, said
 from benchmarks.page import grid, mebibytes
 from benchmarks.processes import finished, python
@@ -49,14 +50,17 @@ SIZES: Mapping[str, tuple[str, tuple[int, ...], tuple[int, ...], Callable[[int],
     "n_layers": ("model.n_layers", (1, 2, 4, 8), (1, 2), lambda value: Size(n_layers=value)),
 }
 REPEATED, REPEATED_SMALL = (1, 10, 100), (1, 2)
-AXES = (*SIZES, "rows", "documents", "reviews")
+AXES = (*SIZES, "rows", "documents", "reviews", "streamed")
 
 
 def grow(axis: str, threads: int, *, small: bool) -> dict[str, Any]:
     """Measure one axis. Raises TrainingError if a run fails."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        measure = _sizes if axis in SIZES else _repeated
-        points = measure(axis, Path(folder), threads, small)
+        if axis == "streamed":
+            points = streamed.measure(Path(folder), threads, small)
+        else:
+            measure = _sizes if axis in SIZES else _repeated
+            points = measure(axis, Path(folder), threads, small)
     return {**provenance(), "axis": axis, "threads": threads, "points": points}
 
 
@@ -113,7 +117,10 @@ def _trained(command: str, overrides: tuple[str, ...], run: Path, cache: Path, s
 
 def growth_table(result: Mapping[str, Any]) -> str:
     """One axis; a factor is that from the row above."""
-    lines = _size_rows(result) if result["axis"] in SIZES else _repeated_rows(result)
+    if result["axis"] == "streamed":
+        lines = streamed.streamed_rows(result)
+    else:
+        lines = _size_rows(result) if result["axis"] in SIZES else _repeated_rows(result)
     return "\n".join([*lines, "", f"{on_threads(result['threads'])}. {said(result)}."])
 
 

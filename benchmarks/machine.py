@@ -65,7 +65,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says; None where this is no checkout or git is missing."""
+    """What git says; None if this is no checkout or git is missing."""
     try:
         found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

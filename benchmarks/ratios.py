@@ -23,12 +23,12 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread | None:
-        """None where there are no values."""
+        """None if there are no values."""
         return cls(statistics.median(values), min(values), max(values)) if values else None
 
 
 def ratio(rounds: Rounds, figure: str, peer: str, ours: str = OURS) -> Spread | None:
-    """How many times better than the peer we are, within each round; None where no round has both figures.
+    """How many times better than the peer we are, within each round; None if no round has both figures.
 
     The two of a round were measured next to each other in time, so that what else the machine did weighs on both.
     """

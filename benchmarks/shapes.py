@@ -25,7 +25,7 @@ class Shape:
     """An encoder's size and what is asked of it.
 
     `width` is that of all heads side by side. `mlm_rate` is the share of the tokens a logit for each of the `vocabulary` is
-    computed for: 0 where no token is asked.
+    computed for: 0 if no token is asked.
     """
 
     n_layers: int

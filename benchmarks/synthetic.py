@@ -24,11 +24,23 @@ def write_documents(path: Path, words: int, distinct: int) -> None:
     `distinct` words are as frequent as those of a language (Zipf-Mandelbrot), so that a vocabulary can be trained on them.
     """
     draw = np.random.default_rng(0)
-    spelt = _words(distinct, draw)
-    text = [spelt[place] for place in draw.choice(distinct, words, p=_frequencies(distinct))]
+    text = _text(words, distinct, draw)
     with path.open("w", encoding="utf-8") as file:
         for number, paragraph in enumerate(_paragraphs(text, draw)):
             file.write(paragraph + ("\n\n" if number % 6 == 5 else "\n"))
+
+
+def documents(count: int) -> list[str]:
+    """So many documents of one paragraph, about 500 characters each."""
+    draw = np.random.default_rng(0)
+    found = list(_paragraphs(_text(80 * count, 20_000, draw), draw))
+    assert len(found) >= count, "a paragraph has 74 words on average"
+    return found[:count]
+
+
+def _text(words: int, distinct: int, draw: np.random.Generator) -> list[str]:
+    spelt = _words(distinct, draw)
+    return [spelt[place] for place in draw.choice(distinct, words, p=_frequencies(distinct))]
 
 
 def reviews(rows: int, seed: int) -> tuple[list[str], list[str]]:

@@ -43,7 +43,7 @@ def nothing_left(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _unnoticed(run: Path, older_is_whole: bool) -> str:
-    """What was not noticed of a damaged newest checkpoint; "" where all was."""
+    """What was not noticed of a damaged newest checkpoint; "" if all was."""
     folder = RunFolder(run).checkpoints
     with contextlib.suppress(UserError):
         read_weights(folder / f"step-{NEWER}")
@@ -60,7 +60,7 @@ def _unnoticed(run: Path, older_is_whole: bool) -> str:
 
 
 def _used(run: Path) -> str:
-    """What was made of checkpoints that are all damaged; "" where nothing was."""
+    """What was made of checkpoints that are all damaged; "" if nothing was."""
     folder = RunFolder(run).checkpoints
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:

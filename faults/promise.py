@@ -16,7 +16,7 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial: what was done, and what went wrong; "" where nothing did."""
+    """One trial: what was done, and what went wrong; "" if nothing did."""
 
     case: str
     failure: str = ""

@@ -185,7 +185,7 @@ def _ranks(launcher: int) -> dict[int, int]:
 
 
 def _badly_lost(run: Path, ended: Ended) -> str:
-    """What is wrong with how a run ended that lost a rank; "" where nothing is. The launcher adds an account of its own."""
+    """What is wrong with how a run ended that lost a rank; "" if nothing is. The launcher adds an account of its own."""
     if RunFolder(run).finished:
         return ""
     if ended.code == 0:
@@ -199,7 +199,7 @@ def _badly_lost(run: Path, ended: Ended) -> str:
 
 
 def _badly_stopped(run: Path, ended: Ended) -> str:
-    """What is wrong with how a run ended that was asked to; "" where nothing is. The launcher adds an account of its own."""
+    """What is wrong with how a run ended that was asked to; "" if nothing is. The launcher adds an account of its own."""
     if ended.code == 0:
         return "" if RunFolder(run).finished else "exit code 0 without a report"
     traces = [line for line in ended.said.split("Traceback (most recent call last):\n")[1:] if not _by_launcher(line)]
@@ -220,7 +220,7 @@ def _by_launcher(trace: str) -> bool:
 
 
 def _goes_on(run: Path, size: int, command: str = "train", *new: str) -> str:
-    """What is wrong with going on as the last line says; "" where nothing is. What was not begun is begun, as `new` says."""
+    """What is wrong with going on as the last line says; "" if nothing is. What was not begun is begun, as `new` says."""
     if RunFolder(run).finished:
         return ""
     ended = _launched(run, size, command, *((f"resume={run}",) if RunFolder(run).config.exists() else new))
@@ -239,7 +239,7 @@ def _facts(run: Path) -> dict[str, float]:
 
 
 def _unlike(found: dict[str, float], wanted: dict[str, float]) -> str:
-    """In what a run differs from the one that was left alone; "" where only in how sums are rounded."""
+    """In what a run differs from the one that was left alone; "" if only in how sums are rounded."""
     counts = [name for name in wanted if name != "loss" and found[name] != wanted[name]]
     loss = abs(found["loss"] - wanted["loss"]) > SAME * wanted["loss"]
     return ", ".join(f"{name} {found[name]} instead of {wanted[name]}" for name in [*counts, *(["loss"] if loss else [])])

@@ -59,7 +59,7 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
     """Killed behind the checkpoint of a step, and gone on with: once for each setting and each stop."""
     for stop, name in conditions.of([(stop, name) for stop in STOPS for name in GRID]):
         bed = Bed(GRID[name])
-        failure = _put_back(bed, stop)
+        failure = put_back(bed, stop)
         if not failure:
             ended = bed.resume()
             failure = bed.differs() if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
@@ -94,8 +94,8 @@ def _stopped(bed: Bed, stop: int) -> tuple[Path | None, str]:
     return kept, f"the newest checkpoint is {newest}" if wrong else ""
 
 
-def _put_back(bed: Bed, stop: int) -> str:
-    """Put a run that was killed behind step `stop` into its place; what went wrong, "" where nothing did."""
+def put_back(bed: Bed, stop: int) -> str:
+    """Put a run that was killed after step `stop` into its place; return what went wrong, "" if nothing did."""
     bed.clear()
     kept, failure = _stopped(bed, stop)
     if not failure:
@@ -124,7 +124,7 @@ def _pieces(state: dict[str, Any], above: Keys = ()) -> list[Keys]:
 def _notices(bed: Bed, stop: int, keys: Keys) -> bool:
     """Whether a run that goes on without that piece (none: with all) is refused, or ends otherwise than it should."""
     (weights, state), (first_weights, first_state) = _read(bed, stop), _read(bed, 0)
-    _put_back(bed, stop)
+    put_back(bed, stop)
     if keys == ("weights",):
         weights = first_weights
     elif keys:
@@ -153,7 +153,7 @@ def _budget_is_kept() -> bool:
     """Whether a run whose time is used up ends at once when it goes on."""
     bed = Bed((*REVERSE, "training.steps=null", "training.budget=4s"))
     weights, state = _read(bed, EVALUATE)
-    _put_back(bed, EVALUATE)
+    put_back(bed, EVALUATE)
     folder = RunFolder(bed.trial).checkpoints
     shutil.rmtree(newest_verified(folder))
     save_checkpoint(folder, EVALUATE, weights, state | {BUDGET[0]: HOURS})

@@ -101,7 +101,7 @@ class Bed:
         return RunFolder(self.trial).finished
 
     def differs(self) -> str:
-        """In what the run ended otherwise than the undisturbed one; "" where in nothing."""
+        """In what the run ended otherwise than the undisturbed one; "" if in nothing."""
         if not self.finished:
             return "it did not finish"
         return difference(outcome(self.trial), self.reference)
@@ -127,5 +127,5 @@ def outcome(run: Path) -> dict[str, Any]:
 
 
 def difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """In which of its outcomes a run differs from another; "" where in none."""
+    """In which of its outcomes a run differs from another; "" if in none."""
     return ", ".join(f"another {name}" for name in wanted if found[name] != wanted[name])

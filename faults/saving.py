@@ -91,7 +91,7 @@ def host() -> Iterator[Host]:
 
 
 def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
-    """What is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" where nothing is."""
+    """What is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" if nothing is."""
     try:
         newest = newest_verified(RunFolder(folder).checkpoints)
     except UserError as error:
@@ -110,7 +110,7 @@ def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
 
 
 def stuck(folder: Path) -> str:
-    """What is wrong with the next save; "" where it works as if nothing had been."""
+    """What is wrong with the next save; "" if it works as if nothing had been."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             save(str(folder), NEXT)

@@ -32,7 +32,7 @@ def small_disk(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _leftovers(folder: Path) -> str:
-    """What a save that failed left on the full disk; "" where nothing."""
+    """What a save that failed left on the full disk; "" if nothing."""
     left = [path.name for path in RunFolder(folder).checkpoints.iterdir() if not path.name.startswith("step-")]
     return f"{', '.join(left)} is left" if left else ""
 

@@ -151,7 +151,7 @@ def _said(fault: Fault | None, signals: tuple[Sent, ...]) -> str:
 
 
 def _badly_stopped(bed: Bed, ended: Ended, number: int, *, twice: bool) -> str:
-    """What is wrong with how a run ended that was asked to; "" where nothing is."""
+    """What is wrong with how a run ended that was asked to; "" if nothing is."""
     if ended.code == 0:
         return "" if bed.finished else "exit code 0 without a report"
     if bed.finished and ended.code == -number:  # all was done, and the program was leaving; a shell is told the same number
@@ -177,7 +177,7 @@ def _badly_refused(ended: Ended) -> str:
 
 
 def _goes_on(bed: Bed) -> str:
-    """What is wrong with the run when it has gone on; "" where it ends as if nothing had been."""
+    """What is wrong with the run when it has gone on; "" if it ends as if nothing had been."""
     if not bed.finished:
         ended = bed.resume()
         if ended.code:

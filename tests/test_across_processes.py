@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from encoderlab.cli import main as cli
 from encoderlab.training.checkpoint import checkpoints, read_state, verified
+from faults.streams import write_shards
 from tests.run_files import journal_of, report_of
 
 from .torchrun import command_of, environment, ours, torchrun
@@ -157,6 +158,28 @@ def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(pro
     assert read_state(tmp_path / "two/checkpoints/step-6")["optimizer"].keys() == {"state", "param_groups"}
     cut_back(tmp_path / "two", 3)
     alone("pretrain", "resume=two", "training.sharding=none")
+    assert_alike(tmp_path / "two", tmp_path / "one")
+
+
+def test_two_processes_share_the_reading_of_a_stream_and_train_as_one_does(processes, alone, tmp_path):
+    shards = write_shards(tmp_path / "shards")
+    data = ("dataset=files", f"dataset.path={shards}/*.zst", "dataset.streaming=true", "dataset.window=9000")
+    settings = (
+        *SHORT,
+        *data,
+        "tokenizer.vocabulary_size=200",
+        "training.batch_size=6",
+        "training.steps=40",
+        "training.evaluate_every=20",
+    )
+    code, _, errors = processes(2, "pretrain", *settings, "run_dir=two")
+    assert code == 0, "\n".join(errors)
+    alone("pretrain", *settings, "run_dir=one")
+    assert_alike(tmp_path / "two", tmp_path / "one")
+    streams = [read_state(tmp_path / run / "checkpoints" / "step-40")["stream"] for run in ("one", "two")]
+    assert streams[0] == streams[1] and streams[0]["number"] > 1
+    cut_back(tmp_path / "two", 20)
+    alone("pretrain", "resume=two")
     assert_alike(tmp_path / "two", tmp_path / "one")
 
 

@@ -68,6 +68,8 @@ def shortened(arguments: list[str]) -> list[str]:
     typed = {argument.partition("=")[0] for argument in arguments}
     given = "finetune" in starts or {"model=as_pretrained", "init_from=mini-en"} & set(arguments)
     added = SHORT | ({} if given else NARROW)
+    if "dataset.streaming=true" in arguments:  # a stream has no limit
+        added = {name: value for name, value in added.items() if name != "dataset.limit"}
     swept = {"-m", "--multirun"} & set(arguments) or arguments[0] == "search"
     return kept + [f"{name}={value}" for name, value in added.items() if not (swept and name in typed)]
 

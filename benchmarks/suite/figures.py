@@ -81,7 +81,7 @@ def _of_kind(folder: Path, linear: Figures) -> Figures:
 
 
 def _finished(folder: Path, linear: Figures) -> FinishedRun | None:
-    """The run in a folder; None where it is not finished. Raises UserError if it was not scored on the baselines' rows."""
+    """The run in a folder; None if it is not finished. Raises UserError if it was not scored on the baselines' rows."""
     if not RunFolder(folder).finished:
         return None
     run = read_run(RunFolder(folder))

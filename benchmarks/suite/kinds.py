@@ -41,13 +41,13 @@ KINDS: Mapping[str, Kind] = {
 
 
 def missing(kind: str) -> str:
-    """Why runs of that kind cannot be started; nothing where they can."""
+    """Why runs of that kind cannot be started; nothing if they can."""
     needs_minilm = "{minilm}" in " ".join(KINDS[kind].words)
     return NOT_INSTALLED if needs_minilm and minilm_folder() is None else ""
 
 
 def missing_data(needs: str, suite: Path) -> str:
-    """Why the sets with these needs cannot be read; nothing where they can."""
+    """Why the sets with these needs cannot be read; nothing if they can."""
     if needs == "hub" and not os.environ.get("HF_ENDPOINT"):
         return "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py"
     if needs == "suite" and not suite.is_dir():

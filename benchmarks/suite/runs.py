@@ -50,7 +50,7 @@ def perform(run: Run) -> Record:
 
 
 def read_record(run: Run) -> Record | None:
-    """What was noted about the run; None where it never started."""
+    """What was noted about the run; None if it never started."""
     path = ROOT / run.record
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 

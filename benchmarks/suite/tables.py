@@ -28,7 +28,7 @@ IN_COMMANDS = {"suite": "../shared/suite", "output": "outputs/suite", "minilm": 
 
 
 def standing(kind: Mapping[str, Any] | None) -> str | None:
-    """Whether a kind of runs is above, below or not distinguishable from the linear model; None where that is not known."""
+    """Whether a kind of runs is above, below or not distinguishable from the linear model; None if that is not known."""
     interval = ((kind or {}).get("ahead") or {}).get("interval")
     if interval is None:
         return None

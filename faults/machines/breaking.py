@@ -141,7 +141,7 @@ def _undisturbed(up: Two, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def ended_otherwise(up: Two, ended: Sequence[Launched], wanted: dict[str, Any]) -> str:
-    """In what a run ended otherwise than `wanted`; "" where in nothing. It is deleted."""
+    """In what a run ended otherwise than `wanted`; "" if in nothing. It is deleted."""
     bad = [f"{one.name} ended with {one.code}: {(one.errors or one.lines or [''])[-1]}" for one in ended if one.code != 0]
     run = up[0].inside(up[0].work / "run")
     failure = "; ".join(bad) or (difference(outcome(run), wanted) if RunFolder(run).finished else "it did not finish")
@@ -150,7 +150,7 @@ def ended_otherwise(up: Two, ended: Sequence[Launched], wanted: dict[str, Any]) 
 
 
 def badly_told(ended: Launched, name: str, seconds: float) -> str:
-    """What is wrong with how a machine told of a fault; "" where one line names the machine at fault."""
+    """What is wrong with how a machine told of a fault; "" if one line names the machine at fault."""
     if ended.code is None:
         return f"{ended.name} had not ended after {seconds:.0f} s"
     errors = [line for line in ended.errors if not any(note in line for note in NOT_ERRORS)]

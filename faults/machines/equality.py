@@ -51,7 +51,7 @@ def texts() -> str:
 
 
 def _tried(up: Sequence[Machine], per_machine: int, command: str, sharding: str) -> str:
-    """What is wrong with the runs; "" where nothing is."""
+    """What is wrong with the runs; "" if nothing is."""
     first, settings = up[0], SETTINGS[command]
     launch = partial(_launched, up, per_machine)
     failure = _failed([alone(first, command, *settings, "run_dir=one")])
@@ -98,7 +98,7 @@ def cut_back(run: Path, step: int) -> None:
 
 
 def unlike(run: Path, other: Path) -> str:
-    """In what two runs differ, beyond the rounding of sums; "" where in nothing."""
+    """In what two runs differ, beyond the rounding of sums; "" if in nothing."""
     lines, others = _journal(run), _journal(other)
     if [(line["kind"], line["step"]) for line in lines] != [(line["kind"], line["step"]) for line in others]:
         return "other steps than those of one process"

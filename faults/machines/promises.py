@@ -10,56 +10,56 @@ TESTS = "tests/faults/test_machines.py::test_"
 MACHINES = (
     Promise(
         "machines_equal",
-        "Training, pretraining, eval and resume on two to four machines (namespaces with network, cache and disk of their own), "
-        "with one or two processes each, sharded or not: losses are those of one process up to rounding, scores its bits, and a "
-        "resumed run ends with the bits of one that never stopped.",
+        "Training, pretraining, eval and resume on two to four machines (namespaces with their own network, cache and disk), "
+        "with one or two processes each, sharded or not: losses equal those of one process up to rounding, scores equal its "
+        "scores bit for bit, and a resumed run ends bit for bit like one that never stopped.",
         equality.equal,
         quick=0,
         tests=(f"{TESTS}two_machines_compute_what_one_process_does",),
     ),
     Promise(
         "machines_endure",
-        "A link with 1, 20 or 100 ms each way, of 100 Mbit/s, with 1% of its frames lost, or cut for 5 s, and a clock 10 s off: "
-        "the run ends with the bits of one that nothing disturbed.",
+        "A link with a delay of 1, 20 or 100 ms each way, limited to 100 Mbit/s, losing 1% of its frames, or cut for 5 s, and "
+        "a clock 10 s off: the run ends bit for bit like an undisturbed one.",
         breaking.endured,
         quick=0,
         tests=(f"{TESTS}a_link_is_as_slow_as_it_is_made_and_counts_its_bytes",),
     ),
     Promise(
         "machines_lost",
-        "A link cut for good, a machine without power, frozen, with a process killed or its disk full: within "
-        f"{breaking.NOTICED_WITHIN} s (ENCODERLAB_WAIT_SECONDS={breaking.WAIT_SECONDS}) one line names the machine, nothing saved "
-        "is lost, and resume=auto ends with the bits of a run that nothing disturbed.",
+        "A link cut for good; a machine that loses power or freezes, or has a process killed or its disk full: within 40 s "
+        "(ENCODERLAB_WAIT_SECONDS=15) one line names the machine, nothing saved is lost, and resume=auto ends bit for bit "
+        "like an undisturbed run.",
         breaking.lost,
         quick=0,
         tests=(f"{TESTS}a_machine_without_power_is_named_and_the_run_resumes",),
     ),
     Promise(
         "machines_restart",
-        "torchrun --max-restarts resumes by itself after a killed process, and once a machine without power is back.",
+        "torchrun --max-restarts resumes by itself after a killed process, and once a machine that lost power is back.",
         breaking.restarted,
         quick=0,
         tests=(f"{TESTS}a_machine_without_power_is_named_and_the_run_resumes",),
     ),
     Promise(
         "machines_differ",
-        "A machine with another version of the package, setting, number of threads, data file or tokenizer, without the data, or "
-        "with a full disk: one line names it before a run folder is made. A clock an hour off is refused by torchrun.",
+        "A machine with another version of the package, setting, number of threads, data file or tokenizer, without the data, "
+        "or with a full disk: one line names it before a run folder is created. torchrun refuses a clock that is an hour off.",
         differing.refused,
         quick=0,
         tests=(f"{TESTS}a_machine_with_another_setting_is_named",),
     ),
     Promise(
         "machines_prepare",
-        "Each machine prepares its own cache; a cache that was copied to it is recognised and not written to.",
+        "Each machine prepares its own cache; a copied cache is recognised and not written to.",
         differing.prepared,
         quick=0,
         tests=(f"{TESTS}two_machines_compute_what_one_process_does",),
     ),
     Promise(
         "machines_cost",
-        "A step sends 2 (n - 1) / n of the gradients from each of n machines, once for any accumulation (within 15%), and a narrow "
-        "link adds the seconds that these bytes take (within a factor of 2.5).",
+        "A step sends 2 (n - 1) / n of the gradients from each of n machines, however many micro-batches there are (within "
+        "15%), and a narrow link adds the seconds that these bytes take (within a factor of 2.5).",
         cost.cost,
         quick=0,
         tests=(f"{TESTS}a_link_is_as_slow_as_it_is_made_and_counts_its_bytes",),

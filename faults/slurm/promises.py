@@ -8,8 +8,8 @@ from faults.slurm import jobs
 SLURM = (
     Promise(
         "slurm",
-        "docs/train.sbatch on two nodes of a Slurm cluster (of namespaces, on CPUs) trains; at its time limit it saves, is "
-        "requeued and resumes; cancelled, it saves and the same line resumes it; a drained node is left out. "
+        "docs/train.sbatch trains on two nodes of a Slurm cluster (of namespaces, on CPUs); at its time limit it saves, is "
+        "requeued and resumes; cancelled, it saves and the same command line resumes it; a drained node is not used. "
         "hydra/launcher=slurm runs a sweep.",
         jobs.jobs,
         quick=0,

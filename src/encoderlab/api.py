@@ -108,7 +108,7 @@ class Run:
 
     @cached_property
     def assembly(self) -> Assembly:
-        """The model with its tokenizer, task and settings."""
+        """Return the model with its tokenizer, task and settings."""
         return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
 
     @cached_property

@@ -53,6 +53,12 @@ def test_growth_is_measured(untouched):
     assert "| model.n_layers | ms a step | factor | of the FLOPs |" in found
 
 
+@pytest.mark.slow
+def test_growth_of_a_stream_is_measured(untouched):
+    found = typed("growth", "streamed", "--small", "--threads", "2")
+    assert "| documents | text | windows | seconds | documents/s |" in found and "in 16 shards" in found
+
+
 def test_rows_of_digits_have_exactly_the_length_that_is_asked_for(tmp_path):
     write_digits(tmp_path / "rows.csv", rows=20, length=16)
     head, *rows = (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()

@@ -64,8 +64,8 @@ def test_rows_of_a_split_and_a_class_of_ones_own_choice_are_explained(command, p
     assert {one["explained"] for one in found} == {"down"}
     assert {word["text"] for word in found[0]["words"]} == {0, 1}
     page = Page(tmp_path / "why" / "explain.html")
-    assert page.text.count("A word that supports down") == 2
-    assert ("not the model's answer" in page.text) == any(one["predicted"] != "down" for one in found)
+    assert page.text.count("A word that counts for down") == 2
+    assert ("which the model did not predict" in page.text) == any(one["predicted"] != "down" for one in found)
     assert "supports down" in capsys.readouterr().out
 
 
@@ -91,7 +91,7 @@ def test_what_was_cut_off_is_shown_without_a_score(command, brackets_run, tmp_pa
     assert figures["truncated"]
     assert len(figures["words"]) < 400
     page = Page(tmp_path / "why" / "explain.html")
-    assert "The model read the beginning only" in page.text
+    assert "The model read only the beginning" in page.text
     assert "The text was truncated" in capsys.readouterr().out
 
 

@@ -112,7 +112,7 @@ def test_a_teacher_of_sets_of_labels_is_refused(command, topics_run):
 
 def test_the_page_lists_the_labels_with_their_thresholds(topics_run):
     page = (topics_run / "report.html").read_text(encoding="utf-8")
-    assert "threshold" in page and "have a label too many or too few" in page and "Confusion matrix" not in page
+    assert "threshold" in page and "have missing or extra labels" in page and "Confusion matrix" not in page
 
 
 def test_one_threshold_for_all_and_thresholds_of_one_s_own(command, tmp_path):
@@ -202,8 +202,8 @@ def test_a_stopped_run_resumes_to_the_same_scores(command, stopped, tmp_path):
 
 
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_the_example_of_an_onnx_folder_gives_the_same_labels(command, topics_run, tmp_path, capsys):
-    from tests.commands.test_export_onnx import answers_of_the_readme
+def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run, tmp_path, capsys):
+    from tests.commands.test_export_onnx import answers_of_the_program
 
     command("export", f"run={topics_run}", "format=onnx", "path=there")
     said = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
@@ -213,5 +213,5 @@ def test_the_example_of_an_onnx_folder_gives_the_same_labels(command, topics_run
     capsys.readouterr()
     command("predict", f"run={topics_run}", "input=rows.txt", "format=jsonl", "precision=fp32")
     ours = [json.loads(line)["predicted"] for line in capsys.readouterr().out.splitlines()]
-    assert [answer["predicted"] for answer in answers_of_the_readme(tmp_path / "there", texts)] == ours
+    assert [answer["predicted"] for answer in answers_of_the_program(tmp_path / "there", texts)] == ours
     assert ours[0] == ["sport", "weather"]

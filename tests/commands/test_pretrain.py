@@ -185,6 +185,10 @@ REFUSED = {
         r"task.whole_words=true needs a tokenizer whose words have ## pieces",
     ),
     "training.steps=5 training.budget=2s": (SettingError, r"training.steps=5 and training.budget=2s"),
+    "dataset.streaming=true": (
+        SettingError,
+        r"dataset.streaming=true has no end, and neither training.steps nor training.budget is set",
+    ),
     "task=sst2": (SettingError, r"task=sst2 needs labels.*encoderlab train task=sst2"),
     "dataset=brackets": (DataError, r"holds no documents"),
     "training.budget=soon": (SettingError, r"training.budget=soon is not a time"),

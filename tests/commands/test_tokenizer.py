@@ -40,7 +40,7 @@ def test_a_text_is_shown_as_its_pieces_with_their_ids(command, rows, capsys):
     pieces = found["pieces"]["wordpiece"]
     command("tokenizer", *rows, "tokenizer.vocabulary_size=150", f"text={text}")
     *_, title, above, below = capsys.readouterr().out.splitlines()
-    assert title == f"wordpiece: {len(pieces)} pieces"
+    assert title == f"wordpiece: {len(pieces)} tokens"
     assert above.split() == [piece["piece"] for piece in pieces]
     assert below.split() == [str(piece["id"]) for piece in pieces]
 

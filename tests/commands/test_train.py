@@ -113,7 +113,7 @@ def test_what_is_trained_on_what_for_how_long_and_where_is_a_short_line_each_and
     begun = next(number for number, line in enumerate(lines) if line.endswith(" parameters"))
     device, attention, batches, length, folder = lines[begun + 1 : begun + 6]
     assert device.startswith("Device ") and "precision float32 (as set)" in device and "threads" in device
-    assert attention.startswith("Attention by ") and attention.endswith("not compiled (as set)")
+    assert attention.startswith("Attention: ") and attention.endswith("not compiled (as set)")
     assert batches.startswith("Batches in 1 micro-batch (a step takes")
     assert "steps of 8 rows" in length
     assert folder == "Run folder run"

@@ -177,7 +177,7 @@ def test_pairs_are_tuples_or_two_columns():
     answers = regressor.predict(pd.DataFrame(pairs, columns=["premise", "hypothesis"]))
     np.testing.assert_array_equal(answers, regressor.predict(pairs))
     assert answers.dtype == np.float64 and 2 < answers.mean() < 6, "in the units of y"
-    with pytest.raises(InputError, match="trained on pairs of texts, and one text is given"):
+    with pytest.raises(InputError, match="trained on pairs of texts, but one text was given"):
         regressor.predict(TEXTS)
 
 

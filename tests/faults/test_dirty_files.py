@@ -284,7 +284,7 @@ OTHERS = {
     ),
     "no parquet": Dirty("rows.parquet", b"text,label\nx,a\n", "rows.parquet is not a readable parquet file"),
     "parquet without a text": Dirty(
-        "rows.parquet", parquet({"text": ["x", None], "label": ["a", "b"]}), "rows.parquet, row 2 has nothing"
+        "rows.parquet", parquet({"text": ["x", None], "label": ["a", "b"]}), "rows.parquet, row 2 has no value"
     ),
     "parquet without a label": Dirty(
         "rows.parquet", parquet({"text": ["x", "y"], "label": ["a", None]}), "rows.parquet, row 2 has no label"

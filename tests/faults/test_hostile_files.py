@@ -232,7 +232,7 @@ def test_an_interpolation_in_a_models_config_is_a_text_and_reads_no_environment(
 def test_pickled_weights_are_not_opened(folders, tmp_path, capsys):
     folder = shutil.copytree(folders["huggingface"], tmp_path / "model")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert "a kind of file that can run code" in refused_or_answered(folder, capsys)
+    assert "a format that can run code" in refused_or_answered(folder, capsys)
 
 
 TOKENIZERS = {

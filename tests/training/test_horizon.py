@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from encoderlab.errors import SettingError
 from encoderlab.training.config import Schedule, TrainingConfig, seconds_of
-from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, length_in_words, total_steps
+from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, length_in_words, passes_for, total_steps
 from encoderlab.training.schedule import learning_rate_at
 from tests.stand_ins import Clock
 
@@ -219,3 +219,10 @@ def test_steps_follow_from_epochs_unless_they_are_given(settings, steps):
 def test_a_budget_decides_instead_of_steps_and_epochs():
     horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, budget="1.5h"), rows=100)
     assert (type(horizon).__name__, horizon.seconds, per_epoch) == ("TimeBudget", 5400, 4)
+
+
+def test_many_labels_take_longer_but_not_on_top_of_what_the_task_asks_for():
+    config = replace(FINETUNING, many_labels_passes=2)
+    assert [passes_for(config, 1, labels) for labels in (0, 2, 49, 50, 150)] == [1, 1, 1, 2, 2]
+    assert passes_for(config, 4, 150) == 4
+    assert passes_for(FINETUNING, 1, 150) == 1

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-DEPTH = 4  # at most 16 answers: enough for a threshold or a band, too few to learn pairs by heart
-LEAF_SHARE = 0.01  # of the pairs a tree is fitted on, at least so many give the same answer
+DEPTH = 4  # at most 16 leaves: enough for a threshold or a band, too few to memorise pairs
+LEAF_SHARE = 0.01  # least share of a tree's training pairs in each leaf
 
 
 @dataclass(frozen=True, slots=True)
 class PairFeatures:
     """What can be seen of pairs without reading them: `labels` [pairs], `overlap` [pairs], and `lengths` in pieces, [pairs, 2].
 
-    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0 where a text
+    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0 if a text
     is empty.
     """
 
@@ -26,7 +26,7 @@ class PairFeatures:
 
 
 def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> PairFeatures:
-    """The features of pairs whose texts are given as piece ids, without special tokens."""
+    """Return the features of pairs whose texts are given as piece ids, without special tokens."""
     pieces = [(set(a.tolist()), set(b.tolist())) for a, b in zip(first, second, strict=True)]
     overlap = [len(a & b) / max(min(len(a), len(b)), 1) for a, b in pieces]
     lengths = [(len(a), len(b)) for a, b in zip(first, second, strict=True)]
@@ -38,7 +38,7 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
 
 
 def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
-    """`nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
+    """Return Return `nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
 
     `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
     al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.
@@ -57,7 +57,7 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
 
 
 def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
-    """What counting tokens is worth where `target_labels` [asked] are the right ids; there must be at least one.
+    """Return the scores of predicting by token counts; `target_labels` [targets] are the true ids, at least one.
 
     `counts` [vocabulary] says how often each id occurs in training, the special ones not counted. `most_frequent_token` always says
     the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that

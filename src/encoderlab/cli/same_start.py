@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.runs.folders.resume import PATHS
+from encoderlab.settings import flat_settings
 from encoderlab.system.agreement import check_agreement
 from encoderlab.system.distributed import Processes
 
@@ -28,7 +28,7 @@ def check_same_start(settings: Any, processes: Processes) -> None:
         return
     programs = {"encoderlab": f"{version('encoderlab')} ({_source_digest()})", "PyTorch": version("torch")}
     check_agreement(processes, programs, "Install the same version on every machine")
-    shared = {key: value for key, value in _flat(settings_to_dict(settings)) if key not in OF_A_MACHINE}
+    shared = {key: value for key, value in flat_settings(settings_to_dict(settings)) if key not in OF_A_MACHINE}
     check_agreement(processes, shared, "Run the same command line on every machine")
 
 
@@ -39,11 +39,3 @@ def _source_digest() -> str:
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:8]
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value

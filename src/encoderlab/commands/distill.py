@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import replace
+from typing import Any
 
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.command_settings import DistillConfig
@@ -29,10 +30,10 @@ from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import with_recorded_settings
-from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.inspection.pair_facts import training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
@@ -40,6 +41,7 @@ from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.stream import sample_of
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
@@ -90,6 +92,10 @@ class _VectorDistillation(Training):
 
     command = "distill"
 
+    def check(self, config: DistillConfig) -> None:
+        """See `Training.check`."""
+        refuse_endless(config)
+
     def prepare(self, config: DistillConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`: the student with its teacher, and the documents."""
         task, self.config = config.task, config
@@ -104,10 +110,11 @@ class _VectorDistillation(Training):
         assembly = assemble(config, compute, corpus, pretrained, processes, teacher.encoder)
         assert isinstance(assembly.task, TeacherVectors)
         teacher.teach(assembly.task)
-        rows = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
+        rows: dict[str, Any] = {"train": corpus.training_rows(assembly.task, config.seed)}
+        rows |= {name: corpus.rows(name, assembly.task) for name in scored}
         if pretrained is None:
-            start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, rows["train"])
-        self.facts = pair_facts(rows["train"], corpus)
+            start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, sample_of(rows["train"]))
+        self.facts = training_facts(rows["train"], corpus)
         return Prepared(assembly, corpus, rows)
 
     def show_dry_run(self, prepared: Prepared) -> None:

@@ -28,10 +28,10 @@ from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
-from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.masked_predictions import fill_masks
-from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts, training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.same_parts import check_same_parts
@@ -43,6 +43,7 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.stream import sample_of
 
 
 def pretrain(
@@ -71,6 +72,7 @@ class _Pretraining(Training):
     def check(self, config: PretrainConfig) -> None:
         """See `Training.check`."""
         _pretraining_task(config)
+        refuse_endless(config)
 
     def prepare(self, config: PretrainConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`. Also prints what is known of the pairs before training begins."""
@@ -79,10 +81,12 @@ class _Pretraining(Training):
         corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
-        rows = {name: corpus.rows(name, _task_of(assembly)) for name in ("train", *scored)}
+        rows: dict[str, Any] = {"train": corpus.training_rows(_task_of(assembly), config.seed)}
+        rows |= {name: corpus.rows(name, _task_of(assembly)) for name in scored}
         if processes.is_main:
-            self.pairs = pair_facts(rows["train"], corpus)
-            self.guessed = guessed_pairs(rows["train"], list(rows.values())[-1]) if config.baselines else {}
+            sample = sample_of(rows["train"])
+            self.pairs = training_facts(rows["train"], corpus)
+            self.guessed = guessed_pairs(sample, list(rows.values())[-1]) if config.baselines else {}
             show_pairs(self.pairs, self.guessed)
         return Prepared(assembly, corpus, rows)
 
@@ -209,7 +213,7 @@ def _report(
     assembly: Assembly, rows: dict[str, SentenceRows], scores: dict[str, PretrainingScores], facts: _Facts, fitted: Fitted
 ) -> dict[str, Any]:
     scored = list(scores)[-1]
-    counted = guessed_tokens(rows["train"], scores[scored].token_labels) if assembly.config.baselines else {}
+    counted = guessed_tokens(sample_of(rows["train"]), scores[scored].token_labels) if assembly.config.baselines else {}
     return build_pretraining_report(
         summary_of(facts.command, assembly, fitted, facts.init_from),
         scores,

@@ -81,7 +81,7 @@ def refuse_documents(config: RunConfig) -> None:
 
 
 class TrainingOnLabels(Training):
-    """Examples with targets, and perhaps a teacher beside them."""
+    """Examples with targets, and perhaps a teacher."""
 
     def __init__(self, command: str, taught_by: Callable[[Any, Corpus], Teaching] | None) -> None:
         self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None

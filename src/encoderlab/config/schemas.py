@@ -148,7 +148,7 @@ def check_shown(config: DictConfig, schema: type[CommandConfig] | None) -> None:
 
 
 def without_hydra(config: DictConfig) -> DictConfig:
-    """A copy of a composed config as a command gets it: without Hydra's own part."""
+    """Return a copy of a composed config as a command gets it: without Hydra's own part."""
     own = copy.deepcopy(config)
     with read_write(own), open_dict(own):
         del own["hydra"]

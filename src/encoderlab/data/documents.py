@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from encoderlab.data.examples import Example, Split, Splits, WordsExample
+from encoderlab.data.shards import Shards
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError
 
@@ -40,15 +42,29 @@ class DocumentSplit:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`."""
+    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`.
+
+    If a run is to read its documents during training, it reads them from `shards`.
+    """
 
     by_name: dict[str, DocumentSplit]
     origin: dict[str, Any]
+    shards: Shards | None = None
 
 
 def as_documents(splits: Splits) -> Documents:
     """Return each row as a document."""
     return Documents({name: _rows_as_documents(split) for name, split in splits.by_name.items()}, splits.origin)
+
+
+def streamed_documents(shards: Shards, origin: dict[str, Any]) -> Documents:
+    """Return the documents of shards, for a run that reads them during training."""
+    made_from = repr((list(shards.fingerprints.items()), shards.fractions))
+    by_name = {
+        name: DocumentSplit(partial(shards.split, name), None, fingerprint(f"{made_from} {name}".encode()))
+        for name in ("train", *shards.fractions.held_out())
+    }
+    return Documents(by_name, origin | {"streamed": len(shards.names)}, shards)
 
 
 def _rows_as_documents(split: Split) -> DocumentSplit:

@@ -16,10 +16,10 @@ from encoderlab.entities.scheme import EntityLabels
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The entities of sentences that lie one behind the other, one at each word that begins one.
+    """The entities of consecutive sentences, one at each word that begins one.
 
-    All are [words]: `begins` tells whether a word does, `end` is the word behind the entity that holds it (meaningless outside),
-    `kind` is the place of the type in `EntityLabels.types`, -1 outside.
+    All are [words]: `begins` tells whether a word begins one, `end` is the word after the entity that contains it (undefined
+    outside), `kind` is the index of the type in `EntityLabels.types`, -1 outside.
     """
 
     begins: np.ndarray
@@ -28,7 +28,7 @@ class Spans:
 
 
 def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
-    """The entities of sentences of `lengths` words, whose label ids are `ids`, [words]; the id -1, no answer, counts as O."""
+    """Return the entities of sentences of `lengths` words with the label ids `ids`, [words]; -1, no prediction, counts as O."""
     prefixes = np.array([*labels.prefixes, "O"])[ids]
     kinds = np.array([-1 if one is None else labels.types.index(one) for one in labels.types_of] + [-1])[ids]
     firsts = np.zeros(len(ids) + 1, bool)
@@ -44,7 +44,7 @@ def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Span
 
 
 def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> np.ndarray:
-    """How many entities of each type each sentence has: rightly predicted, predicted, in truth. [sentences, 3, types]."""
+    """Return how many entities of each type each sentence has: correctly predicted, predicted, true. [sentences, 3, types]."""
     lengths = np.array([len(sentence) for sentence in right], np.int64)
     sides = [np.concatenate([np.empty(0, np.int64), *side]) for side in (predicted, right)]
     found, gold = (spans_of(labels, side, lengths) for side in sides)
@@ -63,7 +63,7 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return part / np.maximum(whole, 1)
 
 
-# From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 where there is nothing to divide by
+# From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 if there is nothing to divide by
 ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "entity_precision": lambda counts: _share(counts[..., 0], counts[..., 1]),
     "entity_recall": lambda counts: _share(counts[..., 0], counts[..., 2]),

@@ -29,19 +29,19 @@ class EntityLabels:
 
     @property
     def scheme(self) -> str:
-        """Its name."""
+        """Return the name of the scheme."""
         return "BIOES" if self.bioes else "BIO"
 
     def may_begin(self, label: int) -> bool:
-        """Whether a sentence may begin with this label."""
+        """Return whether a sentence may begin with this label."""
         return self.prefixes[label] in "OBS"
 
     def may_end(self, label: int) -> bool:
-        """Whether a sentence may end with this label."""
+        """Return whether a sentence may end with this label."""
         return not self.bioes or self.prefixes[label] in "OES"
 
     def may_follow(self, label: int, following: int) -> bool:
-        """Whether the label `following` may stand behind `label`, both given by their ids."""
+        """Return whether the label `following` may follow `label`, both given by their ids."""
         inside = self.prefixes[label] in "BI"
         if self.prefixes[following] in "IE":
             return inside and self.types_of[label] == self.types_of[following]
@@ -49,7 +49,7 @@ class EntityLabels:
 
 
 def entity_labels(names: Sequence[str]) -> EntityLabels | None:
-    """The labels as entity labels; None where they are not BIO or BIOES.
+    """Return the labels as entity labels; None if they are not BIO or BIOES.
 
     They are if each is O or begins with a prefix, and any is B or I. Without types (B, I, O), there have to be both.
     """
@@ -69,5 +69,5 @@ def entity_labels(names: Sequence[str]) -> EntityLabels | None:
 
 
 def label_name(prefix: str, entity_type: str) -> str:
-    """The label of a word of an entity."""
+    """Return the label of a word of an entity."""
     return prefix if entity_type == _UNTYPED else f"{prefix}-{entity_type}"

@@ -9,9 +9,9 @@ from encoderlab.entities.scheme import OUTSIDE, EntityLabels, label_name
 
 
 def first_invalid(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> tuple[int, str] | None:
-    """The first word whose label is not valid there, and in words where that is; None where all are.
+    """Return the first word with a label that is invalid in its place, and a description of that place; None if all are valid.
 
-    The sentences, of `lengths` words, lie one behind the other; `ids` are their label ids, [words], -1 (unknown) counting as O.
+    The sentences, of `lengths` words, follow one another; `ids` are their label ids, [words], -1 (unknown) counting as O.
     """
     names, n_words = [*labels.names, OUTSIDE], len(ids)
     may_begin, may_end = (np.array([*map(test, range(len(names) - 1)), True]) for test in (labels.may_begin, labels.may_end))
@@ -30,7 +30,7 @@ def first_invalid(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) ->
 
 
 def _may_follow(labels: EntityLabels, first: int, second: int) -> bool:
-    """Whether the one label may follow the other, the number of labels standing for O."""
+    """Return whether the one label may follow the other, the number of labels standing for O."""
     n = len(labels.names)
     if second == n:
         return first == n or labels.may_end(first)
@@ -38,9 +38,9 @@ def _may_follow(labels: EntityLabels, first: int, second: int) -> bool:
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """The names of valid labels with the entities that conlleval reads from sentences like those of `first_invalid`: [words].
+    """Return valid label names for the entities that conlleval finds in the sentences, [words]; arguments as for `first_invalid`.
 
-    IOB1, in which B only stands between neighbours of one type, becomes BIO.
+    IOB1, in which B only separates neighbours of one type, becomes BIO.
     """
     spans = spans_of(labels, ids, lengths)
     last = spans.end == np.arange(1, len(ids) + 1)

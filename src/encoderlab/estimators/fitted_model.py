@@ -29,10 +29,10 @@ class FittedModel:
         self._assembly = Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FittedModel, (self.saved,)  # opened anew: on a machine with another device, too
+        return FittedModel, (self.saved,)  # opened again, also on a machine with another device
 
     def answers(self, examples: Sequence[TextExample]) -> list[Answer]:
-        """A prediction for each example, in order. Raises InputError for an example that the model cannot read."""
+        """Return a prediction for each example, in order. Raises InputError for an example that the model cannot read."""
         try:
             if examples:
                 check_paired(self._assembly, examples[0].text_pair is not None)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 TABLE = "encoder.embeddings.token.weight"
-SCALE = ".scale"  # behind a weight's name: that of its rows
+SCALE = ".scale"  # suffix of a weight's name for the scales of its rows
 COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of such a file
 MOST = 127  # of an 8-bit integer, so that plus and minus are alike
 
 
 def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights as they are stored: the token embeddings [pieces, d_model] as int8 and a float32 scale [pieces], others float16.
+    """Return the weights as stored: the token embeddings [tokens, d_model] as int8 with float32 scales [tokens], others float16.
 
     Each row is divided by its largest absolute value / 127 and rounded, so that no number is off by more than 1/254 of that value.
     A weight with a value beyond the range of float16 (65,504) is stored as float32.
@@ -31,13 +31,13 @@ def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError where it does not fit."""
+    """Return the float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError if one does not fit."""
     scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
     return {name: _float32(name, stored) for name in stored if name not in scales}
 
 
 def _shortened(weight: Tensor) -> Tensor:
-    """The weight as float16; as float32 where that would make a number infinite."""
+    """Return the weight as float16, or as float32 if float16 would make a number infinite."""
     short = weight.half()
     return short if short.isfinite().all() else weight.float()
 

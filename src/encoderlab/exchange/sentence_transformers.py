@@ -1,4 +1,4 @@
-"""sentence-transformers: the modules that stand behind an encoder in such a folder, which pool its vectors and apply a linear head.
+"""sentence-transformers: the modules that follow an encoder in such a folder, which pool its vectors and apply a linear head.
 
 The folder's format is that of sentence-transformers 2 and later: modules.json names the modules in their order, and each has its
 settings in a folder of its own. The encoder itself is transformers'; see `huggingface`.
@@ -23,12 +23,12 @@ MODES = {"cls_token": Pooling.cls, "max_tokens": Pooling.max, "mean_tokens": Poo
 
 
 def answers_texts(heads: HeadSizes) -> bool:
-    """Whether the model was trained to answer for whole texts: a head of pretraining is not exported."""
+    """Return whether the model was trained to answer for whole texts: a head of pretraining is not exported."""
     return heads.sequence_classes is not None and not heads.vocabulary
 
 
 def pooling_of(config: ModelConfig, heads: HeadSizes) -> Pooling:
-    """How the exported folder pools: as the head was trained, or by the mean where there is no such head.
+    """Return the pooling of the exported folder: that of the trained head, or the mean if there is no such head.
 
     Raises SettingError for a model that labels words, and for a head on a pooler, which BERT's own classifier has.
     """
@@ -45,8 +45,8 @@ def pooling_of(config: ModelConfig, heads: HeadSizes) -> Pooling:
 
 
 def write_modules(folder: Path, config: ModelConfig, pooling: Pooling, head: Mapping[str, Tensor]) -> None:
-    """Write modules.json and what it names beside the encoder in `folder`; `head` is its `weight` and `bias`, or empty."""
-    no_pooler = {"add_pooling_layer": False}  # BERT's own, which would be drawn anew
+    """Write modules.json and the modules it names next to the encoder in `folder`; `head` is its `weight` and `bias`, or empty."""
+    no_pooler = {"add_pooling_layer": False}  # BERT's own, which would be initialised randomly
     reading = {"max_seq_length": config.reach, "do_lower_case": False, "model_args": no_pooler}
     _write(folder / "sentence_bert_config.json", reading)
     _write(folder / POOLING / "config.json", _pooling(config.d_model, pooling))

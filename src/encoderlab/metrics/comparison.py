@@ -40,7 +40,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one run answered: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
+    """The predictions of one run: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
 
     Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an answer, as an
     empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is about. `names` are those
@@ -61,7 +61,7 @@ class Answers:
 class Difference:
     """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` that it is none.
 
-    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None where nothing is known
+    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing is known
     of either.
     """
 
@@ -73,7 +73,7 @@ class Difference:
 
 
 def mean_over_runs(scores: Sequence[float]) -> Mean:
-    """Mean, standard deviation and 95% interval by Student's t: what other seeds would give, were scores normally distributed."""
+    """Return mean, standard deviation and 95% interval over seeds by Student's t, which assumes normally distributed scores."""
     values = np.asarray(scores, dtype=float)
     value, n = float(values.mean()), len(values)
     if n < 2:
@@ -83,12 +83,12 @@ def mean_over_runs(scores: Sequence[float]) -> Mean:
 
 
 def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int) -> Difference:
-    """How far the runs of one setting are above those of another on the same rows, in the mean over each setting's seeds.
+    """Return how far the runs of one setting are above those of another on the same rows, averaged over each setting's seeds.
 
-    With one run on either side the rows alone vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on the rows
-    that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both, the variances of both
-    kinds of luck are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds find
-    harder than others counts in both variances, so that the interval is rather too wide than too narrow.
+    With one run on either side only the rows vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on the
+    rows that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both, the variances
+    over rows and seeds are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds
+    find harder than others counts in both variances, so that the interval is rather too wide than too narrow.
     """
     drawn, value = _bootstrap_of_difference(first, second, figure, seed)
     if len(first) > 1 and len(second) > 1:
@@ -97,13 +97,13 @@ def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figur
     single = len(first) == len(second) == 1 and figure == "accuracy" and not first[0].of_words
     if single:
         return Difference(value, middle(drawn), _mcnemar(first[0], second[0]), MCNEMAR, "rows")
-    # Where there were no difference, the bootstrap's values would lie about zero as they now lie about the value.
+    # Without a difference, the bootstrap's values would be spread about zero as they now are about the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
 
 
 def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """How far one setting's scores are above another's in the mean, where no answers can be paired: Welch's t test (Welch 1947)."""
+    """Return how far one setting's mean score is above another's if answers cannot be paired: Welch's t test (Welch 1947)."""
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) < 2:
         return Difference(value, None, None, None, None)
@@ -111,7 +111,7 @@ def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Di
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values, corrected for being several (Holm 1979): the chance of one false discovery or more stays below the level."""
+    """Return the p-values corrected for multiple tests (Holm 1979): the chance of any false discovery stays below the level."""
     order = np.argsort(p_values, kind="stable")
     corrected, least = np.empty(len(p_values)), 0.0
     for rank, place in enumerate(order):
@@ -121,7 +121,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float, test: str, varies: str) -> Difference:
-    """The t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
+    """Return the t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
     from scipy import stats
 
     shares = [_variance(values) / len(values) for values in scores]
@@ -135,7 +135,7 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
 
 
 def _variance(values: Sequence[float] | np.ndarray) -> float:
-    """With n - 1 in the denominator; exactly 0 where all values are the same, which rounding would deny."""
+    """With n - 1 in the denominator; exactly 0 if all values are the same, which rounding would deny."""
     return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
 
 
@@ -157,7 +157,7 @@ def _mcnemar(first: Answers, second: Answers) -> float:
 def _bootstrap_of_difference(
     first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int
 ) -> tuple[np.ndarray, float]:
-    """The difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split itself."""
+    """Return the difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split itself."""
     score = _score_of(figure)
     columns = [_columns(answers, figure) for answers in (*first, *second)]
     width = columns[0].shape[1]
@@ -178,7 +178,7 @@ def _figure(answers: Answers, figure: str) -> float:
 
 
 def _columns(answers: Answers, figure: str) -> np.ndarray:
-    """What each row adds to the totals that a figure is computed from: [rows, columns]."""
+    """Return what each row adds to the totals that a figure is computed from: [rows, columns]."""
     if figure in OF_NUMBERS:
         return score_columns(answers.labels, answers.predicted, figure)
     if answers.labels.ndim == 2:
@@ -211,7 +211,7 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
 
 
 def _columns_of_entities(answers: Answers) -> np.ndarray:
-    """The entities of each row that are rightly predicted, predicted, and in truth: [rows, 3]."""
+    """Return the entities of each row that are rightly predicted, predicted, and in truth: [rows, 3]."""
     labels = entity_labels(answers.names)
     assert labels is not None, "only BIO and BIOES labels have entities"
     starts = np.searchsorted(answers.row, np.arange(1, answers.n_rows))
@@ -219,7 +219,7 @@ def _columns_of_entities(answers: Answers) -> np.ndarray:
 
 
 def _columns_of_sets(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
-    """The same for sets of labels, bool [rows, labels] each."""
+    """Return the same for sets of labels, bool [rows, labels] each."""
     if figure == "subset_accuracy":
         right = (labels == predicted).all(1).astype(np.int64)
         return np.stack([right, np.ones_like(right)], axis=1)

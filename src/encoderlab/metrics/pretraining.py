@@ -22,7 +22,7 @@ class PretrainingScores:
 
     `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target tokens and
     `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets]; `pairs_right` is
-    True where the pair was judged rightly, [n], and None where pairs were not judged. `intervals` are the 95% intervals that
+    True if the pair was predicted correctly, [n], and None if pairs were not predicted. `intervals` are the 95% intervals that
     `with_intervals` adds.
     """
 
@@ -37,11 +37,11 @@ class PretrainingScores:
 
     @property
     def main(self) -> str:
-        """The figure a report puts first."""
+        """Return the main figure of a report."""
         return "mlm_accuracy"
 
     def with_intervals(self, seed: int) -> PretrainingScores:
-        """The same scores with 95% bootstrap intervals of both accuracies; see `encoderlab.metrics.intervals`.
+        """Return the same scores with 95% bootstrap intervals of both accuracies; see `encoderlab.metrics.intervals`.
 
         Rows are drawn, not tokens: the tokens of a sequence are not independent of one another.
         """
@@ -51,7 +51,7 @@ class PretrainingScores:
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         return {"n": self.n, **self.figures, **bounds}
 
@@ -59,7 +59,7 @@ class PretrainingScores:
 class _Kept(NamedTuple):
     """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [asked].
 
-    `pair_hits` and `pair_losses` are [batch], and empty where pairs are not judged.
+    `pair_hits` and `pair_losses` are [batch], and empty if pairs are not judged.
     """
 
     rows: Tensor
@@ -131,7 +131,7 @@ class PretrainingMetrics:
 
 
 def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
+    """Return whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
     logits = logits.detach().float()
     return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
 

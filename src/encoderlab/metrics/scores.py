@@ -44,7 +44,7 @@ class AnswerScores(ABC):
 
     @abstractmethod
     def with_intervals(self, seed: int) -> Self:
-        """The same scores with 95% bootstrap intervals; see `encoderlab.metrics.intervals`."""
+        """Return the same scores with 95% bootstrap intervals; see `encoderlab.metrics.intervals`."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -52,14 +52,14 @@ class AnswerScores(ABC):
 
     @abstractmethod
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """By how much the main figure is better than that of other answers to the same rows, and the paired 95% interval of it.
+        """Return by how much the main figure is better than that of other answers to the same rows, and the paired 95% interval.
 
         `predicted` holds the other answers to all rows of the split.
         """
 
     @abstractmethod
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """The main figure on some rows, given by their places in `rows`, and its 95% interval; None where nothing is asked."""
+        """Return the main figure on some rows, at these places in `rows`, and its 95% interval; None if they have no target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ class Scores(AnswerScores):
 
     `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
     one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
-    `probabilities` is [n, classes], None where they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
+    `probabilities` is [n, classes], None if they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
     `headline` names the figure that a report puts first (None: the share of right answers). `positive` is the id of the class that
     the figures of two classes are about, such as `f1`; None for other numbers of classes. `threshold` is the probability from which
-    it was given, None where the likelier class was the answer.
+    it was given, None if the likelier class was the answer.
     """
 
     n: int
@@ -90,12 +90,12 @@ class Scores(AnswerScores):
 
     @property
     def main(self) -> str:  # type: ignore[override]
-        """The figure a report puts first: the `headline`, or the share of right answers."""
+        """Return the main figure of a report: the `headline`, or the share of right answers."""
         return self.headline or "accuracy"
 
     @property
     def positive_label(self) -> str | None:
-        """The name of the `positive` class."""
+        """Return the name of the `positive` class."""
         return None if self.positive is None else self.label_names[self.positive]
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
@@ -103,7 +103,7 @@ class Scores(AnswerScores):
         return self.lead_on_rows(np.asarray(predicted)[self.rows], seed)
 
     def lead_on_rows(self, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
-        """The same over `other` answers to the scored rows, in their order."""
+        """Return the same for the predictions `other` on the scored rows, in their order."""
         if self.main == "accuracy":
             return difference(self.labels, self.predicted, other, seed)
         score = class_score(self.main, self.positive)
@@ -112,7 +112,7 @@ class Scores(AnswerScores):
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`.
 
-        Intervals of accuracy are Wilson's (1927), which have a width where all answers are right too; others draw texts, as in
+        Intervals of accuracy are Wilson's (1927), which have a width even if all answers are right; others draw texts, as in
         `encoderlab.metrics.intervals`.
         """
         if self.main == "accuracy":
@@ -125,12 +125,12 @@ class Scores(AnswerScores):
         return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
 
     def with_intervals(self, seed: int) -> Scores:
-        """The same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
+        """Return the same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
         found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed, self.positive)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         named = {} if self.positive is None else {"positive_label": self.positive_label}
         named |= {} if self.threshold is None else {"threshold": self.threshold}
@@ -142,21 +142,21 @@ class SplitScores(Protocol):
 
     @property
     def n(self) -> int:
-        """How many rows were scored."""
+        """Return how many rows were scored."""
         ...
 
     @property
     def figures(self) -> dict[str, float]:
-        """The scores by name."""
+        """Return the scores by name."""
         ...
 
     @property
     def main(self) -> str:
-        """The figure a report puts first."""
+        """Return the main figure of a report."""
         ...
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         ...
 
 
@@ -168,7 +168,7 @@ class Metrics(Protocol):
         ...
 
     def collected(self) -> list[Any]:
-        """What was added, batch by batch, in a form that another process can read."""
+        """Return what was added, batch by batch, in a form that can be sent to another process."""
         ...
 
     def replace(self, collected: list[Any]) -> None:
@@ -181,7 +181,7 @@ class Metrics(Protocol):
 
 
 def is_lower_better(figure: str) -> bool:
-    """Whether the least value of a figure is the best."""
+    """Return whether the least value of a figure is the best."""
     return figure.endswith(("loss", "perplexity", "mae", "rmse"))
 
 
@@ -189,7 +189,7 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
     """F1 over the classes, each class on its own, and the confusion matrix, for class ids of shape [answers].
 
     Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
-    not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
+    not have says nothing about the model. `per_class` lists all classes, with zeros instead of divisions by zero.
     `matthews` is the correlation of `encoderlab.metrics.intervals.matthews`.
     """
     from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support

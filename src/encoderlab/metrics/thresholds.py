@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DEFAULT = 0.5  # where there are no rows to fit on
+DEFAULT = 0.5  # if there are no rows to fit it on
 LEAST_POSITIVES = 10  # of a label with fewer, its own F1 says too little: it gets the threshold of all labels together
 
 
 def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: bool) -> np.ndarray:
-    """A threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows, labels].
+    """Return a threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows, labels].
 
     One that is `shared` has the best micro F1. Otherwise each label with at least LEAST_POSITIVES rows has the threshold of its own
     best F1, and the others have the shared one (SCutFBR.1's idea: Yang 2001, "A Study of Thresholding Strategies for Text
@@ -26,7 +26,7 @@ def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: boo
 
 
 def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The threshold with the best F1, midway between the two probabilities that it parts; DEFAULT where no row has the label."""
+    """Return the threshold with the best F1, midway between the two probabilities it separates; DEFAULT if no row has the label."""
     if not labels.any():
         return DEFAULT
     found, given, between = _cuts(probabilities, labels)
@@ -34,9 +34,9 @@ def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def threshold_for_precision(probabilities: np.ndarray, labels: np.ndarray, precision: float) -> float:
-    """The lowest threshold from which on answers are so precise, which finds the most; the most precise one where none is.
+    """Return the lowest threshold with this precision, which has the highest recall; the most precise one if none has it.
 
-    It lies midway between the two probabilities that it parts. DEFAULT where no row has the label.
+    It is midway between the two probabilities that it separates. DEFAULT if no row has the label.
     """
     if not labels.any():
         return DEFAULT
@@ -46,8 +46,8 @@ def threshold_for_precision(probabilities: np.ndarray, labels: np.ndarray, preci
 
 
 def _cuts(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every threshold that parts two different probabilities, falling: how many rows with the label lie above it, how many
-    rows in all, and the threshold itself; [thresholds] each.
+    """Return for every threshold between two different probabilities, descending: how many rows with the label
+    are above it, how many rows in all, and the threshold itself; [thresholds] each.
     """
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
@@ -64,7 +64,7 @@ class ThresholdRule:
     precision: float | None = None
 
     def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
-        """The threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows] each."""
+        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows] each."""
         if self.known is not None:
             return self.known
         if self.precision is None:

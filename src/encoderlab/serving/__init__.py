@@ -1,1 +1,1 @@
-"""A finished run behind HTTP."""
+"""A finished run served over HTTP."""

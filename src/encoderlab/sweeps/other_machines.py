@@ -39,5 +39,5 @@ def wait_for_others(sweep: Sweep) -> bool:
 
 
 def _is_stopped_here(sweep: Sweep, record: JobRecord) -> bool:
-    """Whether a job that this command line has started was stopped by itself, as by scancel."""
+    """Return whether a job that this command line has started was stopped by itself, as by scancel."""
     return record.state == STOPPED and record.start == sweep.started

@@ -55,7 +55,7 @@ def typed_again(options: SweepConfig) -> list[str]:
 
 @contextmanager
 def folder_for(options: SweepConfig, *, dry: bool) -> Iterator[SweepFolder]:
-    """The folder of a sweep; one that is gone afterwards where its jobs are `dry` runs. Raises SettingError."""
+    """Open the folder of a sweep, a temporary one if its jobs are `dry` runs. Raises SettingError."""
     if not dry:
         yield SweepFolder.named(options.sweep_dir)
         return

@@ -46,7 +46,7 @@ PARALLEL = "hydra_joblib_launcher"
 class Sweep:
     """A sweep of one command, as the process that was started knows it, and each process of a job is told.
 
-    `start` runs the command for one job's settings and returns its run folder, where it fills one. `composed` collects the
+    `start` runs the command for one job's settings and returns its run folder, if it has one. `composed` collects the
     command lines of the jobs, so that it is known how many there are, and `jobs` has the key of each. `dry`: its jobs write
     nothing, and its folder will be gone. `failed_before` has the failures to try again, each with the command line that it came
     from. What fails meanwhile on another machine that shares the folder is not tried again.
@@ -78,7 +78,7 @@ class Sweep:
         self._is_next_composed_own = True
 
     def prepare(self, config: DictConfig, before_workers: Callable[[], None] = lambda: None) -> None:
-        """Note a composed config; and where jobs are to run at once, how many: one for each card, else one for each core.
+        """Record a composed config and, for parallel jobs, how many: one per GPU, otherwise one per core.
 
         `before_workers` is called before there are any.
         """
@@ -100,9 +100,9 @@ class Sweep:
             before_workers()
 
     def job(self, config: DictConfig, number: int, overrides: Sequence[str]) -> JobRecord | None:
-        """Run one job, or skip it where it is finished; a failure is recorded and does not end the sweep.
+        """Run one job, or skip it if it is finished; a failure is recorded and does not end the sweep.
 
-        Returns its record, None where another process runs it. Raises Interrupted.
+        Returns its record, None if another process runs it. Raises Interrupted.
         """
         if os.getpid() == self.process:
             return self._job(config, number, list(overrides))
@@ -114,7 +114,7 @@ class Sweep:
             return None
 
     def _key(self, config: DictConfig, overrides: list[str]) -> tuple[str, Any]:
-        """What tells the job from others, and its settings, or why they are refused."""
+        """Return the key of the job, and its settings, or why they are refused."""
         try:
             with explained(self.command):
                 settings = typed(config, COMMAND_CONFIGS[self.command])
@@ -138,12 +138,12 @@ class Sweep:
             return self._started(record, settings, self.folder.read(key), taken_over_from=other)
 
     def is_done(self, record: JobRecord) -> bool:
-        """Whether nothing is left to do: it has finished, or has failed since this command line was started."""
+        """Return whether nothing is left to do: it has finished, or has failed since this command line was started."""
         is_new_failure = record.state == FAILED and record.start != self.failed_before.get(record.key)
         return is_new_failure or is_finished(record)
 
     def _done(self, job: JobRecord) -> JobRecord | None:
-        """The record of the job where it is done, with its number and overrides here; else None."""
+        """Return the record of the job if it is finished, with its number and overrides in this sweep; otherwise None."""
         before = self.folder.read(job.key)
         if before is None or not self.is_done(before):
             return None
@@ -210,7 +210,7 @@ class Sweep:
 
     @contextmanager
     def _own_output(self, key: str) -> Iterator[None]:
-        """Of jobs that run at the same time, what each prints goes to a file beside its record."""
+        """Redirect the output of a job that runs in parallel with others to a file next to its record."""
         if self.at_once < 2 or self.dry:
             yield
             return
@@ -227,14 +227,14 @@ class Sweep:
 
 
 def is_finished(record: JobRecord) -> bool:
-    """Whether the job is done: a run's report is the last thing it writes, and may be there though the record says otherwise."""
+    """Return whether the job is done: a run writes its report last, so it may exist though the record says otherwise."""
     if record.folder is None:
         return record.state == FINISHED
     return RunFolder(record.folder).finished
 
 
 def _continued(settings: Any, unused: Callable[[str], Path], before: JobRecord | None) -> Any:
-    """The settings, with the run folder that an earlier process has begun, or with a new one; left alone where they name a run."""
+    """Return the settings with the run folder that an earlier process began or a new one, unless they name a run themselves."""
     if getattr(settings, "resume", "none") is not None:  # named already, or a command that does not go on
         return settings
     typed = None if settings.run_dir is None else Path(settings.run_dir)

@@ -73,6 +73,11 @@ class TrainingConfig:
         1000, "With epochs=auto: enough whole epochs for about this many steps, at least one and at most max_epochs.", least=1
     )
     max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
+    many_labels_passes: int = setting(
+        1,
+        "With epochs=auto: how many times as many steps for a task with 50 labels or more, whose new head takes longer to learn.",
+        least=1,
+    )
     max_tokens: int | None = setting(
         None, "With epochs=auto: read about this many tokens at most, in fewer epochs if rows are long (at least 3).", least=1
     )
@@ -111,9 +116,7 @@ class TrainingConfig:
     freeze_layers: int = setting(
         0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0
     )
-    precision: Precision = setting(
-        Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16."
-    )
+    precision: Precision = setting(Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
     compile: Compile = setting(
         Compile.auto, "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )

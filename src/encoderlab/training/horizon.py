@@ -16,11 +16,17 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
+MANY_LABELS = 50  # which take longer to learn
 
 
 def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
     """Return the optimizer steps of one pass over this many rows."""
     return math.ceil(rows / config.batch_size)
+
+
+def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
+    """Return the factor on the steps that the number of rows suggests: the task's `passes`, or more if it has many `labels`."""
+    return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
 
 
 def total_steps(config: TrainingConfig, rows: int) -> int:
@@ -55,16 +61,19 @@ def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1)
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
-def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool) -> str:
-    """Return in words how long a run on this many rows is, how often it is `evaluated` if at all, and when it stops early."""
+def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
+    """Return in words how long a run on this many rows is, how often it is `evaluated` if at all, and when it stops early.
+
+    `epoch` is the word for a pass over the rows.
+    """
     every = config.evaluate_every or steps_per_epoch(config, rows)
     if config.budget is not None:
-        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} per epoch)"
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} per {epoch})"
     else:
         steps = total_steps(config, rows)
         epochs = round(steps / steps_per_epoch(config, rows), 2)
         every = min(every, steps)
-        length = f"{epochs:g} epoch{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+        length = f"{epochs:g} {epoch}{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
     if not evaluated:
         return length
     often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"

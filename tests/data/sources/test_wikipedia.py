@@ -45,9 +45,22 @@ ASKED = {
 }
 
 
-def documents(endpoint, home, *asked):
+SHARDS = """
+import json
+from itertools import islice
+from pathlib import Path
+from encoderlab.data.sources.wikipedia import WikipediaDataset
+documents = WikipediaDataset(streaming=True).documents(Path("."))
+shards = documents.shards
+first, later = (list(islice(shards.documents(0, start, {}), count)) for start, count in ((0, 130), (125, 5)))
+held_out = [document for _, document in zip(range(3), documents.by_name["validation"].documents())]
+print(json.dumps({"names": shards.names, "first": first, "later": later, "held_out": held_out, "origin": documents.origin}))
+"""
+
+
+def documents(endpoint, home, *asked, script=READ):
     done = subprocess.run(
-        [sys.executable, "-c", READ],
+        [sys.executable, "-c", script],
         input="\n".join(map(json.dumps, asked)),
         env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"},
         capture_output=True,
@@ -97,6 +110,15 @@ def test_a_stream_holds_its_first_articles_out_and_trains_on_the_following(found
     assert len({json.dumps(article) for article in order}) == 53
 
 
+def test_a_stream_without_a_limit_is_read_by_its_shards_from_any_article_on(hub, home):
+    (found,), _ = documents(hub, home, script=SHARDS)
+    assert found["names"][0].startswith("20231101.en-00000-of-") and found["origin"]["streamed"] == len(found["names"])
+    assert [number for number, _ in found["first"]] == list(range(130))
+    assert found["later"] == found["first"][125:]
+    articles = [article for _, article in found["first"]]
+    assert found["held_out"][0] in articles and all(len(article) for article in found["held_out"])
+
+
 def test_the_fingerprint_follows_the_settings(found):
     results = [found[name] for name in ("stored", "stored otherwise", "streamed", "streamed too")]
     fingerprints = [split["fingerprint"] for result in results for split in result["splits"].values()]
@@ -134,7 +156,6 @@ def test_a_stream_the_hub_breaks_off_is_asked_for_again(start_hub, hub_script, t
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"streaming": True}, "dataset.streaming=true needs to know how many articles to read."),
         ({"date": "2023-11-01"}, "dataset.date is '2023-11-01'."),
         (
             {"validation_fraction": 0.5, "test_fraction": 0.5},

@@ -161,9 +161,9 @@ def test_calibration_is_mended_on_validation_and_never_on_the_rows_that_are_scor
     assert f"0.250 , and {after['ece']:.3f} at the temperature" in found.said.replace("0.250,", "0.250 ,")
     assert "after_temperature" not in found.report["splits"]["validation"]["calibration"]
     alone = page_of(folder, test, texts(200), splits={"validation": test})
-    assert "validation is the only split beside training" in alone.said
+    assert "validation is the only split besides training" in alone.said
     evaluated = page_of(folder, test, texts(200), command="eval", splits={"all": test})
-    assert "an evaluation has only the rows that are scored" in evaluated.said
+    assert "an evaluation has only the scored rows" in evaluated.said
 
 
 def test_words_of_mistakes_are_marked_by_what_they_did(folder, scores_of):
@@ -185,8 +185,8 @@ def test_a_run_without_a_mistake_has_none_to_show(folder, scores_of):
         raise AssertionError("there is nothing to explain")
 
     found = page_of(folder, scores_of([0, 1, 1], [0, 1, 1]), texts(3), importance=importance)
-    assert "0 of 3 answers are wrong" in found.said
-    assert "Surest wrong answers" not in found.said
+    assert "0 of 3 predictions are wrong" in found.said
+    assert "Most confident mistakes" not in found.said
     assert "is still possible" in found.said
 
 
@@ -219,8 +219,8 @@ def test_a_tagged_sentence_shows_its_words_with_what_was_said_of_them(folder):
 
     examples = [WordsExample(("cats", "run", "cut"), (0, 1, 1)), WordsExample(("go",), (1,)), WordsExample((), ())]
     found = page_of(folder, scores, examples, importance=importance)
-    assert "1 of 3 sentences have a wrong answer" in found.said
-    assert "cats noun run noun, right is verb" in found.said
+    assert "1 of 3 sentences have a mistake" in found.said
+    assert "cats noun run noun, labelled verb" in found.said
     assert "cut" not in found.said.partition("Mistakes")[2].partition("Scores by length")[0]
     assert '<span class="for" style="--share:1.0">cats</span>' in found.text
     assert "Brier" not in found.said

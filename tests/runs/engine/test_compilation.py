@@ -79,7 +79,7 @@ def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words,
 
 def test_a_short_run_is_not_compiled_unless_that_is_asked_for(compiler):
     calls = compiler()
-    assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=170) == "not compiled (pays in long runs only)"
+    assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=170) == "not compiled (faster only in long runs)"
     assert calls == []
     assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=190) == "compiled"
     assert compile_encoder(Doubling(), Compile.always, CUDA, seconds=1) == "compiled"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ _ARROW_FILE = b"ARROW1"
 
 
 def read_parquet(path: Path, wanted: Wanted) -> Rows:
-    """The rows of a parquet file. Raises DataError if it is not one, or lacks a column."""
+    """Return the rows of a parquet file. Raises DataError if it is not one, or lacks a column."""
     try:
         names = _names(path, wanted, pq.read_schema(path))
         file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -31,8 +32,19 @@ def read_parquet(path: Path, wanted: Wanted) -> Rows:
     return _rows(path, table, wanted)
 
 
+def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
+    """Yield the texts of each row of a parquet file by column, a few rows at a time. Raises DataError if it is damaged."""
+    wanted = replace(wanted, others=())
+    try:
+        names = _names(path, wanted, pq.read_schema(path))
+        for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(_ROWS_UNPACKED, columns=names):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise DataError(f"{path} is no readable parquet file: {error}") from error
+
+
 def read_arrow(path: Path, wanted: Wanted) -> Rows:
-    """The rows of an Arrow file, stream, or Feather file. Raises DataError if it is not one, or lacks a column."""
+    """Return the rows of an Arrow file, stream, or Feather file. Raises DataError if it is not one, or lacks a column."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_ARROW_FILE))
@@ -47,7 +59,7 @@ def read_arrow(path: Path, wanted: Wanted) -> Rows:
 
 
 def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
-    """The columns of an Arrow file, or of a stream without its footer, as `datasets` writes them."""
+    """Return the columns of an Arrow file, or of a stream without its footer, as `datasets` writes them."""
     with pa.OSFile(str(path)) as source:
         if is_file:
             reader = pa.ipc.open_file(source)
@@ -78,7 +90,7 @@ def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
 
 
 def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str]) -> pa.Table:
-    """The columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
+    """Return the columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
     most, taken, batches = most_unpacked(path), 0, []
     for batch in parts:
         batches.append(batch)

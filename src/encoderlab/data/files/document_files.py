@@ -1,19 +1,31 @@
-"""Documents in .txt files, a single file or a folder of them: a paragraph per line, blank lines between documents."""
+"""Documents in files.
+
+In .txt files, a single file or a folder of them: a paragraph per line, blank lines between documents. In shards of any format, read
+one document at a time.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from encoderlab.data.files.encodings import AUTO, with_encodings
+from encoderlab.data.documents import paragraphs
+from encoderlab.data.files.columnar import parquet_rows
+from encoderlab.data.files.delimiters import delimiter_of
+from encoderlab.data.files.encodings import AUTO, encoding_of, with_encodings
+from encoderlab.data.files.formats import BINARY, Dialect, Format, format_of
+from encoderlab.data.files.separated import SeparatedFile
+from encoderlab.data.files.tables import json_objects
 from encoderlab.data.files.text_files import place, plain_lines
-from encoderlab.data.sources.columns import Rows
-from encoderlab.errors import DataError
+from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
+from encoderlab.errors import DataError, SettingError
 
 _SPLITS = ("train", "validation", "test")
 _CHARACTERS_PER_BATCH = 4_000_000
@@ -77,6 +89,53 @@ def _documents(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
             paragraphs = []
     if paragraphs:
         yield begin, "\n".join(paragraphs)
+
+
+def shard_documents(path: Path, wanted: Wanted, chosen: Format, dialect: Dialect) -> Iterator[list[str]]:
+    """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one.
+
+    Raises DataError if the file is missing or damaged, SettingError if its format cannot be read one row at a time.
+    """
+    found = format_of(path, chosen)
+    if found not in BINARY:
+        dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding))
+    if found is Format.txt:
+        yield from (text.split("\n") for _, text in _documents(path, dialect.encoding))
+        return
+    for where, row in _table_rows(path, found, wanted, dialect):
+        yield [paragraph for name in wanted.texts() for paragraph in _paragraphs(row, name, where, wanted)]
+
+
+def _table_rows(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each row of a table, with its name for messages."""
+    if found is Format.jsonl:
+        yield from ((place(path, line), record) for line, record in json_objects(path, dialect.encoding))
+    elif found is Format.parquet:
+        yield from ((f"{path}, row {row}", texts) for row, texts in enumerate(parquet_rows(path, wanted), start=1))
+    elif found in (Format.csv, Format.tsv):
+        usual = "," if found is Format.csv else "\t"
+        separator = delimiter_of(path, dialect.encoding, dialect.delimiter, usual, wanted.settings().values())
+        file = SeparatedFile(path, separator, dialect.quoting, wanted.named("quoting"), dialect.encoding)
+        for record in file.records(wanted.texts(), None):
+            yield place(path, record.line), dict(zip(file.header, record.cells, strict=True))
+    else:
+        raise SettingError(
+            f"{path} can only be read as a whole, but dataset.streaming=true reads one document at a time",
+            allowed="txt, jsonl, csv, tsv or parquet",
+            remedy="Convert it, or set dataset.streaming=false",
+        )
+
+
+def _paragraphs(row: Mapping[str, Any], name: str, where: str, wanted: Wanted) -> list[str]:
+    if name not in row:
+        setting = next(setting for setting, column in wanted.settings().items() if column == name)
+        raise no_such_column(where, wanted, setting, list(row))
+    text = row[name]
+    if not isinstance(text, str):
+        raise DataError(f"{where} has no text in column {name!r}", allowed="a text in each row")
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DataError(f"{where} contains a lone surrogate (\\ud800 to \\udfff)")
+    return paragraphs(text)
 
 
 def _on_disk(texts: Iterator[str], folder: Path) -> pa.ChunkedArray:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data.documents import refuse_lone_document
+from encoderlab.data.documents import Documents, refuse_lone_document, streamed_documents
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import encoding_of, refuse_unknown
 from encoderlab.data.files.formats import AS_IT_SHOWS, BINARY, Dialect, Format, OnMissing, Quoting, absolute, format_of, paths_of
+from encoderlab.data.shards import Fractions, Shards, StreamSettings, refuse_limit, refuse_stream
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -21,9 +25,11 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
     from encoderlab.data.sources.columns import Rows, Wanted
 
+_END = 2**16  # bytes
+
 
 @dataclass
-class FilesDataset(ColumnDataset):
+class FilesDataset(ColumnDataset, StreamSettings):
     """Your own files: one file or folder for all splits, or one for each split."""
 
     # Each is a name, a pattern or a list; OmegaConf has no such union.
@@ -52,6 +58,11 @@ class FilesDataset(ColumnDataset):
                 setattr(self, name, absolute(path, f"dataset.{name}"))
 
     @property
+    def is_stream(self) -> bool:
+        """See `DatasetConfig.is_stream`."""
+        return self.streaming
+
+    @property
     def dialect(self) -> Dialect:
         """Return how the files are to be read."""
         return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
@@ -61,9 +72,34 @@ class FilesDataset(ColumnDataset):
         from encoderlab.data.files.folders import split_folders
         from encoderlab.data.sources.whole_rows import joined
 
+        refuse_stream(self.streaming)
         files = self._files(split_folders)
         rows = {name: joined([self._rows(path, target) for path in paths]) for name, paths in files.items()}
         return self.splits(rows, _origin(files), target=target)
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """See `ColumnDataset.read_documents`; with `streaming`, the run reads them during training."""
+        from encoderlab.data.files.document_files import split_folders
+
+        if not self.streaming:
+            return super().read_documents(cache_dir)
+        refuse_limit(self.limit)
+        files = {name: _shard_files(paths) for name, paths in self._files(split_folders).items()}
+        taken = {name: getattr(self, f"{name}_fraction") * (name not in files) for name in ("validation", "test")}
+        documents = streamed_documents(self._shards(files["train"], Fractions(**taken, seed=self.split_seed)), _origin(files))
+        held_out = {name: self._shards(paths, Fractions(0.0, 0.0)) for name, paths in files.items() if name != "train"}
+        given = {name: streamed_documents(shards, {}).by_name["train"] for name, shards in held_out.items()}
+        return replace(documents, by_name=documents.by_name | given)
+
+    def _shards(self, paths: list[Path], fractions: Fractions) -> Shards:
+        from encoderlab.data.files.document_files import shard_documents
+
+        wanted = replace(self, label=None, label_columns=None, carry=[], group=None).wanted()
+
+        def read(shard: int, start: int) -> Iterator[list[str]]:
+            return islice(shard_documents(paths[shard], wanted, self.format, self.dialect), start, None)
+
+        return Shards(_fingerprints(paths), read, fractions, self.window, self.shards_at_once, self.on_damaged)
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """See `ColumnDataset.read_document_rows`. Text files, alone or in folders, hold documents rather than a text per line."""
@@ -118,6 +154,31 @@ class FilesDataset(ColumnDataset):
         if self.path is None and self.train is None:
             only = f"only dataset.{given[0]} is set" if given else "neither dataset.path nor dataset.train is set"
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
+
+
+def _shard_files(paths: list[Path]) -> list[Path]:
+    """Return the files among `paths`, and the .txt files in the folders among them."""
+    from encoderlab.data.files.document_files import text_files
+
+    return [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
+
+
+def _fingerprints(paths: list[Path]) -> dict[str, str]:
+    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that contains all of them."""
+    folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
+    return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            ends = file.read(_END)
+            file.seek(max(size - _END, 0))
+            return hashlib.sha256(b"%d " % size + ends + file.read(_END)).hexdigest()[:16]
+    except OSError:  # the error is raised when it is read
+        return "cannot be read"
 
 
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:

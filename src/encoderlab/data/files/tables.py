@@ -119,7 +119,7 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
     """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a column."""
     names, rows, shape = wanted.settings(), None, None
-    for line, record in _objects(path, encoding):
+    for line, record in json_objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing and not wanted.nulls:
             raise no_such_column(place(path, line), wanted, missing, list(record))
@@ -140,7 +140,8 @@ def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[A
     return None if value is None and wanted.nulls else _text(value, name, where)
 
 
-def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON object in each line of a file, with the line's number. Raises DataError at a line without one."""
     for number, line in numbered_lines(path, "\n", encoding):
         if not line.strip(" \t\r\n"):  # JSON's white space; a line with a form feed is not blank
             continue

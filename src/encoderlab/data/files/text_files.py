@@ -21,6 +21,7 @@ LONGEST_LINE = 2**24  # characters: four times the Bible
 ENCODINGS = "UTF-8, UTF-16 with a byte-order mark, or Windows-1252"
 UTF_8 = "utf-8-sig"  # with or without a byte-order mark
 COMPRESSED = (".gz", ".zst")
+_BLOCK = 2**17  # bytes unpacked at a time
 BROKEN = "\ud800"  # a lone surrogate, which no decoder returns: marks what cannot be decoded
 codecs.register_error("encoderlab.broken", lambda error: (BROKEN, cast(UnicodeDecodeError, error).end))
 
@@ -85,20 +86,26 @@ def most_unpacked(path: Path) -> int:
     return min(2**26 + 50 * size, max(2**32, 4 * size))
 
 
-class _Unpacked(io.BufferedIOBase):
+class _Unpacked(io.RawIOBase):
     """The content of a .gz or .zst file, as long as it stays within its limit."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.most, self._taken = path, most_unpacked(path), 0
-        self._file = gzip.GzipFile(path, "rb") if path.suffix == ".gz" else _zstandard_file(path)
+        self._file, self._broken = _unpacking(path)
 
     def readable(self) -> bool:
-        """Return True, as `io.TextIOWrapper` requires."""
+        """Return True, as `io.BufferedReader` requires."""
         return True
 
-    def read1(self, size: int = -1) -> bytes:
-        """Read for `io.TextIOWrapper`. Raises DataError beyond `most` bytes."""
-        content = self._file.read1(size)
+    def readinto(self, buffer: Any) -> int:
+        """Read for `io.BufferedReader`. Raises DataError if the file is damaged, and beyond `most` bytes."""
+        try:
+            content = self._file.read1(len(buffer))
+        except self._broken as error:
+            kind = "gzip" if self.path.suffix == ".gz" else "Zstandard"
+            raise DataError(
+                f"{self.path} is not a complete {kind} file: {error}", remedy="Compress it again, or unpack it"
+            ) from error
         self._taken += len(content)
         if self._taken > self.most:
             unpack = "gunzip" if self.path.suffix == ".gz" else "unzstd"
@@ -107,7 +114,8 @@ class _Unpacked(io.BufferedIOBase):
                 allowed="50 times the file's own size and 64 MiB",
                 remedy=f"If that is intended, unpack it with {unpack} and use the result",
             )
-        return content
+        buffer[: len(content)] = content
+        return len(content)
 
     def close(self) -> None:
         """Close the file; `with` does it."""
@@ -115,28 +123,21 @@ class _Unpacked(io.BufferedIOBase):
         super().close()
 
 
-def _zstandard_file(path: Path) -> ZstdFile:
-    return _zstandard(path).ZstdFile(path, "rb")
-
-
-def _zstandard(path: Path) -> Any:
-    """The library that reads .zst: Python has it from 3.14 on, and this is the same for earlier ones."""
+def _unpacking(path: Path) -> tuple[gzip.GzipFile | ZstdFile, tuple[type[Exception], ...]]:
+    """Return a compressed file, unpacked as it is read, and the exceptions that it raises if it is incomplete."""
+    if path.suffix == ".gz":
+        return gzip.GzipFile(path, "rb"), (EOFError, zlib.error, gzip.BadGzipFile)
     try:
-        from backports import zstd
+        from backports import zstd  # Python's own from 3.14 on
     except ImportError:
         remedy = "Run pip install 'encoderlab[zstd]', or unpack it with unzstd"
         raise SettingError(f"{path} is compressed by Zstandard, and backports.zstd is not installed", remedy=remedy) from None
-    return zstd
+    return zstd.ZstdFile(path, "rb"), (EOFError, zstd.ZstdError)
 
 
-def bytes_of(path: Path) -> io.BufferedIOBase:
-    """The content of a file, or of one in .gz or .zst unpacked. Raises SettingError where what unpacks it is not installed."""
-    return _Unpacked(path) if path.suffix in COMPRESSED else cast("io.BufferedIOBase", path.open("rb"))
-
-
-def _broken_archive(path: Path) -> tuple[type[Exception], ...]:
-    """What is raised where a compressed file is not whole."""
-    return (EOFError, _zstandard(path).ZstdError) if path.suffix == ".zst" else (EOFError, zlib.error, gzip.BadGzipFile)
+def bytes_of(path: Path) -> io.BufferedReader:
+    """Open a file, unpacked if it is a .gz or .zst file. Raises SettingError if the library that unpacks it is not installed."""
+    return io.BufferedReader(_Unpacked(path), _BLOCK) if path.suffix in COMPRESSED else path.open("rb")
 
 
 @contextmanager
@@ -151,9 +152,6 @@ def readable(path: Path, encoding: str) -> Iterator[None]:
             allowed=ENCODINGS,
             remedy="Set dataset.encoding to the encoding it was written in",
         ) from error
-    except _broken_archive(path) as error:
-        kind = "gzip" if path.suffix == ".gz" else "Zstandard"
-        raise DataError(f"{path} is not a complete {kind} file: {error}", remedy="Compress it again, or unpack it") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 

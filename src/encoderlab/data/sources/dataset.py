@@ -100,6 +100,11 @@ class DatasetConfig(ABC):
         return replace(splits, by_name=by_name, origin=origin, folded=folded), left
 
     @property
+    def is_stream(self) -> bool:
+        """Whether `documents` are a stream without end, which a run reads during training."""
+        return False
+
+    @property
     def row_seed(self) -> int:
         """Return the seed that decides which training rows go where."""
         return 0

@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from encoderlab.data.documents import Documents, DocumentSplit, fingerprint, paragraphs, refuse_lone_document
+from encoderlab.data.documents import (
+    Documents,
+    DocumentSplit,
+    fingerprint,
+    paragraphs,
+    refuse_lone_document,
+    streamed_documents,
+)
 from encoderlab.data.examples import Splits
+from encoderlab.data.shards import Fractions, Shards, StreamSettings, UnreachableError, refuse_stream
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.sources.hub import HubDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
-from encoderlab.system.hub_access import few_retries, hub_answers
+from encoderlab.system.hub_access import few_retries, http_error, hub_answers
 
 if TYPE_CHECKING:
     import datasets
@@ -56,16 +64,22 @@ class _Articles(HubDataset):
 
 
 @dataclass
-class WikipediaDataset(DatasetConfig):
+class WikipediaDataset(DatasetConfig, StreamSettings):
     """Wikipedia articles as cleaned by the Wikimedia Foundation (wikimedia/wikipedia), without labels."""
 
     date: str = setting("20231101", "Day of the dump, as the hub names it.")
     language: str = setting("en", "Wikipedia's language code, such as en, de or simple.")
     revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
-    streaming: bool = setting(False, "Stream dataset.limit articles from the hub, again at each use; nothing is stored.")
+    streaming: bool = setting(
+        False,
+        "For pretraining: read the articles from the hub during training and store nothing; with dataset.limit, read that many "
+        "once and keep their tokens.",
+    )
     validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
     test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
-    split_seed: int = setting(0, "Seed that selects the articles to hold out; a stream holds out its first.", least=0)
+    split_seed: int = setting(
+        0, "Seed that selects the articles to hold out; a stream with dataset.limit holds out its first.", least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,12 +90,11 @@ class WikipediaDataset(DatasetConfig):
         if self.validation_fraction + self.test_fraction >= 1:
             fractions = f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
             raise SettingError(f"dataset.{fractions} leave no training articles", allowed="a sum below 1")
-        if self.streaming and self.limit is None:
-            raise SettingError(
-                "dataset.streaming=true needs to know how many articles to read",
-                allowed="dataset.limit=N, the number of articles to train on",
-                remedy="Set dataset.limit=100000",
-            )
+
+    @property
+    def is_stream(self) -> bool:
+        """See `DatasetConfig.is_stream`."""
+        return self.streaming and self.limit is None
 
     @property
     def sentence_language(self) -> str:
@@ -90,15 +103,17 @@ class WikipediaDataset(DatasetConfig):
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Return the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are streamed."""
-        if self.streaming:
-            raise DataError(
-                "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
-            )
+        refuse_stream(self.streaming)
         return self._of_hub().read(cache_dir)
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """Return each article as a document. A stream holds out its first articles and trains on the following ones."""
+        """Return each article as a document.
+
+        A stream with a `limit` holds out its first articles and trains on the following ones.
+        """
         articles = self._of_hub()
+        if self.is_stream:
+            return self._sharded(articles)
         return self._streamed(articles) if self.streaming else articles.read_documents(cache_dir)
 
     def _of_hub(self) -> _Articles:
@@ -116,15 +131,28 @@ class WikipediaDataset(DatasetConfig):
             test_split=None,
         )
 
-    def _streamed(self, articles: _Articles) -> Documents:
-        from datasets import config
+    def _sharded(self, articles: _Articles) -> Documents:
+        """Return the articles in the hub's files, for a run that reads them during training."""
+        builder = _open_stream(articles)
+        with articles.said_plainly(), few_retries():
+            total = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train")).num_shards
+        names = {f"{builder.config.name}-{shard:05}-of-{total:05}": f"{builder.hash} {shard}" for shard in range(total)}
 
-        if not hub_answers(config.HF_ENDPOINT):
-            raise DataError(
-                f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path}",
-                remedy="Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache",
-            )
-        builder = articles.open_builder()
+        def read(shard: int, start: int) -> Iterator[list[str]]:
+            try:
+                yield from _Stream(articles, builder, start, None, for_training=False, shard=shard)()
+            except DataError as error:
+                if isinstance(error.__cause__, (OSError, http_error())):
+                    raise UnreachableError(error.wrong, remedy=error.remedy) from error
+                raise
+
+        fractions = Fractions(self.validation_fraction, self.test_fraction, self.split_seed)
+        shards = Shards(names, read, fractions, self.window, self.shards_at_once, self.on_damaged)
+        origin = {"source": "hub", "path": articles.path, "name": builder.config.name, "revision": builder.hash}
+        return streamed_documents(shards, origin)
+
+    def _streamed(self, articles: _Articles) -> Documents:
+        builder = _open_stream(articles)
         by_name, skipped = {}, 0
         for name, count in self._counts().items():
             made_from = f"{builder.config.name} {builder.hash} {skipped} {count}"
@@ -142,9 +170,21 @@ class WikipediaDataset(DatasetConfig):
         return {**held_out, "train": self.limit}
 
 
+def _open_stream(articles: _Articles) -> datasets.DatasetBuilder:
+    """Return the builder with which `datasets` streams the articles. Raises DataError if the hub cannot be reached."""
+    from datasets import config
+
+    if not hub_answers(config.HF_ENDPOINT):
+        raise DataError(
+            f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
+            remedy="Set HF_ENDPOINT to a hub that can be, or set dataset.streaming=false to use what its cache holds",
+        )
+    return articles.open_builder()
+
+
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """`count` articles of the hub's stream after the first `skipped`, read again at each call.
+    """`count` articles of the hub's stream (None: all) or of one `shard`, after the first `skipped`, read again at each call.
 
     `for_training` refuses a stream that ends before its second article.
     """
@@ -152,15 +192,18 @@ class _Stream:
     articles: _Articles
     builder: datasets.DatasetBuilder
     skipped: int
-    count: int
+    count: int | None
     for_training: bool
+    shard: int | None = None
 
     def __call__(self) -> Iterator[list[str]]:
-        """Raises DataError if the hub breaks off."""
+        """Yield the articles. Raises DataError if the connection to the hub breaks."""
         with self.articles.said_plainly(), few_retries():
             stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
-            wanted = stream.select_columns(["text"]).skip(self.skipped).take(self.count)
-            batches = wanted.iter(_ARTICLES_AT_A_TIME)
+            if self.shard is not None:
+                stream = stream.shard(num_shards=stream.num_shards, index=self.shard)
+            wanted = stream.select_columns(["text"]).skip(self.skipped)
+            batches = (wanted if self.count is None else wanted.take(self.count)).iter(_ARTICLES_AT_A_TIME)
         read = 0
         while True:
             with self.articles.said_plainly(), few_retries():

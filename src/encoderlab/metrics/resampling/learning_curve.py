@@ -1,4 +1,4 @@
-"""A score against the number of training rows: the inverse power law that fits it, and what it says of more rows.
+"""A score against the number of training rows: the inverse power law that fits it, and what more rows would bring.
 
 score(n) = a - b (n / N)^-c, where N is the largest number of rows that was tried, a the score that no number of rows exceeds, and
 0 <= b. It fits the learning curves of most classifiers (Viering and Loog, The shape of learning curves: a review, IEEE TPAMI 45,
@@ -7,9 +7,9 @@ Predicting sample size required for classification performance, BMC Medical Info
 a grid, a and b are a weighted least-squares problem that is solved exactly; errors such as MAE are negated first, and then a is at
 most 0.
 
-How sure it is comes from a parametric bootstrap: scores are drawn around the curve with their standard errors, which are widened
-where the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover a curve of another
-shape, so nothing is said of more than ten times the rows.
+Its uncertainty comes from a parametric bootstrap: scores are drawn around the curve with their standard errors, which are widened
+if the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover a curve of another
+shape, so nothing is predicted beyond ten times the rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FURTHEST = 10  # times the rows that were tried
 class LearningCurve:
     """Fitted curves, the first to the scores themselves and the others to draws of them: `a`, `b` and `c` are float64 [1 + draws].
 
-    `largest` is N; `sign` is -1 where the least score is the best.
+    `largest` is N; `sign` is -1 if the least score is the best.
     """
 
     a: np.ndarray
@@ -40,20 +40,20 @@ class LearningCurve:
     sign: float
 
     def at(self, rows: float) -> float:
-        """The score of the fitted curve with so many training rows."""
+        """Return the score of the fitted curve with this many training rows."""
         return self.sign * float(self._all_at(rows)[0])
 
     def interval_at(self, rows: float) -> list[float]:
-        """The 95% interval of the curve there."""
+        """Return the 95% interval of the curve there."""
         return sorted(self.sign * bound for bound in middle(self._all_at(rows)[1:]))
 
     def gain(self, rows: float) -> tuple[float, list[float]]:
-        """By how much the score gets better from the largest number of rows to `rows`, at least 0, and the 95% interval of that."""
+        """Return the improvement from the largest number of rows to `rows`, at least 0, and its 95% interval."""
         gains = self._all_at(rows) - self._all_at(self.largest)
         return float(gains[0]), middle(gains[1:])
 
     def rows_for(self, gain: float) -> int | None:
-        """How many rows the curve needs for so much more than with the largest number; None where more than ten times as many."""
+        """Return how many rows the curve needs for this gain over the largest number; None if more than ten times as many."""
         left, b, c = self.b[0] - gain, float(self.b[0]), float(self.c[0])
         times = (left / b) ** (-1 / c) if left > 0 else np.inf
         return round(times * self.largest) if times <= FURTHEST else None
@@ -65,7 +65,7 @@ class LearningCurve:
 def fit_learning_curve(
     rows: Sequence[int], scores: Sequence[float], errors: Sequence[float], *, lower_is_better: bool, seed: int = 0
 ) -> LearningCurve:
-    """The curve of runs on so many training rows each, of three sizes at least; `errors` are the scores' standard errors."""
+    """Fit the curve of runs with these numbers of training rows (at least three different); `errors` are standard errors."""
     sizes, sign = np.asarray(rows, np.float64), -1.0 if lower_is_better else 1.0
     ceiling = 0.0 if lower_is_better else 1.0
     share = sizes / sizes.max()
@@ -81,7 +81,7 @@ def fit_learning_curve(
 
 
 def _fitted(share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best a, b and c for each row of `scores`, [draws, sizes] -> three of [draws]."""
+    """Return the best a, b and c for each row of `scores`, [draws, sizes] -> three of [draws]."""
     weights = errors**-2.0
     best = np.full(len(scores), np.inf)
     found = [np.zeros(len(scores)) for _ in range(3)]
@@ -95,7 +95,7 @@ def _fitted(share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: 
 
 
 def _lines(x: np.ndarray, scores: np.ndarray, weights: np.ndarray, ceiling: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Candidates for the least squares of scores = a - b x with a <= ceiling and 0 <= b: inside, and on either edge.
+    """Return candidates for the least squares of scores = a - b x with a <= ceiling and 0 <= b: inside, and on either edge.
 
     The problem is convex, so the best of those that keep the bounds is the solution. [draws] each.
     """

@@ -89,9 +89,7 @@ def _hub_model(init_from: str | None) -> str | None:
 def how_it_was_made(facts: Mapping[str, Any]) -> str:
     """Return the sections on data, training and machine."""
     rows = "".join(
-        f"- {name}: {one.get('rows', one.get('documents')):,} {'rows' if 'rows' in one else 'documents'}, "
-        f"fingerprint `{one['fingerprint']}`\n"
-        for name, one in facts["data"].get("splits", {}).items()
+        f"- {name}: {_counted(one)}fingerprint `{one['fingerprint']}`\n" for name, one in facts["data"].get("splits", {}).items()
     )
     origin = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["data"].get("origin", ()))
     settings = "".join(f"- `{name}={plain(value)}`\n" for name, value, _ in facts["changed"])
@@ -99,6 +97,12 @@ def how_it_was_made(facts: Mapping[str, Any]) -> str:
     repeat = f"```\n{facts['repeat']}\n```\n\n" if facts["repeat"] else ""
     training = f"{repeat}Settings that are not the defaults:\n\n{settings}"
     return f"## Data\n\n{rows}{origin}\n## Training\n\n{training}\n## Machine\n\n{machine}"
+
+
+def _counted(split: Mapping[str, Any]) -> str:
+    """Return how many rows or documents a split has; an empty text if they are streamed."""
+    kind = "rows" if "rows" in split else "documents"
+    return "" if split.get(kind) is None else f"{split[kind]:,} {kind}, "
 
 
 def plain(value: str) -> str:

@@ -34,10 +34,10 @@ def show_pretraining_report(
 def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
     """Print what training reads and the baselines' scores, on standard error unless `file` is given.
 
-    `facts` are what `runs.inspection.pair_facts.pair_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an epoch
-    `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there are
-    any); `sentence_splitter` says how sentences were found. `baselines` comes from `baselines.pretraining.pair_baselines`;
-    it is empty without pairs.
+    `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an
+    epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there
+    are any); of a stream, those of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
+    `baselines` comes from `baselines.pretraining.pair_baselines`; it is empty without pairs.
     """
     console = console_on(file)
     _facts(console, facts)
@@ -48,6 +48,9 @@ def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, fl
 
 def _facts(console: Console, facts: Mapping[str, Any]) -> None:
     counted = ", ".join(f"{facts[name]:,} {name}" for name in ("documents", "paragraphs", "sentences", "tokens"))
+    if "shards" in facts:
+        shards = f"{facts['shards']:,} shard{'s' * (facts['shards'] != 1)}"
+        counted = f"{shards}, read during training; in the first window {counted}"
     line(console, "Training text", f"{counted}; sentences found by {facts['sentence_splitter']}")
     rows = "pairs" if "labels" in facts else "texts"
     epoch = (
@@ -55,7 +58,7 @@ def _facts(console: Console, facts: Mapping[str, Any]) -> None:
     )
     total = max(sum(facts.get("labels", {}).values()), 1)
     labels = [f"{count:,} {label} ({_percent(count / total)})" for label, count in facts.get("labels", {}).items()]
-    line(console, "An epoch", ", ".join([epoch, *labels]))
+    line(console, "The first window" if "shards" in facts else "An epoch", ", ".join([epoch, *labels]))
 
 
 def _percent(share: float | None) -> str:

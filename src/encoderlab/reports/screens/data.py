@@ -38,7 +38,8 @@ def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
     rows = "pairs" if "labels" in first else "texts"
     table = table_of("split", "documents", "paragraphs", "sentences", "tokens", f"{rows} of an epoch")
     for name, split in splits.items():
-        table.add_row(name, *(number(split[key]) for key in ("documents", "paragraphs", "sentences", "tokens", "pairs")))
+        counted = f"{name}, the first window of {split['shards']:,} shards" if "shards" in split else name
+        table.add_row(counted, *(number(split[key]) for key in ("documents", "paragraphs", "sentences", "tokens", "pairs")))
     console.print(table)
     line(console, "Sentences", f"found by {first['sentence_splitter']}")
     _lengths(console, {name: split["tokens_of_a_row"] for name, split in splits.items()}, facts["max_length"], rows[:-1])

@@ -22,6 +22,7 @@ from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blo
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceRows
+from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
 from encoderlab.tasks.rows import id_type
 
 STORE_VERSION = 1  # increase it when the columns of the store or their meaning change
@@ -63,6 +64,11 @@ class DocumentCorpus:
         """Return a fingerprint of each split's documents."""
         return {name: split.fingerprint for name, split in self.documents.by_name.items()}
 
+    @property
+    def shards(self) -> dict[str, str]:
+        """Return a fingerprint of each shard, by name, if the documents are streamed; otherwise empty."""
+        return {} if self.documents.shards is None else self.documents.shards.fingerprints
+
     def scored_splits(self) -> list[str]:
         """Return the splits of held-out documents. Raises DataError if there are none."""
         scored = [name for name in ("validation", "test") if name in self.documents.by_name]
@@ -79,13 +85,26 @@ class DocumentCorpus:
         splits = {
             name: {"documents": split.total, "fingerprint": split.fingerprint} for name, split in self.documents.by_name.items()
         }
-        return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits}
+        shards = {"shards": self.shards} if self.shards else {}
+        return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits, **shards}
+
+    def training_rows(self, task: DocumentTask, seed: int) -> SentenceRows | StreamedRows:
+        """Return the rows to train on: those of `rows`, or a stream whose order of shards is drawn from `seed`."""
+        shards = self.documents.shards
+        if shards is None:
+            return self.rows("train", task)
+        rows = StreamedRows(shards, self._preparation(task), task, self.pack, seed)
+        self._check(rows.first, "train")
+        return rows
 
     def rows(self, name: str, task: DocumentTask) -> SentenceRows:
         """Return the rows of a split, from a store of its sentences in the cache, which is written if necessary.
 
-        Raises DataError if no pairs, or no single texts, can be made from it.
+        For a training split that is streamed, these are the rows of its first window. Raises DataError if no pairs, or no single
+        texts, can be made from it.
         """
+        if name == "train" and self.documents.shards is not None:
+            return sample_of(self.training_rows(task, seed=0))
         split = self.documents.by_name[name]
         made_from = (STORE_VERSION, split.fingerprint, self.splitter.key, task.tokenizer.fingerprint)
         kept_if = (self.task.min_characters, self.task.min_sentences)
@@ -97,11 +116,13 @@ class DocumentCorpus:
 
     def _write(self, folder: Path, name: str, split: DocumentSplit, task: DocumentTask) -> TokenStore:
         columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
-        prepare = Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
         with tqdm(
             total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
         ) as bar:
-            return write_blocks(folder, columns, _numbered(_prepared(split, prepare), columns, bar))
+            return write_blocks(folder, columns, _numbered(_prepared(split, self._preparation(task)), columns, bar))
+
+    def _preparation(self, task: DocumentTask) -> Preparation:
+        return Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
 
     def _check(self, rows: SentenceRows, name: str) -> None:
         settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"

@@ -21,13 +21,14 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, Compile, TrainingConfig
 
 EVALUATION_TOKENS = 4096  # per batch: enough for efficient matrix products, few enough to stay in the cache
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
-GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # a third of a batch is padding at most
+GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
 AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to need little memory
 Item = TypeVar("Item")
 
@@ -63,7 +64,7 @@ def training_batches(
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there are
     fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally many.
-    For CUDA graphs, which are recorded for each shape anew, batches are padded to one of a few lengths.
+    For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
     """
     return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
 
@@ -78,14 +79,21 @@ def _training_batches(
     after: int,
     processes: Processes,
 ) -> Iterator[list[Batch]]:
-    per_epoch = -(-len(rows) // config.batch_size)
-    for epoch in count(after // per_epoch):
-        drawn: Epoch = rows.epoch(seed, epoch)
+    for epoch, drawn, done in _epochs(rows, config, seed, after):
         if config.compile is Compile.cuda_graphs and device.type != "cpu":
             drawn = _InFewLengths(drawn)
-        done = max(after - epoch * per_epoch, 0)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
             yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
+
+
+def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
+    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps are done."""
+    if isinstance(rows, StreamedRows):
+        yield from rows.windows(seed, config.batch_size, after)
+        return
+    per_epoch = -(-len(rows) // config.batch_size)
+    for epoch in count(after // per_epoch):
+        yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 
 
 class _InFewLengths:

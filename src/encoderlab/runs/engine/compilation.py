@@ -26,17 +26,17 @@ FLOPS_PER_SECOND = 1e14
 
 
 def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters: int) -> float:
-    """A rough estimate of what a GPU takes for `steps` on so many `tokens` in all, without the heads."""
+    """Return a rough estimate of a GPU's time for `steps` on `tokens` tokens in all, without the heads."""
     return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
 
 
 def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
     """Compile `encoder.encode` (weights keep their names) if that is requested or faster; return in a few words what was done.
 
-    `auto` compiles on CUDA alone, and only a run that would take so many `seconds` without it that it gains: on a CPU, with a
-    length of its own in each batch, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md). Where there is
-    no working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so that the code is
-    compiled for any (`dynamic`); CUDA graphs are recorded for each shape anew, and only in training, whose shapes are few.
+    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where every batch has
+    another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md). Without a working compiler the
+    encoder stays as it is, and the words say why. Lengths differ from batch to batch, so the code is compiled for any length
+    (`dynamic`); CUDA graphs are recorded for each shape, and only in training, which has few shapes.
     """
     device = compute.device
     if choice is Compile.never:
@@ -44,7 +44,7 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     if choice is Compile.auto and device.type != "cuda":
         return "not compiled (faster only on CUDA)"
     if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
-        return "not compiled (pays in long runs only)"
+        return "not compiled (faster only in long runs)"
     if choice is Compile.cuda_graphs and device.type != "cuda":
         return "not compiled (CUDA graphs need a CUDA GPU)"
     if compute.deterministic:
@@ -60,7 +60,7 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
 
 
 def _in_training(encoder: Encoder, compiled: Callable[..., Tensor], plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`compiled` while `encoder` trains, else `plain`."""
+    """Return the output of `compiled` while `encoder` trains, otherwise of `plain`."""
 
     def encode(*arguments: Any, **named: Any) -> Tensor:
         return (compiled if encoder.training else plain)(*arguments, **named)

@@ -84,7 +84,7 @@ class _Fitting:
         self.journal = Journal(metrics, training.log_every, self.state.per_epoch, self.progress, trackers)
 
     def _newest(self) -> Path | None:
-        """The newest intact checkpoint, after deleting what a kill has left half-made."""
+        """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
 
@@ -119,7 +119,7 @@ class _Fitting:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether there have been as many evaluations without a better score as the settings allow."""
+        """Return whether there have been as many evaluations without a better score as the settings allow."""
         patience = self.assembly.config.training.patience
         return patience is not None and self.progress.best.since >= patience
 
@@ -167,7 +167,7 @@ class _Fitting:
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.state.distributed.finish()
-        notes += [*filter(None, (self.state.learner.guard.note(), self.state.steps.note())), *self.progress.watch.notes]
+        notes += [*self.state.notes(), *self.progress.watch.notes]
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:
@@ -187,7 +187,7 @@ class _Fitting:
 
 
 def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """A note, printed too, if a run resumes on something that rounds sums differently; otherwise none."""
+    """Return a note, printed too, if a run resumes on something that rounds sums differently; otherwise none."""
     changed = [f"{name} {now[name]} instead of {before[name]}" for name in before if now[name] != before[name]]
     if not changed:
         return []

@@ -1,7 +1,7 @@
 """A run in progress: everything that its next step depends on, as a checkpoint keeps it.
 
 Whatever config and data reproduce is not part of it: batches and masks are functions of seed and position, the schedule of the
-step.
+step. For a stream, the place where its window begins is part of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
 from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.runs.models.assembly import Assembly
+from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Rows
 from encoderlab.training.horizon import horizon_of
 from encoderlab.training.loop import Learner
@@ -33,6 +34,9 @@ class TrainState:
 
     def __init__(self, assembly: Assembly, train: Rows) -> None:
         training, self.processes = assembly.config.training, assembly.processes
+        self.stream = train if isinstance(train, StreamedRows) else None
+        if self.stream is not None:
+            self.stream.share_with(self.processes)
         self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
         optimizer = build_optimizer(self.distributed.model, training)
         stepped, compute, label_loss = self.distributed.stepped, assembly.compute, assembly.label_loss
@@ -66,6 +70,7 @@ class TrainState:
             "tokenizer": self.assembly.tokenizer.fingerprint,
             "computed_on": self.computed_on,
             "random_states": random_states(self.assembly.compute.device, self.processes),
+            **({} if self.stream is None else {"stream": self.stream.position(self.progress.step)}),
         }
 
     def load_state_dict(self, state: dict[str, Any], weights: dict[str, Tensor]) -> None:
@@ -84,8 +89,15 @@ class TrainState:
         if state["accumulate"] == self.assembly.config.training.accumulate:
             kept = MicroBatches(**state["micro_batches"])
             self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
+        if self.stream is not None:
+            self.stream.resume(state["stream"])
         seed, device = self.assembly.config.seed, self.assembly.compute.device
         set_random_states(state["random_states"], device, self.processes, seed, state["step"])
+
+    def notes(self) -> list[str]:
+        """Return notes for the report: on skipped steps, on memory that ran out, and on damaged shards."""
+        found = (self.learner.guard.note(), self.steps.note(), None if self.stream is None else self.stream.note())
+        return [note for note in found if note]
 
     def weights(self) -> dict[str, Tensor]:
         """Return the model's weights, on the CPU; complete on the main process."""

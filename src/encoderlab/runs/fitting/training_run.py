@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
+from encoderlab.config.command_settings import RunConfig
+from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.fitting.fit import Fitted, fit
@@ -18,6 +20,7 @@ from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.distributed import Processes
+from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.training.horizon import length_in_words
 
 
@@ -82,7 +85,8 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
         return training.show_dry_run(prepared)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
     beside = training.fingerprints()
-    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
+    shards = corpus.shards if isinstance(corpus, DocumentCorpus) else {}
+    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside, shards)) as folder:
         if processes.is_main:
             record_start(folder, command, config, assembly.compute, corpus, beside)
         _announce(prepared, folder)
@@ -93,8 +97,18 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
     return folder
 
 
+def refuse_endless(config: RunConfig) -> None:
+    """Raise SettingError if a stream, which has no end, is to be read for a number of epochs."""
+    if config.dataset.is_stream and config.training.steps is None and config.training.budget is None:
+        raise SettingError(
+            "dataset.streaming=true has no end, and neither training.steps nor training.budget is set",
+            remedy="Set training.steps=100000, or training.budget=12h",
+        )
+
+
 def _announce(prepared: Prepared, folder: RunFolder) -> None:
     """Print what is about to be trained, on which device, for how long, and where, in a short line each."""
     assembly, rows = prepared.assembly, prepared.rows
-    length = length_in_words(assembly.config.training, len(rows["train"]), evaluated="validation" in rows)
+    epoch = "window" if isinstance(rows["train"], StreamedRows) else "epoch"
+    length = length_in_words(assembly.config.training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
     announce((f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}"))

@@ -104,11 +104,13 @@ def run_folder(
     command: str,
     fingerprints: dict[str, str],
     beside: Mapping[str, str] | None = None,
+    shards: Mapping[str, str] | None = None,
 ) -> Iterator[RunFolder]:
     """Open the folder to fill: that of the continued `run`, or a new one if that is None.
 
-    `fingerprints` are those of the rows, by split, and `beside` those of other files, by setting. Raises what `RunFolder.new` and
-    `RunFolder.continued` raise, and DataError if the rows or the files are not those of the run.
+    `fingerprints` are those of the rows, by split, `beside` those of other files, by setting, and `shards` those of a
+    stream's files, by name. Raises what `RunFolder.new` and `RunFolder.continued` raise, and DataError if the rows or the files are
+    not those of the run.
     """
     if run is None:
         with RunFolder.new(config.run_dir, command, config.task.name) as folder:
@@ -117,8 +119,9 @@ def run_folder(
     _, folder = run
     changed = changed_rows(folder, fingerprints)
     if changed:
+        rows = f"The rows of {' and '.join(changed)} have changed since the run in {folder.root} was started"
         raise DataError(
-            f"The rows of {' and '.join(changed)} have changed since the run in {folder.root} was started",
+            f"{rows}{_changed_shards(folder, shards or {})}",
             remedy="Restore the data, or remove resume to start a new run",
         )
     for name in changed_files(folder, beside or {}):
@@ -135,6 +138,16 @@ def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
     recorded = (read_record(folder).get("dataset") or {}).get("splits", {})
     before = {name: split.get("fingerprint") for name, split in recorded.items()}
     return sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+
+
+def _changed_shards(folder: RunFolder, shards: Mapping[str, str]) -> str:
+    """Return in words which shards have changed since the run in `folder` was started; "" if none has."""
+    before = (read_record(folder).get("dataset") or {}).get("shards", {})
+    states = {name: "is gone" for name in before if name not in shards} | {name: "is new" for name in shards if name not in before}
+    states |= {name: "has changed" for name in before if shards.get(name, before[name]) != before[name]}
+    listed = [f"{name} {state}" for name, state in sorted(states.items())]
+    more = [f"{len(listed) - 3:,} more"] if len(listed) > 3 else []
+    return f": {', '.join([*listed[:3], *more])}" if listed else ""
 
 
 def changed_files(folder: RunFolder, beside: Mapping[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
-from encoderlab.runs.inspection.pair_facts import pair_facts
+from encoderlab.runs.inspection.pair_facts import pair_facts, training_facts
 from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
@@ -64,7 +64,8 @@ def document_facts(corpus: DocumentCorpus, task: DocumentTask, rows: Mapping[str
         first, second = drawn.tokens(slice(None))
         lengths = first + second + (task.max_length - part.room)
         shown = [_pair(drawn, row) for row in _spread(len(part), examples)]
-        splits[name] = {**pair_facts(part, corpus), "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
+        counted = training_facts(part, corpus) if name == "train" else pair_facts(part, corpus)
+        splits[name] = {**counted, "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
     shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
     return {**shared, "pieces": _pieces(task.tokenizer, corpus), "splits": splits}
 

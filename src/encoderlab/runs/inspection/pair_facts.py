@@ -10,6 +10,7 @@ from encoderlab.baselines.pretraining import PairFeatures, pair_baselines, pair_
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
 
 SAMPLE = 20_000  # most pairs to fit and to score the baselines on
 _AT_A_TIME = 10_000_000
@@ -31,6 +32,11 @@ def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
     if rows.paired:
         facts["labels"] = {name: int((drawn.pairs.labels == id_).sum()) for id_, name in enumerate(rows.task.labels)}
     return facts
+
+
+def training_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
+    """Return what `pair_facts` counts in training rows; for a stream, in its first window, with the number of `shards`."""
+    return pair_facts(sample_of(rows), corpus) | ({"shards": len(corpus.shards)} if corpus.shards else {})
 
 
 def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:

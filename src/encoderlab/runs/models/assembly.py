@@ -34,6 +34,7 @@ from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, sec
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, sharded_bytes, step_memory
 from encoderlab.runs.folders.folder import model_folder
+from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.row_settings import check_pairs, with_case, with_length, with_pairs
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
@@ -46,7 +47,7 @@ from encoderlab.tasks.task import Task
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, TrainingConfig, seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import fixed_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.horizon import fixed_by_rows, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import freeze
 from encoderlab.training.schedule import peak_for_width
@@ -85,6 +86,8 @@ class Assembly:
         """Return what was chosen for speed, in short lines: the device, attention and compilation, and the batches of a new run."""
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
+        if isinstance(self.model, GraphModel):
+            return [f"{compute}, by onnxruntime"]
         attention = f"attention: {attention_kernel(compute.device, compute.precision, dropout, model.head_width)}"
         sharing = distribution(self.config.training, self.processes)
         lines = ((compute, sharing), (attention, self.compiled), (self.micro_batches,))
@@ -123,7 +126,8 @@ class Assembly:
         micro_batches = self._micro_batches(train)
         # Windows do not change the number of epochs: a row is one example, however much of it is read.
         tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
-        training = fixed_by_rows(self.config.training, len(train), tokens, self.config.task.passes)
+        passes = passes_for(self.config.training, self.config.task.passes, len(self.task.labels))
+        training = fixed_by_rows(self.config.training, len(train), tokens, passes)
         training = replace(training, accumulate=micro_batches.number)
         if training.learning_rate is None:
             width = self.config.model.d_model
@@ -133,11 +137,11 @@ class Assembly:
         return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled)
 
     def _compiled(self, training: TrainingConfig, rows: int, tokens: int) -> str:
-        """Compile the encoder if it is worth it for a run that reads so many `tokens` an epoch; says what was done."""
+        """Compile the encoder if it is worth it for a run with `tokens` tokens per epoch; return what was done."""
         if is_sharded(training, self.processes):
             return NOT_IN_PIECES
         if training.compile is Compile.cuda_graphs and self.model.window_pooling is not None:
-            return "not compiled (CUDA graphs would be recorded anew for each number of windows)"
+            return "not compiled (CUDA graphs would be recorded for each number of windows)"
         if training.budget is None:
             steps, layers = total_steps(training, rows), self.model.parameters_by_part()["layers"]
             read = tokens * steps // steps_per_epoch(training, rows) // self.processes.size
@@ -229,14 +233,13 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, or a Hugging Face folder. Only the main process reads it, and broadcasts it to the others.
+    """Open a finished run, a Hugging Face folder or an exported graph. Only the main process reads it, and broadcasts it.
 
     Raises DataError if it is damaged or missing.
     """
-    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
+    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=True))
     check_shapes(saved, f"run={run.run}")
-    width = saved.config.model.d_model
-    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
+    compute = compute_to_answer(run, saved.config.model.d_model, processes, graph=saved.graph is not None)
     model = saved.model().to(compute.device)
     return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
 
