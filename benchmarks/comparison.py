@@ -25,6 +25,7 @@ REMEDIES = {
     "shared": "--shared names no folder that holds peers/common.py",
     "accelerate": 'accelerate is not installed: pip install -e ".[bench]"',
     "minilm": NOT_INSTALLED,
+    "onnxruntime": 'onnxruntime is not installed: pip install -e ".[onnx]"',
     "sentence_transformers": "sentence-transformers is not installed: pip install sentence-transformers",
 }
 
@@ -45,6 +46,7 @@ class Settings:
             "shared": (self.shared / "peers" / "common.py").is_file(),
             "accelerate": find_spec("accelerate") is not None,
             "minilm": minilm_folder() is not None,
+            "onnxruntime": find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None,
             "sentence_transformers": find_spec("sentence_transformers") is not None,
         }
         return "; ".join(REMEDIES[need] for need in side.needs if not found[need])

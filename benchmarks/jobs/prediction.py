@@ -45,6 +45,26 @@ def _predict(
     return Job(what, sides, (Target("examples_per_second", "pipeline", at_least),), setup=setup, note=note)
 
 
+def _int8() -> Job:
+    """A graph in 8 bits beside the run that it was exported from."""
+    ours = ("-m", "benchmarks.ours.predict", *_COMMON, "--repeats", "3")
+    needs = ("hub", "minilm", "onnxruntime")
+    return Job(
+        "prediction, the same model exported with format=int8, 10,000 short texts, beside the run in fp32",
+        (
+            Side(OURS, (*ours, "--run", "{work}/int8"), printed, small=_FEW, needs=needs),
+            Side("fp32", (*ours, "--run", "{work}/run", "--precision", "fp32"), printed, small=_FEW, needs=needs),
+        ),
+        (Target("examples_per_second", "fp32", 2),),
+        setup=(
+            ("-m", "encoderlab", *_MINILM),
+            ("-m", "encoderlab", "export", "run={work}/run", "format=int8", "path={work}/int8"),
+            ("-m", "benchmarks.texts", *_TEN_THOUSAND, "--output", "{work}/texts.txt"),
+        ),
+        note="Timed as in `predict_minilm`.",
+    )
+
+
 def _embed() -> Job:
     ours = ("-m", "benchmarks.ours.embed", "--encoder", "{minilm}", *_COMMON, "--repeats", "3")
     peer = ("-m", "benchmarks.peers.sentence_encoder", "--model", "{minilm}", *_COMMON, "--repeats", "3")
@@ -77,5 +97,6 @@ PREDICTION: Mapping[str, Job] = {
         precision="fp32",
         at_least=3,
     ),
+    "predict_int8": _int8(),
     "embed_minilm": _embed(),
 }
