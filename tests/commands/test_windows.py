@@ -111,6 +111,17 @@ def test_a_graph_reads_one_window_and_its_card_says_so(command, long_run, tmp_pa
     )
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_predict_reads_all_windows_by_an_8_bit_graph(command, long_run, capsys):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    command("export", f"run={long_run}", "format=int8", "path=small")
+    capsys.readouterr()
+    text = " ".join([*WORDS * 3, "rain"])
+    command("predict", "run=small", f"text={text}")
+    assert capsys.readouterr().out.splitlines()[-1].split(",")[1] == '"rain"'
+
+
 def test_a_student_of_a_teacher_of_windows_reads_windows(command, long_run, tmp_path):
     write_rows(tmp_path / "rows.csv", 80)
     learning = ("training.steps=2", "start=pruned", "compare=false", "baselines=false", "task.windows=mean", "run_dir=student")

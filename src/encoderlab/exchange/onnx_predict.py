@@ -26,7 +26,7 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
         some = tokenizer.encode_batch(given[start : start + 16], words, add_special_tokens=config["special_tokens"])
         fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         feed = {name: np.array([getattr(one, fields[name]) for one in some], dtype=np.int64) for name in config["inputs"]}
-        answers += [answer(config, *each) for each in zip(some, session.run([config["answer"]], feed)[0], strict=True)]
+        answers += [answer(config, *each) for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)]
     return answers
 
 

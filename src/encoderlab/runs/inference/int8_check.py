@@ -98,9 +98,10 @@ class _Side:
 
 def _compared(before: _Side, after: _Side, rows: int, split: str, unscored: str) -> Int8Check:
     pairs = [(before.answers[row], after.answers[row]) for row in before.answers]
-    same = [one == other for pair in pairs for one, other in zip(*(answer.labels for answer in pair), strict=True)]
-    if before.assembly.task.heads.sequence_target == "label_set":
+    if before.assembly.task.heads.sequence_target == "label_set":  # a prediction is the whole set
         same = [one.labels == other.labels for one, other in pairs]
+    else:
+        same = [mine == its for one, other in pairs for mine, its in zip(one.labels, other.labels, strict=True)]
     (name, was), (_, has) = before.score(), after.score()
     change = max((_change(*pair) for pair in pairs), default=0.0)
     speeds = (rows / before.seconds, rows / after.seconds)

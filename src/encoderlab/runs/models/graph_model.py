@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from encoderlab.batch import Batch, Prediction
+from encoderlab.batch import Batch, Prediction, WindowPooling
 from encoderlab.config.command_settings import OpenRunConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.onnx_graph import SLOWER
@@ -36,7 +36,8 @@ class GraphModel(nn.Module):
 
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
-        self.path, self.window_pooling, self.separates_pairs = path, shape.window_pooling, shape.separates_pairs
+        self.path, self.separates_pairs = path, shape.separates_pairs
+        self.window_pooling: WindowPooling | None = shape.window_pooling
         self.masked_token_head = None  # no task has one
         self.of_tokens = shape.token_head is not None
         self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
