@@ -166,7 +166,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     from encoderlab.sweeps.settings import sweep_settings
 
     refuse_what_hydra_cannot(command, arguments)
-    register_schemas()
+    register_schemas(command, arguments)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
     begun: list[str] = []
     refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
