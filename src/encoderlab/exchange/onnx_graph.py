@@ -29,7 +29,7 @@ EXAMPLE = (2, 2)  # batch and length the graph is drawn from: none may be 1, whi
 
 
 class WholeModel(nn.Module):
-    """All that a model says of a batch, as tensors: logits of every token where tokens are asked, and not of some as in training.
+    """All outputs of a model for a batch, as tensors, with logits of every token, not only of target tokens as in training.
 
     A model of one question gives `logits`: [batch, classes] or [batch, length, classes]. A pretrained one gives
     `last_hidden_state` [batch, length, d_model], `token_logits` [batch, length, vocabulary] and, where it was trained on pairs,
