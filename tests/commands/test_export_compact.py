@@ -1,4 +1,4 @@
-"""export format=compact: our own folder in less space, opened as any other, with its card saying what that changes."""
+"""export format=compact: our own folder in less space, opened like any other, with a card that states what that changes."""
 
 import csv
 import io

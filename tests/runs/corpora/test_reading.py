@@ -1,4 +1,4 @@
-"""What a run says of texts longer than it reads: their share, and the limit by its setting."""
+"""Notes on texts longer than the model's limit: their share, and the limit with its setting."""
 
 from types import SimpleNamespace
 
