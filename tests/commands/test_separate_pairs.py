@@ -1,4 +1,4 @@
-"""model.pairs=separate from end to end: what reads the texts of a pair one by one, and what refuses to."""
+"""model.pairs=separate from end to end: what reads the texts of a pair separately, and what refuses to."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""task.windows: a text longer than the model reads is read whole, in training and by every command afterwards."""
+"""task.windows: a text longer than the model's limit is read to its end, in training and by every later command."""
 
 import csv
 import json
