@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
@@ -51,7 +54,7 @@ ASKED = {  # what a command cannot do without
 
 def composed(*overrides, command="train"):
     """The settings that a command line means."""
-    register_schemas()
+    register_schemas(command, overrides)
     with initialize_config_dir(str(config_folder()), version_base="1.3"), checked_configs(lambda _: None):
         return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
 
@@ -99,6 +102,16 @@ def test_what_is_typed_wins_over_an_experiment():
     others = composed("experiment=mini_en_1", "dataset.path=x.jsonl", "training=smoke", "training.steps=3")
     assert (Path(others.dataset.path).name, others.training.steps) == ("x.jsonl", 3)
     assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
+
+
+def test_a_worker_of_a_launcher_composes_as_the_main_process_does():
+    register_schemas()
+    line = ["experiment=notebook_reverse", "model=tiny"]
+    with checked_configs(lambda _: None), initialize_config_dir(str(config_folder()), version_base="1.3"):
+        loader = pickle.dumps(GlobalHydra.instance().config_loader())
+        wanted = compose("train", line)
+    in_worker = pickle.loads(loader).load_configuration("train", line, RunMode.RUN)
+    assert in_worker.model == wanted.model
 
 
 def head_of(name):
@@ -260,7 +273,7 @@ def test_the_launcher_of_parallel_jobs_composes_where_its_plugin_is_installed():
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
 def test_a_sweep_by_its_name_holds_several_values_of_a_setting_that_there_is(name):
-    register_schemas()
+    register_schemas("train", [])
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         swept = compose("train", overrides=[f"sweep={name}"], return_hydra_config=True).hydra.sweeper.params
     for setting, values in swept.items():

@@ -14,7 +14,9 @@ from pathlib import Path
 from faults.machines.machine import POLL_SECONDS, Machine
 
 ENOUGH = 240.0  # seconds for any of these runs
-BESIDE_OURS = re.compile(r"^([WEI]\d{4} |\*{5}|Setting OMP_NUM_THREADS|\[rank\d+\]:|\[W\d|$)")  # what torchrun says itself
+BESIDE_OURS = re.compile(  # what torchrun says itself, with PyTorch's stacks in C++
+    r"^([WEI]\d{4} |\*{5}|Setting OMP_NUM_THREADS|\[rank\d+\]:|\[[WE]\d|frame #|Exception raised from |<omitting python|$)"
+)
 OURS = "encoderlab: "
 TRACEBACK = "Traceback (most recent call last):"
 Disturb = Callable[[], None]

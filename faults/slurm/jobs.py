@@ -103,7 +103,7 @@ def _swept(up: Cluster) -> str:
 
 def _has_launcher() -> bool:
     """Whether encoderlab[slurm] is installed."""
-    return find_spec("submitit") is not None
+    return find_spec("hydra_plugins") is not None and find_spec("hydra_plugins.hydra_submitit_launcher") is not None
 
 
 TRIALS: dict[str, Callable[[Cluster], str]] = {

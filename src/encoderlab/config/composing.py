@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 from hydra.errors import HydraException
@@ -34,6 +35,7 @@ LOGGING = {  # what logging's dictConfig may build: it would call anything that 
     "${hydra.runtime.output_dir}/${hydra.job.name}.log",
 }
 MOST_RUNS = 10_000  # Hydra keeps all combinations of values in memory
+CHECKED = "is_checked"  # an attribute of the function that composes, while configs are checked
 CALLED = ("()", "class", "factory")
 
 
@@ -94,9 +96,20 @@ def _n_values(argument: str, parser: OverridesParser) -> float:
     return len(value.list) if isinstance(value, ChoiceSweep) else 1
 
 
+class CheckedLoader(ConfigLoaderImpl):
+    """Composes in the worker of a launcher, which gets it pickled, as `checked_configs` lets Hydra compose in the main process."""
+
+    def load_configuration(self, *arguments: Any, **named: Any) -> DictConfig:
+        """See Hydra's."""
+        if hasattr(ConfigLoaderImpl.load_configuration, CHECKED):
+            return super().load_configuration(*arguments, **named)
+        with checked_configs(lambda _: None):
+            return super().load_configuration(*arguments, **named)
+
+
 @contextmanager
 def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
-    """Within this context, Hydra composes configs and `check` sees each before it is used; one that names code to run is refused.
+    """Let `check` see each config that Hydra composes in this context before it is used, and refuse one that names code to run.
 
     Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another person's
     config file could run anything. Raises SettingError.
@@ -104,10 +117,9 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
     Hydra would compose a config a second time just to read `hydra.mode`; here only `-m` starts several runs. A group on the command
     line wins over an experiment, whose single settings of that group Hydra would otherwise keep.
     """
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra._internal.hydra import Hydra
+    from hydra._internal import hydra as internal
 
-    compose, get_mode = ConfigLoaderImpl.load_configuration, Hydra.get_mode
+    compose, get_mode = ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode
 
     def composed(self: ConfigLoaderImpl, config_name: str | None, overrides: list[str], *rest: Any, **named: Any) -> DictConfig:
         config = compose(self, config_name, overrides, *rest, **named)
@@ -118,11 +130,14 @@ def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
         check(config)
         return config
 
-    ConfigLoaderImpl.load_configuration, Hydra.get_mode = composed, lambda *_, **__: None
+    setattr(composed, CHECKED, True)
+    ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode = composed, lambda *_, **__: None
+    internal.ConfigLoaderImpl = CheckedLoader  # pyright: ignore[reportPrivateImportUsage]
     try:
         yield
     finally:
-        ConfigLoaderImpl.load_configuration, Hydra.get_mode = compose, get_mode
+        ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode = compose, get_mode
+        internal.ConfigLoaderImpl = ConfigLoaderImpl  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _typed_beside_experiment(config: DictConfig, overrides: list[str]) -> list[str]:
