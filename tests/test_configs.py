@@ -54,7 +54,7 @@ ASKED = {  # what a command cannot do without
 
 def composed(*overrides, command="train"):
     """The settings that a command line means."""
-    register_schemas()
+    register_schemas(command, overrides)
     with initialize_config_dir(str(config_folder()), version_base="1.3"), checked_configs(lambda _: None):
         return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
 
@@ -273,7 +273,7 @@ def test_the_launcher_of_parallel_jobs_composes_where_its_plugin_is_installed():
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
 def test_a_sweep_by_its_name_holds_several_values_of_a_setting_that_there_is(name):
-    register_schemas()
+    register_schemas("train", [])
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         swept = compose("train", overrides=[f"sweep={name}"], return_hydra_config=True).hydra.sweeper.params
     for setting, values in swept.items():

@@ -47,7 +47,7 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     if not all(isinstance(one, str) for one in settings):
         raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"')
     refuse_what_hydra_cannot(command, list(settings))
-    register_schemas()
+    register_schemas(command, settings)
     with explained(command), checked_configs(lambda config: None):
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
             config = hydra_compose(command, quoted_arguments(list(settings)))
@@ -108,7 +108,7 @@ class Run:
 
     @cached_property
     def assembly(self) -> Assembly:
-        """The model with its tokenizer, task and settings."""
+        """Return the model with its tokenizer, task and settings."""
         return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
 
     @cached_property

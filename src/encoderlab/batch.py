@@ -121,7 +121,7 @@ class Batch:
         return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
 
     def widened(self, length: int, pad_id: int) -> Batch:
-        """The same rows padded to `length` tokens, and with a mask even if nothing is padding."""
+        """Return the same rows padded to `length` tokens, and with a mask even if nothing is padding."""
         n, present = self.input_ids.shape
         more = (0, length - present)
         mask = torch.ones(n, present, dtype=torch.bool) if self.attention_mask is None else self.attention_mask

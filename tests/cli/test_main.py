@@ -118,8 +118,11 @@ def test_memory_of_a_gpu_grows_in_place_unless_the_user_says_otherwise(theirs, e
     for name, value in theirs.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["encoderlab", "--version"])
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     cli.main()
     assert os.environ.get("PYTORCH_ALLOC_CONF") == expected
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"  # before any job of a sweep computes its first product
 
 
 @pytest.mark.parametrize(("error", "code"), [(SettingError, 2), (DataError, 3), (TrainingError, 4), (UserError, 1)])

@@ -202,8 +202,8 @@ def test_a_stopped_run_resumes_to_the_same_scores(command, stopped, tmp_path):
 
 
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_the_example_of_an_onnx_folder_gives_the_same_labels(command, topics_run, tmp_path, capsys):
-    from tests.commands.test_export_onnx import answers_of_the_readme
+def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run, tmp_path, capsys):
+    from tests.commands.test_export_onnx import answers_of_the_program
 
     command("export", f"run={topics_run}", "format=onnx", "path=there")
     said = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
@@ -213,5 +213,15 @@ def test_the_example_of_an_onnx_folder_gives_the_same_labels(command, topics_run
     capsys.readouterr()
     command("predict", f"run={topics_run}", "input=rows.txt", "format=jsonl", "precision=fp32")
     ours = [json.loads(line)["predicted"] for line in capsys.readouterr().out.splitlines()]
-    assert [answer["predicted"] for answer in answers_of_the_readme(tmp_path / "there", texts)] == ours
+    assert [answer["predicted"] for answer in answers_of_the_program(tmp_path / "there", texts)] == ours
     assert ours[0] == ["sport", "weather"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_an_8_bit_graph_gives_sets_of_labels(command, topics_run, tmp_path, capsys):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    command("export", f"run={topics_run}", "format=int8", "path=small")
+    assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]
+    command("predict", "run=small", "text=rain goal table", "format=jsonl")
+    assert json.loads(capsys.readouterr().out)["predicted"] == ["sport", "weather"]

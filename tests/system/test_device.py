@@ -1,4 +1,4 @@
-"""The device: what is there is taken in order, what is not there is refused, and what was picked is said."""
+"""The device: the best available one is chosen, an unavailable one is refused, and the choice is reported."""
 
 import os
 import platform
@@ -22,6 +22,7 @@ def machine(monkeypatch):
     def has(*accelerators, bf16=True, amx=False, avx512_bf16=False, vendor=None):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in accelerators)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "cuda" in accelerators else 0)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
@@ -215,6 +216,21 @@ def test_attention_by_cudnn_which_plans_for_each_shape_is_left_out_on_a_gpu(mach
     machine("cuda")
     choose_compute(threads=1)
     assert switches == [False]
+
+
+@pytest.mark.parametrize(("wanted", "current"), [("cuda:1", [1]), ("cuda:0", [0]), ("cuda", []), ("cpu", [])])
+def test_the_gpu_that_is_named_is_the_current_one(machine, monkeypatch, wanted, current):
+    made_current = []
+    machine("cuda")
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: made_current.append(device.index))
+    choose_compute(wanted, threads=1)
+    assert made_current == current
+
+
+def test_fp32_on_a_gpu_is_fp32_and_not_tf32(machine):
+    machine("cuda")
+    assert choose_compute("cuda", "fp32", 1).precision is torch.float32
+    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 def test_slurm_may_show_each_process_its_own_gpu_alone(machine, monkeypatch):

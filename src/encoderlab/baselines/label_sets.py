@@ -20,7 +20,7 @@ MOST_CELLS = 20_000_000  # rows times labels: beyond this the regressions would 
 
 
 def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels: int) -> dict[str, Baseline]:
-    """`majority` (the most frequent label, always) and `tfidf_logreg`, one regression for each label.
+    """Return `majority`, which always predicts the most frequent label, and `tfidf_logreg`, one regression per label.
 
     Its thresholds are fitted on the `held_out` rows as a model's are (0.5 without them). Figures are those of
     `metrics.label_sets.label_set_figures`, and `seconds`.
@@ -45,7 +45,7 @@ def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels
 
 
 def cannot_fit(train: Split, n_labels: int) -> str:
-    """Why the regressions cannot or should not be fitted; "" if they can."""
+    """Return why the regressions cannot or should not be fitted; "" if they can."""
     if len(train) * n_labels > MOST_CELLS:
         return (
             f"the linear baseline is fitted on at most {MOST_CELLS:,} rows times labels, but training has {len(train) * n_labels:,}"
@@ -71,7 +71,7 @@ class _OneForEach:
                 self.models[label] = model.fit(features, marks[:, label])
 
     def probabilities(self, texts: list[str]) -> np.ndarray:
-        """[texts, labels]"""
+        """Return the probabilities, [texts, labels]."""
         features = self.words.transform(texts)
         found = np.tile(self.constant, (len(texts), 1))
         for label, model in self.models.items():
@@ -79,7 +79,7 @@ class _OneForEach:
         return found
 
     def top_features(self) -> dict[int, list[str]]:
-        """The features with the largest weights for each label."""
+        """Return the features with the largest weights for each label."""
         names = np.asarray(self.words.get_feature_names_out())
         weights = {label: np.asarray(model.coef_)[0] for label, model in self.models.items()}
         best = {label: np.argsort(-row, kind="stable")[:N_TOP] for label, row in weights.items()}
@@ -91,7 +91,7 @@ def _texts(split: Split) -> list[str]:
 
 
 def marks_of(split: Split, n_labels: int) -> np.ndarray:
-    """Which labels each row has: bool [rows, labels]."""
+    """Return which labels each row has: bool [rows, labels]."""
     marks = np.zeros((len(split), n_labels), bool)
     for row, example in enumerate(split.of_texts()):
         marks[row, list(example.label) if isinstance(example.label, tuple) else []] = True

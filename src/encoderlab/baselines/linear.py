@@ -46,12 +46,12 @@ def tfidf() -> TfidfVectorizer:
 
 
 def joined(example: TextExample) -> str:
-    """The text, or both texts of a pair with a blank between them."""
+    """Return the text, or both texts of a pair with a blank between them."""
     return example.text if example.text_pair is None else f"{example.text} {example.text_pair}"
 
 
 def cannot_read(train: Split) -> str:
-    """Why a linear model of words should not be fitted to the rows; "" if it can be."""
+    """Return why a linear model of words should not be fitted to the rows; "" if it can be."""
     labelled = [example for example in train.of_texts() if example.label is not None]
     if len(labelled) > MOST_ROWS:
         return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {len(labelled):,}"

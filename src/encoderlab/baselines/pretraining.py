@@ -26,7 +26,7 @@ class PairFeatures:
 
 
 def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> PairFeatures:
-    """The features of pairs whose texts are given as piece ids, without special tokens."""
+    """Return the features of pairs whose texts are given as piece ids, without special tokens."""
     pieces = [(set(a.tolist()), set(b.tolist())) for a, b in zip(first, second, strict=True)]
     overlap = [len(a & b) / max(min(len(a), len(b)), 1) for a, b in pieces]
     lengths = [(len(a), len(b)) for a, b in zip(first, second, strict=True)]
@@ -38,7 +38,7 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
 
 
 def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
-    """`nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
+    """Return Return `nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
 
     `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
     al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.
@@ -57,13 +57,13 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
 
 
 def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
-    """What counting tokens is worth where `target_labels` [asked] are the right ids; there must be at least one.
+    """Return the scores of predicting by token counts; `target_labels` [targets] are the true ids, at least one.
 
     `counts` [vocabulary] says how often each id occurs in training, the special ones not counted. `most_frequent_token` always says
     the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that
     none is impossible. Its `mlm_loss` is in nats a token.
     """
-    assert len(target_labels), "baselines are scored on asked tokens"
+    assert len(target_labels), "baselines are scored on target tokens"
     most_frequent = int(counts.argmax())
     chances = (counts + 1) / (counts.sum() + len(counts))
     loss = float(-np.log(chances[target_labels]).mean())

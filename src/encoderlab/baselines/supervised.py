@@ -30,7 +30,7 @@ def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None,
     """Fit on the labelled rows of `train`, score on those of the split called `name`.
 
     Texts: `majority` (always the most frequent label) and `tfidf_logreg`. Words: `majority` and `word_majority` (each word's most
-    frequent label, the most frequent overall where a word is new). Numbers: `mean` and `tfidf_ridge`. Both splits must hold
+    frequent label, the most frequent overall if a word is new). Numbers: `mean` and `tfidf_ridge`. Both splits must hold
     labelled rows. Sets of labels: `majority` and `tfidf_logreg` for each label. Of two classes, the linear model gives the
     `positive` one from a `threshold` on, found on validation as a model's is.
     """
@@ -46,7 +46,7 @@ def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None,
 
 
 def planned(splits: Splits) -> dict[str, str]:
-    """The baselines that `baselines` would fit, each with why it would be skipped, "" if it would not."""
+    """Return the baselines that `baselines` would fit, each with why it would be skipped, "" if it would not."""
     train = splits.by_name["train"]
     if train.target == "label_set":
         return {"majority": "", "tfidf_logreg": cannot_fit(train, len(splits.labels))}
@@ -58,7 +58,7 @@ def planned(splits: Splits) -> dict[str, str]:
 
 
 def _answers(train: Split) -> np.ndarray:
-    """The known labels: [labelled rows]."""
+    """Return the known labels: [labelled rows]."""
     return np.array([example.label for example in train.of_texts() if example.label is not None])
 
 
@@ -102,7 +102,7 @@ def _linear_answers(
 
 
 def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
-    """The features with the largest weights for each class of training; of two, what speaks for one speaks against the other."""
+    """Return the features with the largest weights for each training class; of two, what supports one opposes the other."""
     features, linear = cast("TfidfVectorizer", fitted["tfidf"]), cast("LogisticRegression", fitted["logreg"])
     names, weights = np.asarray(features.get_feature_names_out()), np.asarray(linear.coef_)
     by_class = weights if len(weights) > 1 else np.stack([-weights[0], weights[0]])
@@ -114,7 +114,7 @@ def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
 
 
 def _linear_model() -> Pipeline:
-    """Logistic regression on TF-IDF of words, single marks and pairs of neighbours.
+    """Return logistic regression on TF-IDF of words, single marks and pairs of neighbours.
 
     On the validation split of SST-2 82.2 percent right, on 2,000 test rows of Amazon polarity (13,000 to train on) 89.6. The
     settings were chosen among some forty on such rows, most of which lay within a standard error. Brackets and punctuation are
@@ -127,7 +127,7 @@ def _linear_model() -> Pipeline:
 
 
 def _cannot_fit(train: Split, answers: np.ndarray) -> str:
-    """Why the linear model cannot or should not be fitted; "" if it can."""
+    """Return why the linear model cannot or should not be fitted; "" if it can."""
     if len(np.unique(answers)) < 2:
         return "the linear baseline needs two labels, but training has one"
     return cannot_read(train)
@@ -151,7 +151,7 @@ def _for_words(train: Split, scored: Split, names: Sequence[str]) -> dict[str, B
 
 
 def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
-    """How often each label occurs, and how often on each word."""
+    """Return how often each label occurs, and how often on each word."""
     overall: Counter[int] = Counter()
     by_word: dict[str, Counter[int]] = defaultdict(Counter)
     for example in train.of_words():

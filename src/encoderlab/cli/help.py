@@ -66,6 +66,7 @@ EXAMPLES = {
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
         ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked against the model"),
+        ("encoderlab export run=... format=int8 path=exported", "the same with 8-bit weights, compared on the run's test split"),
         ("encoderlab export run=... format=compact path=small", "encoderlab's own format at about a third of the size"),
     ],
     "compare": [

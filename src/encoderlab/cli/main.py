@@ -134,7 +134,7 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
 
 
 def config_folder() -> Path:
-    """The shipped configs: inside the package in a wheel, at the top of the repository in a checkout."""
+    """Return the shipped configs: inside the package in a wheel, at the top of the repository in a checkout."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "configs"
     return inside if inside.is_dir() else package.parents[1] / "configs"
@@ -166,7 +166,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     from encoderlab.sweeps.settings import sweep_settings
 
     refuse_what_hydra_cannot(command, arguments)
-    register_schemas()
+    register_schemas(command, arguments)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
     begun: list[str] = []
     refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
@@ -273,7 +273,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
 
 
 def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
-    """Have Hydra run a job for each combination, and once more while jobs of other processes become free.
+    """Let Hydra run a job for each combination, and again while jobs of other processes become free.
 
     Jobs may run in workers. Raises WorkerKilledError; Interrupted when they have ended.
     """

@@ -23,7 +23,7 @@ from encoderlab.tasks.rows import hold_encoded
 
 
 def attention(config: AttentionConfig) -> RunFolder:
-    """Plot the maps of a text, or of rows of a split, into a run folder of their own. Raises SettingError, DataError."""
+    """Plot the attention maps of a text, or of rows of a split, into a new run folder. Raises SettingError, DataError."""
     check_free(config.run_dir)
     check_chosen(config)
     assembly = reopen(config)

@@ -73,7 +73,7 @@ def fit_baselines(config: BaselineConfig) -> FittedBaselines:
 
 
 def report_of(config: BaselineConfig, fitted: FittedBaselines, main: str | None = None) -> dict[str, Any]:
-    """The report of fitted baselines; `main` is the figure to be put first, None: the task's own."""
+    """Return the report of fitted baselines; `main` is the main figure (None: the task's own)."""
     return build_baseline_report(
         task=config.task.name,
         seed=config.seed,

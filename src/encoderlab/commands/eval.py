@@ -25,6 +25,7 @@ from encoderlab.runs.fitting.scoring import scores_of, truncated_scores
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
+from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
@@ -87,7 +88,8 @@ def _score_and_report(
     scored = Fitted(_checkpoint(assembly, config), throughput, notes)
     report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
     report |= compared_with_truncation(assembly.task, rows, scores, truncated, assembly.config.seed)
-    write_report(folder, report, corpus.split(split), scores, partial(token_importance, assembly))
+    importance = None if isinstance(assembly.model, GraphModel) else partial(token_importance, assembly)
+    write_report(folder, report, corpus.split(split), scores, importance)
     files = {"page": folder.page, "report": folder.report, "predictions": folder.predictions, "plots": folder.plots}
     paths = {name: str(path) for name, path in files.items()}
     show_report(report, paths, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])

@@ -11,31 +11,34 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import tokenizers
 
-from encoderlab.config.command_settings import ExportConfig, ExportFormat, OpenRunConfig
+from encoderlab.config.command_settings import ExportConfig, ExportFormat, ExportPrecision, OpenRunConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.compact_weights import COMPACT
 from encoderlab.exchange.huggingface import to_huggingface
-from encoderlab.exchange.huggingface_config import PROBLEM_TYPES
-from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.exchange.onnx_int8 import write_int8
 from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
 from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
 from encoderlab.reports.cards.huggingface_card import huggingface_card, line_that_opens
+from encoderlab.reports.cards.int8_card import agreement_in_words, int8_card
 from encoderlab.reports.cards.metadata import for_library
 from encoderlab.reports.cards.onnx_card import onnx_card
 from encoderlab.reports.cards.sentence_transformers_card import sentence_transformers_card
 from encoderlab.reports.cards.window_card import window_card
+from encoderlab.reports.parts.console import words_of
 from encoderlab.runs.folders.folder import model_folder
-from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.folders.graph_files import GRAPH, is_graph
+from encoderlab.runs.inference.int8_check import check_int8
+from encoderlab.runs.models.assembly import Assembly, cache_folder, reopen
 from encoderlab.runs.models.compact_model import in_compact_storage
+from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
 from encoderlab.runs.models.saved_model import (
     HASHED,
     SavedModel,
@@ -47,7 +50,6 @@ from encoderlab.runs.models.saved_model import (
 )
 from encoderlab.system.atomic_files import atomic_write
 from encoderlab.system.manifest import sha256_of
-from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaskConfig
 from encoderlab.training.config import Precision
 
 
@@ -57,13 +59,22 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
+    _check_precision(config)
     return EXPORTERS[config.format](config, path)
+
+
+def _check_precision(config: ExportConfig) -> None:
+    """Raise SettingError for a precision that the format does not support."""
+    formats = {ExportFormat.onnx: list(ExportPrecision), ExportFormat.int8: [ExportPrecision.int8]}
+    if config.precision is not None and config.precision not in formats.get(config.format, []):
+        wrong = f"format={config.format.name} does not support precision={config.precision.name}"
+        raise SettingError(wrong, allowed="format=onnx with fp32 or int8, format=int8 with int8", remedy="Remove precision")
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
-    fields |= _thresholds(saved.config.task)
+    fields |= thresholds_json(saved.config.task)
     long_texts = window_card(saved.task().windows, saved.config.model.reach)
     card = for_library(f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers")
     with _new_folder(path) as temporary:
@@ -79,7 +90,9 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
     fields, weights = _as_huggingface(encoder_alone(saved, name))
     if answers:
         labels = dict(enumerate(saved.labels))
-        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | _thresholds(saved.config.task)
+        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | thresholds_json(
+            saved.config.task
+        )
     section = sentence_transformers_card(heads, answers=answers, paired=bool(saved.origin.paired))
     section += window_card(saved.task().windows, saved.config.model.reach) if answers else ""
     card = for_library(f"{_card(config, name)}\n{section}", "sentence-transformers")
@@ -92,71 +105,68 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
 
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
+    """Export an ONNX graph, with 8-bit weights on request; see `graph_folder`."""
+    int8 = config.format is ExportFormat.int8 or config.precision is ExportPrecision.int8
+    assembly = _opened_for_onnx(config, int8=int8)
+    with _new_folder(path) as temporary:
+        fields = write_checked_graph(temporary, assembly)
+        checked, section = _quantized(config, temporary / GRAPH, assembly) if int8 else ("", "")
+        fields |= {"precision": "int8"} if int8 else {}
+        opened = gives_answers(assembly) and assembly.config.dataset is not None
+        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, opened=opened)}{section}"
+        card += window_card(assembly.task.windows, assembly.task.max_length, reader="predict.py")
+        write_graph_folder(temporary, assembly, fields, for_library(card, "onnx"))
+    off = f"{fields['largest_difference']:.1e} of the largest output (allowed: {fields['tolerance']:g})"
+    print(f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
+    if checked:
+        print(checked)
+    return path
+
+
+def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
+    """Return the model to export. Raises SettingError or DataError, before anything is written, if that is impossible."""
     if not config.heads:
         raise SettingError(
-            "heads=false does not work with format=onnx, which writes the heads too",
+            f"heads=false does not work with format={config.format.name}, which writes the heads too",
             allowed="heads=false with format=compact or huggingface",
         )
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
-            raise SettingError(f"format=onnx needs {name}, which is not installed", remedy='Run pip install "encoderlab[onnx]"')
+            wrong = f"format={config.format.name} needs {name}, which is not installed"
+            raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
+    _refuse_graph(config)
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
-    assembly.model.load_state_dict(in_user_units(assembly.saved(assembly.opened)).weights)
-    with _new_folder(path) as temporary:
-        fields = _write_graph(temporary / "model.onnx", assembly)
-        _write_json(temporary / "config.json", fields)
-        _write_tokenizer(temporary / "tokenizer.json", assembly)
-        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, paired=assembly.opened.paired)}"
-        card += window_card(assembly.task.windows, assembly.task.max_length)
-        (temporary / "README.md").write_text(for_library(card, "onnx"), encoding="utf-8")
-    off = f"{fields['largest_difference']:.1e} of the largest output (at most {fields['tolerance']:g} is allowed)"
-    print(f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
-    return path
+    if int8 and not gives_answers(assembly):
+        wrong = f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is verified by predictions"
+        raise SettingError(wrong, remedy="Use format=compact, or format=onnx in fp32")
+    saved = in_user_units(assembly.saved(assembly.opened))
+    assembly.model.load_state_dict(saved.weights)
+    return replace(assembly, config=saved.config, task=saved.task())
 
 
-def _write_graph(path: Path, assembly: Assembly) -> dict[str, Any]:
-    """Write the graph and compare it with the model; return the fields of config.json. Raises DataError if they differ."""
-    task, max_length = assembly.task, assembly.config.model.reach
-    whole = WholeModel(assembly.model).eval()
-    write_graph(whole, path)
-    off = largest_difference(whole, path, max_length, assembly.tokenizer.vocabulary_size)
-    of_texts = "texts" if task.heads.sequence_classes is not None else "nothing"
-    return {
-        "task": assembly.config.task.name,
-        "answers_for": of_texts if task.heads.token_classes is None else "words",
-        "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],
-        "id2label": dict(enumerate(task.labels)),
-        "label2id": {label: index for index, label in enumerate(task.labels)},
-        "inputs": whole.inputs,
-        "outputs": whole.outputs,
-        "max_length": max_length,
-        "pad_token_id": assembly.tokenizer.pad_id,
-        "special_tokens": getattr(assembly.config.task, "special_tokens", True),
-        "opset": OPSET,
-        "tolerance": TOLERANCE,
-        "largest_difference": off,
-        "onnxruntime": version("onnxruntime"),
-    } | _thresholds(assembly.config.task)
+def _refuse_graph(config: ExportConfig) -> None:
+    """Raise DataError if the run is already a graph."""
+    folder = model_folder(config.run)
+    if is_graph(folder):
+        raise DataError(f"run={config.run} contains an ONNX graph without weights", remedy="Use the run it was exported from")
 
 
-def _thresholds(task: TaskConfig) -> dict[str, Any]:
-    """Return what config.json says of labels: each one's threshold, and the positive class of a binary task."""
-    if isinstance(task, MultilabelConfig) and task.thresholds:
-        return {"thresholds": task.thresholds}
-    if not isinstance(task, ClassificationConfig) or task.positive_label is None:
-        return {}
-    chosen = {} if task.threshold is None else {"thresholds": {task.positive_label: task.threshold}}
-    return {"positive_label": task.positive_label} | chosen
-
-
-def _write_tokenizer(path: Path, assembly: Assembly) -> None:
-    """Write a tokenizer.json that truncates and pads as the model needs, so that no other file has to be read for it."""
-    assembly.tokenizer.save(path)
-    path.with_name("tokenizer_config.json").unlink()  # for transformers, which has no class for such a folder
-    backend = tokenizers.Tokenizer.from_file(str(path))
-    backend.enable_truncation(assembly.config.model.reach)
-    backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
-    backend.save(str(path))
+def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[str, str]:
+    """Replace the graph by an 8-bit one. Return a line for the screen and a section for the card on what changes."""
+    in_32_bits = graph.with_name("fp32.onnx")
+    data = graph.with_name(f"{graph.name}.data")
+    if data.exists():
+        raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx in fp32")
+    graph.rename(in_32_bits)
+    write_int8(in_32_bits, graph)
+    check = check_int8(assembly, graph, cache_folder(config.cache_dir))
+    n_bytes = (in_32_bits.stat().st_size, graph.stat().st_size)
+    in_32_bits.unlink()
+    before, after = check.texts_per_second
+    sizes = f"{megabytes(n_bytes[0])} reduced to {megabytes(n_bytes[1])}"
+    scores = "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
+    line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts per second before, {after:,.0f} after"
+    return line, int8_card(check, n_bytes)
 
 
 def _export_compact(config: ExportConfig, path: Path) -> Path:
@@ -172,7 +182,7 @@ def _export_compact(config: ExportConfig, path: Path) -> Path:
         after = (temporary / "model.safetensors").stat().st_size
         section = compact_card(before, after, change, {name: sha256_of(temporary / name) for name in HASHED})
         (temporary / "README.md").write_text(f"{card.rstrip()}\n\n{section}", encoding="utf-8")
-    print(f"{path}\nweights of {megabytes(before)} in {megabytes(after)}; {change_in_words(change)}")
+    print(f"{path}\nweights: {megabytes(before)} reduced to {megabytes(after)}; {change_in_words(change)}")
     return path
 
 
@@ -249,5 +259,6 @@ EXPORTERS = {
     ExportFormat.huggingface: _export_to_huggingface,
     ExportFormat.sentence_transformers: _export_to_sentence_transformers,
     ExportFormat.onnx: _export_to_onnx,
+    ExportFormat.int8: _export_to_onnx,
     ExportFormat.compact: _export_compact,
 }

@@ -109,7 +109,7 @@ class CheckedLoader(ConfigLoaderImpl):
 
 @contextmanager
 def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
-    """Within this context, Hydra composes configs and `check` sees each before it is used; one that names code to run is refused.
+    """Let `check` see each config that Hydra composes in this context before it is used, and refuse one that names code to run.
 
     Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another person's
     config file could run anything. Raises SettingError.

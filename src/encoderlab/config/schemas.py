@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar, cast
@@ -94,15 +94,19 @@ COMMAND_CONFIGS: dict[str, type] = {
 Typed = TypeVar("Typed")
 
 
-def register_schemas() -> None:
-    """Register the schemas with Hydra: the configs extend them by name."""
+def register_schemas(command: str, arguments: Sequence[str]) -> None:
+    """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has or is given any.
+
+    Each takes a millisecond.
+    """
     from hydra.core.config_store import ConfigStore
 
-    store = ConfigStore.instance()
-    for (group, name), schema in SCHEMAS.items():
-        store.store(group=group, name=f"{name}_schema", node=schema)
-    for command, schema in COMMAND_CONFIGS.items():
-        store.store(name=f"{command}_schema", node=schema)
+    store, schema = ConfigStore.instance(), COMMAND_CONFIGS[command]
+    store.store(name=f"{command}_schema", node=schema)
+    given = {argument.partition("=")[0].lstrip("+~") for argument in arguments}
+    if GROUPS & {*given, *(declared.name for declared in fields(schema))}:
+        for (group, name), node in SCHEMAS.items():
+            store.store(group=group, name=f"{name}_schema", node=node)
 
 
 def typed(config: DictConfig, schema: type[Typed]) -> Typed:
@@ -144,7 +148,7 @@ def check_shown(config: DictConfig, schema: type[CommandConfig] | None) -> None:
 
 
 def without_hydra(config: DictConfig) -> DictConfig:
-    """A copy of a composed config as a command gets it: without Hydra's own part."""
+    """Return a copy of a composed config as a command gets it: without Hydra's own part."""
     own = copy.deepcopy(config)
     with read_write(own), open_dict(own):
         del own["hydra"]

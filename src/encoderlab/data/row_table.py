@@ -27,17 +27,17 @@ class RowTable:
         return len(self._table) if self._places is None else len(self._places)
 
     def __getitem__(self, rows: slice) -> dict[str, list[Any]]:
-        """The columns of consecutive rows by name."""
+        """Return the columns of consecutive rows by name."""
         start, stop, _ = rows.indices(len(self))
         return self.arrow(start, stop).to_pydict()
 
     @property
     def schema(self) -> pa.Schema:
-        """The names and types of the columns."""
+        """Return the names and types of the columns."""
         return self._table.schema
 
     def arrow(self, start: int, stop: int) -> pa.Table:
-        """The rows from `start` up to `stop`, as Arrow has them."""
+        """Return the rows from `start` up to `stop`, as Arrow has them."""
         if self._places is None:
             return self._table.slice(start, max(stop - start, 0))
         return self._gathered(self._places[start:stop])
@@ -53,7 +53,7 @@ class RowTable:
         return any(part.null_count < len(part) for part in parts)
 
     def _gathered(self, places: np.ndarray) -> pa.Table:
-        """Rows from anywhere. `Table.take` would first make one array of all chunks of a column, however few rows are taken."""
+        """Return any rows. `Table.take` would first concatenate all chunks of a column, even to take only a few rows."""
         import pyarrow as pa
 
         if not len(places) or (np.diff(places) == 1).all():
@@ -67,7 +67,7 @@ class RowTable:
 
     @cached_property
     def _batches(self) -> tuple[list[pa.RecordBatch], np.ndarray]:
-        """The parts that the table lies in, and the row that each starts with."""
+        """Return the parts that the table lies in, and the row that each starts with."""
         batches = [batch for batch in self._table.to_batches() if len(batch)]
         lengths = np.array([len(batch) for batch in batches], np.int64)
         return batches, np.cumsum(lengths) - lengths

@@ -41,7 +41,7 @@ class StreamSettings:
     )
     shards_at_once: int = setting(8, "With streaming: shards that are read at the same time, divided among the processes.", least=1)
     on_damaged: OnDamaged = setting(
-        OnDamaged.error, "With streaming: a damaged or missing shard is an error, or skip the rest of it."
+        OnDamaged.error, "With streaming: whether a damaged or missing shard is an error, or the rest of it is skipped."
     )
 
 
@@ -82,12 +82,12 @@ class Shards:
 
     @property
     def names(self) -> list[str]:
-        """The names of the shards."""
+        """Return the names of the shards."""
         return list(self.fingerprints)
 
     @property
     def readers(self) -> int:
-        """How many shards are read at the same time."""
+        """Return how many shards are read at the same time."""
         return min(self.at_once, len(self.fingerprints))
 
     def documents(self, shard: int, start: int, damaged: dict[str, str]) -> Iterator[tuple[int, list[str]]]:

@@ -36,7 +36,7 @@ class ShippedEncoder:
 
 
 def shipped_names() -> list[str]:
-    """The names of the shipped encoders, the default first."""
+    """Return the names of the shipped encoders, the default first."""
     others = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
     return list(dict.fromkeys([SHIPPED, *others]))
 
@@ -84,7 +84,7 @@ def describe(name: str) -> ShippedEncoder:
 
 
 def _header(weights: Path) -> dict[str, Any]:
-    """What a file of safetensors says of its tensors: eight bytes of length, then JSON."""
+    """Return the header of a safetensors file, which describes its tensors: eight bytes of length, then JSON."""
     with weights.open("rb") as file:
         return json.loads(file.read(int.from_bytes(file.read(8), "little")))
 
@@ -95,6 +95,6 @@ def _parameters(header: dict[str, Any]) -> int:
 
 
 def _summary(card: str) -> str:
-    """The first line of a model card that is neither metadata nor a heading."""
+    """Return the first line of a model card that is neither metadata nor a heading."""
     lines = map(str.strip, FRONT_MATTER.sub("", card).splitlines())
     return next((line for line in lines if line and not line.startswith("#")), "")

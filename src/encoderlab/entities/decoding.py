@@ -23,7 +23,7 @@ class ValidDecoder:
         self.transitions = _penalties([[labels.may_follow(label, following) for following in ids] for label in ids])
 
     def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
-        """The id of each word's label, int64 [words], from `logits` [words, labels].
+        """Return the id of each word's label, int64 [words], from `logits` [words, labels].
 
         `row`, [words] and rising, says which of the `n_rows` sentences a word belongs to; none has more words than `longest`. On a
         GPU, nothing here waits for it.
@@ -35,7 +35,7 @@ class ValidDecoder:
         return self._best_paths(scores, counts)[row, place]
 
     def _best_paths(self, scores: Tensor, counts: Tensor) -> Tensor:
-        """The best labels of sentences of `counts` words, padded: [rows, longest, labels] -> [rows, longest]."""
+        """Return the best labels of sentences of `counts` words, padded: [rows, longest, labels] -> [rows, longest]."""
         begin, end, transitions = (part.to(scores) for part in (self.begin, self.end, self.transitions))
         unchanged = torch.arange(scores.shape[2], device=scores.device).expand(len(scores), -1)
         best, came_from = scores[:, 0] + begin, []

@@ -29,7 +29,7 @@ class EntityLabels:
 
     @property
     def scheme(self) -> str:
-        """Its name."""
+        """Return the name of the scheme."""
         return "BIOES" if self.bioes else "BIO"
 
     def may_begin(self, label: int) -> bool:
@@ -49,7 +49,7 @@ class EntityLabels:
 
 
 def entity_labels(names: Sequence[str]) -> EntityLabels | None:
-    """The labels as entity labels; None if they are not BIO or BIOES.
+    """Return the labels as entity labels; None if they are not BIO or BIOES.
 
     They are if each is O or begins with a prefix, and any is B or I. Without types (B, I, O), there have to be both.
     """
@@ -69,5 +69,5 @@ def entity_labels(names: Sequence[str]) -> EntityLabels | None:
 
 
 def label_name(prefix: str, entity_type: str) -> str:
-    """The label of a word of an entity."""
+    """Return the label of a word of an entity."""
     return prefix if entity_type == _UNTYPED else f"{prefix}-{entity_type}"

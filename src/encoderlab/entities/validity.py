@@ -9,7 +9,7 @@ from encoderlab.entities.scheme import OUTSIDE, EntityLabels, label_name
 
 
 def first_invalid(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> tuple[int, str] | None:
-    """The first word whose label is not valid there, and in words where that is; None if all are.
+    """Return the first word with a label that is invalid in its place, and a description of that place; None if all are valid.
 
     The sentences, of `lengths` words, follow one another; `ids` are their label ids, [words], -1 (unknown) counting as O.
     """
@@ -38,7 +38,7 @@ def _may_follow(labels: EntityLabels, first: int, second: int) -> bool:
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """The names of valid labels with the entities that conlleval reads from sentences like those of `first_invalid`: [words].
+    """Return valid label names for the entities that conlleval finds in the sentences, [words]; arguments as for `first_invalid`.
 
     IOB1, in which B only separates neighbours of one type, becomes BIO.
     """

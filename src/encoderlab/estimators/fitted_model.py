@@ -32,7 +32,7 @@ class FittedModel:
         return FittedModel, (self.saved,)  # opened again, also on a machine with another device
 
     def answers(self, examples: Sequence[TextExample]) -> list[Answer]:
-        """A prediction for each example, in order. Raises InputError for an example that the model cannot read."""
+        """Return a prediction for each example, in order. Raises InputError for an example that the model cannot read."""
         try:
             if examples:
                 check_paired(self._assembly, examples[0].text_pair is not None)

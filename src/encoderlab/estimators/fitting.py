@@ -96,7 +96,7 @@ class _TrainingInMemory(TrainingOnLabels):
 
 
 def _config(fit: Fit, rows: Path, run_dir: str) -> RunConfig:
-    """The settings of the run, from the shipped configs. Raises SettingError."""
+    """Return the settings of the run, from the shipped configs. Raises SettingError."""
     given = [] if fit.init_from is None else [f"init_from={quote(fit.init_from)}"]
     pair = ["dataset.text_pair=text_pair"] if "text_pair" in pq.read_schema(rows).names else []
     dataset = ["dataset=files", f"dataset.path={quote(str(rows))}", *pair]
@@ -111,7 +111,7 @@ def _command(fit: Fit) -> str:
 
 
 def _as_typed(value: Any) -> str:
-    """A value of Python as it is typed on the command line; a string is as typed already."""
+    """Return a value of Python as it is typed on the command line; a string is as typed already."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, Enum):
         return value.name
@@ -123,7 +123,7 @@ def _as_typed(value: Any) -> str:
 
 
 def _inside(value: Any) -> str:
-    """The same of a value in a list or a mapping, where a string has to be quoted."""
+    """Return the same for a value in a list or a mapping, where a string has to be quoted."""
     return quote(value) if isinstance(value, str) else _as_typed(value)
 
 
@@ -136,7 +136,7 @@ def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[s
 
 
 def _without_paths(saved: SavedModel) -> SavedModel:
-    """The model with settings that name nothing in the temporary folder."""
+    """Return the model with settings that name nothing in the temporary folder."""
     dataset = saved.config.dataset
     assert isinstance(dataset, FilesDataset)
     config = replace(saved.config, dataset=replace(dataset, path=NOT_KEPT), run_dir=None, cache_dir=".")
@@ -145,7 +145,7 @@ def _without_paths(saved: SavedModel) -> SavedModel:
 
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
-    """With `verbose` as it is, else without what training prints."""
+    """Suppress what training prints, unless `verbose`."""
     if verbose:
         yield
         return

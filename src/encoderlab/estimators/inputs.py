@@ -24,9 +24,9 @@ def refuse(error: UserError) -> NoReturn:
 
 
 def texts_of(X: Any) -> list[TextExample]:
-    """The rows of X: an iterable of texts or of pairs of texts, or a table of one or two columns of texts.
+    """Return the rows of X: an iterable of texts or of pairs of texts, or a table of one or two columns of texts.
 
-    Raises InputError for anything else, and where some rows are pairs and others are not.
+    Raises InputError for anything else, and if only some rows are pairs.
     """
     if hasattr(X, "toarray"):
         raise InputError("X is a sparse matrix, which cannot contain texts", allowed=ALLOWED)
@@ -39,7 +39,7 @@ def texts_of(X: Any) -> list[TextExample]:
 
 
 def _values(X: Any) -> Iterable[Any]:
-    """The rows of X; those of a table as tuples, or as single values where it has one column."""
+    """Return the rows of X; rows of a table become tuples, or single values if it has one column."""
     if not hasattr(X, "__array__"):
         return X
     table = np.asarray(X, dtype=object)
@@ -61,7 +61,7 @@ def _example(row: int, value: Any) -> TextExample:
 
 
 def targets_of(y: Any, n_rows: int, estimator: str) -> np.ndarray:
-    """The targets, [rows]. Raises ValueError if they are missing, not as many as the rows, not one column, or only one."""
+    """Return the targets, [rows]. Raises ValueError if they are missing, not as many as the rows, not one column, or only one."""
     if y is None:
         raise InputError(f"{estimator} requires y to be passed, but the target y is None")
     if n_rows < 2:

@@ -31,13 +31,13 @@ def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError where it does not fit."""
+    """Return the float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError if one does not fit."""
     scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
     return {name: _float32(name, stored) for name in stored if name not in scales}
 
 
 def _shortened(weight: Tensor) -> Tensor:
-    """The weight as float16; as float32 where that would make a number infinite."""
+    """Return the weight as float16, or as float32 if float16 would make a number infinite."""
     short = weight.half()
     return short if short.isfinite().all() else weight.float()
 

@@ -38,8 +38,8 @@ _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder
 class HuggingFaceModel:
     """The content of a transformers folder, in our terms.
 
-    `weights` has the names of `EncoderWithHeads.state_dict()`; where no sequence is asked but the checkpoint has a pooler all the
-    same, also `pool.dense.weight` and `pool.dense.bias`, beyond what that model takes. `labels` are those of a head with classes,
+    `weights` has the names of `EncoderWithHeads.state_dict()`; if there is no sequence head but the checkpoint has a pooler,
+    also `pool.dense.weight` and `pool.dense.bias`, which that model does not have. `labels` are those of a head with classes,
     else []. `family` is "bert" or "distilbert".
     """
 
@@ -91,12 +91,12 @@ def to_huggingface(
     vocabulary_size: int,
     pad_id: int,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The content of config.json and the weights under their names, for a model that gives the same logits in transformers.
+    """Return the content of config.json and the weights under their names, for a model that gives the same logits in transformers.
 
-    DistilBERT where the pooling is DistilBERT's, else BERT. Sinusoidal positions become a table, absent segments a table of zeros,
-    absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that changes nothing. Word dropout,
-    which only training knows, is left out. `weights`
-    may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons, where there is no equivalent.
+    DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a table of
+    zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that changes nothing.
+    Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`.
+    Raises SettingError, with all reasons, if there is no equivalent.
     """
     family = _family_for(config, heads)
     _refuse_what_they_lack(config, heads, family)
@@ -116,14 +116,14 @@ def to_huggingface(
 
 
 def _shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
-    """The names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
+    """Return the names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
     pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
     model = without_weights(config, vocabulary_size, pad_id, heads)
     return {name: weight.shape for name, weight in model.state_dict().items()} | pool
 
 
 def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tensor]:
-    """The weights under the names that transformers gives them today, each once: a decoder that is tied is not among them.
+    """Return the weights under the names that transformers gives them today, without duplicates such as a tied decoder.
 
     As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says; its bias is
     the head's.
@@ -164,7 +164,7 @@ def _first(names: set[str]) -> str:
 
 
 def _family_for(config: ModelConfig, heads: HeadSizes) -> str:
-    """DistilBERT where only its pooler will do, or where the encoder has its shape; else BERT."""
+    """Return DistilBERT if its pooler is needed or the encoder has its shape, otherwise BERT."""
     like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
     if config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert):
         return "distilbert"
@@ -172,7 +172,7 @@ def _family_for(config: ModelConfig, heads: HeadSizes) -> str:
 
 
 def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -> None:
-    """Name every setting that the family has no equivalent of, and what to choose instead. Raises SettingError."""
+    """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
     if found := list(_without_equivalent(config, heads, family)):
         name = {"bert": "BERT", "distilbert": "DistilBERT"}[family]
         lacking = [setting for setting, _ in found]
@@ -184,7 +184,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
 
 
 def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a setting that has no equivalent and the one to choose instead."""
+    """Yield pairs of a setting that has no equivalent and the one to choose instead."""
     for name, value, instead in (
         ("positions", Positions.rotary, "learned"),
         ("norm", Norm.rms, "layer"),
@@ -224,7 +224,7 @@ def _beyond_distilbert(config: ModelConfig, heads: HeadSizes) -> Iterator[tuple[
 def _as_theirs(
     config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tensor], family: str
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The same model with no setting that the family lacks."""
+    """Return the same model with no setting that the family lacks."""
     weights = dict(weights)
     if config.positions is Positions.sinusoidal:
         weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(config.reach, config.d_model).table
@@ -242,7 +242,7 @@ def _as_theirs(
 
 
 def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A pooler that makes the first token's vector small, where tanh is straight, and the head, which makes up for it."""
+    """Return a pooler that makes the first token's vector small, where tanh is linear, and a head that compensates for it."""
     return {
         "pool.dense.weight": torch.eye(config.d_model) * STRAIGHT,
         "pool.dense.bias": torch.zeros(config.d_model),
@@ -257,6 +257,6 @@ def _is_straight(weights: Mapping[str, Tensor]) -> bool:
 
 
 def _without_pooler(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What `_straight_pooler` was made of."""
+    """Undo `_straight_pooler`."""
     kept = {name: weight for name, weight in weights.items() if name not in _POOL}
     return kept | {"sequence_head.weight": weights["sequence_head.weight"] * STRAIGHT}

@@ -27,7 +27,7 @@ INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, wher
 
 
 def family_of(folder: Path, fields: dict[str, Any]) -> str:
-    """ "bert" or "distilbert", once nothing `fields` in config.json means another computation than ours. Raises DataError."""
+    """Return "bert" or "distilbert". Raises DataError if `fields` in config.json mean another computation than ours."""
     family = fields.get("model_type")
     if not isinstance(family, str) or family not in PREFIXES:
         raise DataError(f"{folder} has a model of model_type={family}", allowed=", ".join(PREFIXES))
@@ -51,9 +51,9 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
 
 
 def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
-    """The heads the weights are of, and whether the sequence head is about two sentences.
+    """Return the heads that the weights belong to, and whether the sequence head is for pairs of sentences.
 
-    A `classifier` is of tokens or of sequences as the architecture's name says; where it says neither, of sequences if there is a
+    A `classifier` is of tokens or of sequences as the architecture's name says; if it says neither, of sequences if there is a
     pooler.
     """
     vocabulary = any(name.startswith(("cls.predictions.", "vocab_")) for name in found)
@@ -73,14 +73,14 @@ def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -
 
 
 def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
-    """What a classifier answers with; without a problem_type, one output is a number, as transformers takes it."""
+    """Return the kind of target of a classifier; without a problem_type, one output means a number, as in transformers."""
     named: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
     default: TargetKind = "number" if classes == 1 else "label"
     return named.get(str(fields.get("problem_type")), default)
 
 
 def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int, int]:
-    """The encoder's settings, the size of its vocabulary, and the id of padding. Raises DataError."""
+    """Return the encoder's settings, the size of its vocabulary, and the id of padding. Raises DataError."""
     values = {row.ours: _number(folder, fields, *key_and_default(row, family)) for row in SETTINGS}
     vocabulary_size = _number(folder, fields, "vocab_size", 30522)
     pad_id = 0 if fields.get("pad_token_id") is None else _number(folder, fields, "pad_token_id", 0)
@@ -98,7 +98,7 @@ def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decode
 
 
 def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
-    """The names of the classes in the order of their ids; [] if no head has classes. Raises DataError."""
+    """Return the names of the classes in the order of their ids; [] if no head has classes. Raises DataError."""
     classes = heads.sequence_classes if heads.token_classes is None else heads.token_classes
     if classes is None:
         return []
@@ -120,7 +120,7 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """The thresholds as our own export says them: of every label, or of the positive one of two. None if there are none."""
+    """Return the thresholds that our own export records, for every label or for the positive one of two; None if there are none."""
     named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None
@@ -128,7 +128,7 @@ def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float]
 
 
 def positive_label_of(fields: dict[str, Any], labels: list[str]) -> str | None:
-    """The label that the figures of two classes are about, as our own export says it; None if it does not."""
+    """Return the positive label of two classes that our own export records; None if it records none."""
     named = fields.get("positive_label")
     return named if len(labels) == 2 and named in labels else None
 
@@ -143,7 +143,7 @@ def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str
 def config_json(
     config: ModelConfig, heads: HeadSizes, family: str, *, labels: list[str], vocabulary_size: int, pad_id: int
 ) -> dict[str, Any]:
-    """The content of config.json for an encoder that the family has."""
+    """Return the content of config.json for an encoder that the family has."""
     fields: dict[str, Any] = {"model_type": family, "architectures": [PREFIXES[family] + _suffix(heads)], "torch_dtype": "float32"}
     fields |= {"vocab_size": vocabulary_size, "pad_token_id": pad_id, ACTIVATION[family]: config.activation.value}
     values = {row.ours: getattr(config, row.ours) for row in SETTINGS}
@@ -174,7 +174,7 @@ def _suffix(heads: HeadSizes) -> str:
 
 
 def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
-    """What config.json says under `key`, as the default's type; None: the default."""
+    """Return the value of `key` in config.json, converted to the default's type; the default if there is no such key."""
     value = default if key is None else fields.get(key, default)
     kinds = (int,) if isinstance(default, int) else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:

@@ -25,12 +25,12 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
-    """The content of config.json. Raises DataError if it is none, or has more than `largest` bytes."""
+    """Return the content of config.json. Raises DataError if it is invalid or has more than `largest` bytes."""
     return _json_object(folder / "config.json", largest)
 
 
 def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every weight of the checkpoint with its name. Raises DataError for a damaged file, and where there are no safetensors.
+    """Yield every weight of the checkpoint with its name. Raises DataError for a damaged file, and if there are no safetensors.
 
     PyTorch's own files are never opened: they are pickles, which can run any code.
     """
@@ -39,7 +39,7 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """All weights of a file, by name; those in compact storage as float32.
+    """Return all weights of a file, by name; those in compact storage as float32.
 
     Raises DataError if it is damaged, or holds anything but floats, or far too many.
     """

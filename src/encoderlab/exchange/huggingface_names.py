@@ -96,24 +96,24 @@ ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
 
 
 def their_names(family: str, ours: Iterable[str], *, pair_head: bool = False) -> dict[str, str]:
-    """For the name of each of our weights the one it has in `family`; `pair_head`: the sequence head is about two sentences."""
+    """Return the name in `family` of each of our weights; with `pair_head`, the sequence head is for pairs of sentences."""
     table = {row.ours: getattr(row, family) for row in (*RENAMES, *([PAIR_HEAD] if pair_head else []))}
     return {name: _renamed(name, table) for name in ours}
 
 
 def normal_name(family: str, name: str) -> str:
-    """A weight's name as today's transformers writes it with a head: older ones have gamma and beta, bare encoders no prefix."""
+    """Return a weight's name in today's checkpoints with heads: old ones have gamma and beta, bare encoders have no prefix."""
     name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
     return f"{family}.{name}" if name.startswith(BODY[family]) else name
 
 
 def bare_name(family: str, name: str) -> str:
-    """The name in a checkpoint that is an encoder and nothing else."""
+    """Return the name that the weight has in a checkpoint without heads."""
     return name.removeprefix(f"{family}.")
 
 
 def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
-    """The key of a setting in the family's config.json, None if its value is fixed; and its default, or that value."""
+    """Return the key of a setting in the family's config.json, None if its value is fixed; and its default, or that value."""
     if family == "distilbert" and row.distilbert_default is not None:
         return row.distilbert, row.distilbert_default
     return getattr(row, family), row.default

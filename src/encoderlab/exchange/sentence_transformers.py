@@ -28,7 +28,7 @@ def answers_texts(heads: HeadSizes) -> bool:
 
 
 def pooling_of(config: ModelConfig, heads: HeadSizes) -> Pooling:
-    """How the exported folder pools: as the head was trained, or by the mean where there is no such head.
+    """Return the pooling of the exported folder: that of the trained head, or the mean if there is no such head.
 
     Raises SettingError for a model that labels words, and for a head on a pooler, which BERT's own classifier has.
     """

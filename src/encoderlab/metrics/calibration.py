@@ -22,7 +22,7 @@ _LEAST = 1e-300  # a probability that has underflowed has no logarithm
 
 
 def calibration(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """What `of_confidences` says of the answers, and `brier` and `loss` of all `probabilities` [n, classes]; `labels` are ids [n].
+    """Return the figures of `of_confidences`, and `brier` and `loss` of all `probabilities` [n, classes]; `labels` are ids [n].
 
     `brier` is Brier's score (1950), the squared distance between the probabilities and the one-hot label, summed over the classes
     and averaged over the rows: 0 is perfect, 2 the worst. `loss` is the mean cross entropy in nats.
@@ -36,7 +36,7 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]
 
 
 def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """`ece`, what luck alone makes of it, and the bins it was computed from; both arrays are [answers].
+    """Return `ece`, the ECE to be expected by chance alone, and the bins that it was computed from; both arrays are [answers].
 
     `ece_by_luck` is about the ECE that a perfectly calibrated model with these confidences would show on so few answers: the mean
     absolute value of a normal distribution with each bin's variance. `reliability` lists the bins that hold any answer: `low`,
@@ -67,10 +67,10 @@ def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]
 
 
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
-    """The temperature, from 0.05 to 20, at which `probabilities` [n, classes] have the least loss (Guo et al. 2017, section 4.2).
+    """Return the temperature, 0.05 to 20, at which `probabilities` [n, classes] have the least loss (Guo et al. 2017, section 4.2).
 
-    Above 1 it makes a model less confident; the predictions stay the same. None if the best is outside that range:
-    too few rows were wrong, or right, to say. Of very many rows, some at equal distances are taken.
+    Above 1 it makes a model less confident; the predictions stay the same. None if the best is outside that range,
+    because too few rows were wrong, or right. Of very many rows, some at equal distances are used.
     """
     from scipy.optimize import minimize_scalar
 

@@ -78,12 +78,12 @@ class ClassificationMetrics:
 
 
 def given_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
-    """Of two classes, the `positive` one where its chance is at least the threshold, else the other: [n] -> class ids [n]."""
+    """Return the `positive` class of two if its probability is at least the threshold, else the other: [n] -> class ids [n]."""
     return np.where(chances >= threshold, positive, 1 - positive)
 
 
 def answered_classes(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int) -> Scores:
-    """The scores of answers without probabilities, such as a baseline's: class ids [n] each, row by row; see `Scores`."""
+    """Return the scores of predictions without probabilities, such as a baseline's: class ids [n] each, by row; see `Scores`."""
     by_class = figures_by_class(labels, predicted, names)
     figures = {"accuracy": float((labels == predicted).mean())}
     figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted", "matthews")}

@@ -59,7 +59,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` that it is none.
+    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` for no difference.
 
     `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing is known
     of either.
@@ -73,7 +73,7 @@ class Difference:
 
 
 def mean_over_runs(scores: Sequence[float]) -> Mean:
-    """Mean, standard deviation and 95% interval by Student's t: what other seeds would give, were scores normally distributed."""
+    """Return mean, standard deviation and 95% interval over seeds by Student's t, which assumes normally distributed scores."""
     values = np.asarray(scores, dtype=float)
     value, n = float(values.mean()), len(values)
     if n < 2:
@@ -103,7 +103,7 @@ def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figur
 
 
 def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """How far one setting's scores are above another's in the mean, where no answers can be paired: Welch's t test (Welch 1947)."""
+    """Return how far one setting's mean score is above another's if answers cannot be paired: Welch's t test (Welch 1947)."""
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) < 2:
         return Difference(value, None, None, None, None)
@@ -111,7 +111,7 @@ def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Di
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values, corrected for being several (Holm 1979): the chance of one false discovery or more stays below the level."""
+    """Return the p-values corrected for multiple tests (Holm 1979): the chance of any false discovery stays below the level."""
     order = np.argsort(p_values, kind="stable")
     corrected, least = np.empty(len(p_values)), 0.0
     for rank, place in enumerate(order):
@@ -121,7 +121,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float, test: str, varies: str) -> Difference:
-    """The t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
+    """Return the t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
     from scipy import stats
 
     shares = [_variance(values) / len(values) for values in scores]
@@ -157,7 +157,7 @@ def _mcnemar(first: Answers, second: Answers) -> float:
 def _bootstrap_of_difference(
     first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int
 ) -> tuple[np.ndarray, float]:
-    """The difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split itself."""
+    """Return the difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split itself."""
     score = _score_of(figure)
     columns = [_columns(answers, figure) for answers in (*first, *second)]
     width = columns[0].shape[1]
@@ -178,7 +178,7 @@ def _figure(answers: Answers, figure: str) -> float:
 
 
 def _columns(answers: Answers, figure: str) -> np.ndarray:
-    """What each row adds to the totals that a figure is computed from: [rows, columns]."""
+    """Return what each row adds to the totals that a figure is computed from: [rows, columns]."""
     if figure in OF_NUMBERS:
         return score_columns(answers.labels, answers.predicted, figure)
     if answers.labels.ndim == 2:
@@ -211,7 +211,7 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
 
 
 def _columns_of_entities(answers: Answers) -> np.ndarray:
-    """The entities of each row that are rightly predicted, predicted, and in truth: [rows, 3]."""
+    """Return the entities of each row that are rightly predicted, predicted, and in truth: [rows, 3]."""
     labels = entity_labels(answers.names)
     assert labels is not None, "only BIO and BIOES labels have entities"
     starts = np.searchsorted(answers.row, np.arange(1, answers.n_rows))
@@ -219,7 +219,7 @@ def _columns_of_entities(answers: Answers) -> np.ndarray:
 
 
 def _columns_of_sets(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
-    """The same for sets of labels, bool [rows, labels] each."""
+    """Return the same for sets of labels, bool [rows, labels] each."""
     if figure == "subset_accuracy":
         right = (labels == predicted).all(1).astype(np.int64)
         return np.stack([right, np.ones_like(right)], axis=1)

@@ -31,7 +31,7 @@ _DRAWN_AT_ONCE = 4_000_000  # counts in memory at a time
 class Kinds:
     """Examples by kind: how many there are of each (`counts`, [kinds]), and what one of them adds to a split's totals.
 
-    `right` is 1 where an example is answered rightly as a whole, [kinds]; `hits`, `labels` and `answers` are [kinds, classes]:
+    `right` is 1 if all of an example is predicted correctly, [kinds]; `hits`, `labels` and `answers` are [kinds, classes]:
     right answers, labels and answers of each class.
     """
 
@@ -43,7 +43,7 @@ class Kinds:
 
     @property
     def columns(self) -> np.ndarray:
-        """What one example of each kind adds to the totals that `class_score` reads: [kinds, 2 + 3 classes]."""
+        """Return what one example of each kind adds to the totals that `class_score` reads: [kinds, 2 + 3 classes]."""
         return np.concatenate(
             [np.ones_like(self.right)[:, None], self.right[:, None], self.hits, self.labels, self.answers], axis=1
         )
@@ -80,7 +80,7 @@ def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarra
 
 
 def bootstrap(kinds: Kinds, seed: int, positive: int | None = None) -> dict[str, list[float]]:
-    """[low, high] of the figures of `class_score`; of `f1` where there is a `positive` class."""
+    """Return [low, high] of the figures of `class_score`, and of `f1` if there is a `positive` class."""
     totals = totals_of_resamples(kinds.counts, kinds.columns, seed)
     figures = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "matthews", *(() if positive is None else ("f1",)))
     found = {figure: middle(class_score(figure, positive)(totals)) for figure in figures}
@@ -89,13 +89,13 @@ def bootstrap(kinds: Kinds, seed: int, positive: int | None = None) -> dict[str,
 
 
 def interval_of_mean(values: np.ndarray) -> list[float]:
-    """The 95% interval of the mean of real numbers, [n], by the normal approximation: 1.96 standard errors to each side."""
+    """Return the 95% interval of the mean of real numbers, [n], by the normal approximation: 1.96 standard errors to each side."""
     reach = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("inf")
     return [float(values.mean()) - reach, float(values.mean()) + reach]
 
 
 def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> list[float]:
-    """The 95% interval of the share of `hits` among `n_targets`, counted by row: [n] each. Rows without a target do not count."""
+    """Return the 95% interval of the share of `hits` among `n_targets`, by row: [n] each. Rows without a target do not count."""
     kinds, counts = np.unique(np.stack([hits, n_targets], axis=1)[n_targets > 0], axis=0, return_counts=True)
     # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
     hits, n_targets = kinds[:, :1], kinds[:, 1:]
@@ -103,7 +103,7 @@ def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> lis
 
 
 def wilson(hits: int, n: int) -> list[float]:
-    """The 95% interval of a share by Wilson's method (1927)."""
+    """Return the 95% interval of a share by Wilson's method (1927)."""
     from scipy.stats import binomtest
 
     found = binomtest(hits, n).proportion_ci(method="wilson")
@@ -143,7 +143,7 @@ def score_difference(
 
 
 def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> np.ndarray:
-    """What the examples of each resample add up to, [resamples, columns], where one of each kind adds `additive`, [kinds, columns].
+    """Return the totals of each resample, [resamples, columns]; an example of a kind adds its row of `additive`, [kinds, columns].
 
     The counts are multiplied as floats, for which there are fast kernels: whole numbers below 2^53 come out exactly.
     """
@@ -180,7 +180,7 @@ def _f1(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
 def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
     """Matthews correlation of labels and answers, for two classes or more (Gorodkin 2004, R_K), from counts by class.
 
-    [resamples, classes] -> [resamples], from -1 to 1; 0 if all labels or all answers are of one class, where it is undefined.
+    [resamples, classes] -> [resamples], from -1 to 1; 0 if all labels or all answers are of one class, when it is undefined.
     """
     hits, labels, answers = (counts.astype(np.float64) for counts in (hits, labels, answers))
     n = labels.sum(1)

@@ -40,7 +40,7 @@ class LabelSetScores(AnswerScores):
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
     def with_intervals(self, seed: int) -> LabelSetScores:
-        """The same scores with 95% bootstrap intervals of all figures but the loss, and of each label's F1.
+        """Return the same scores with 95% bootstrap intervals of all figures but the loss, and of each label's F1.
 
         Those of average precision draw 200 splits instead of 2,000, and take equal probabilities in the order of the rows.
         """
@@ -96,8 +96,8 @@ class LabelSetScores(AnswerScores):
 
 
 def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """What each row adds to the totals that scores are computed from: 1, whether it is wholly right, and of each label hits and
-    occurrences (as a label and as an answer): [n, 2 + 2 labels].
+    """Return what each row adds to the totals that scores are computed from, [n, 2 + 2 labels]: 1, whether it is wholly right, and
+    for each label hits and occurrences (as a label and as a prediction).
     """
     right = (labels == predicted).all(1)
     hits, occurrences = labels & predicted, labels.astype(np.int64) + predicted
@@ -105,7 +105,7 @@ def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def _by_label(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hits and occurrences of each label: [splits, labels] each."""
+    """Return hits and occurrences of each label: [splits, labels] each."""
     hits, occurrences = np.split(totals[:, 2:], 2, axis=1)
     return hits, occurrences
 
@@ -129,7 +129,7 @@ def label_set_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, fl
 
 
 def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """The average precision of each label, NaN if no row has it: [n, labels] each -> [labels]."""
+    """Return the average precision of each label, NaN if no row has it: [n, labels] each -> [labels]."""
     from sklearn.metrics import average_precision_score
 
     return np.array(
@@ -141,7 +141,7 @@ def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndar
 
 
 def answered_sets(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str) -> LabelSetScores:
-    """The scores of answers without probabilities, such as a baseline's: bool [n, labels] each, row by row."""
+    """Return the scores of predictions without probabilities, such as a baseline's: bool [n, labels] each, row by row."""
     by_label = {name: _of_label(labels[:, place], predicted[:, place]) for place, name in enumerate(names)}
     figures, rows, half = label_set_figures(labels, predicted), np.arange(len(labels)), np.full(len(names), DEFAULT)
     return LabelSetScores(

@@ -22,7 +22,7 @@ class PretrainingScores:
 
     `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target tokens and
     `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets]; `pairs_right` is
-    True where the pair was judged rightly, [n], and None if pairs were not judged. `intervals` are the 95% intervals that
+    True if the pair was predicted correctly, [n], and None if pairs were not predicted. `intervals` are the 95% intervals that
     `with_intervals` adds.
     """
 
@@ -37,11 +37,11 @@ class PretrainingScores:
 
     @property
     def main(self) -> str:
-        """The figure a report puts first."""
+        """Return the main figure of a report."""
         return "mlm_accuracy"
 
     def with_intervals(self, seed: int) -> PretrainingScores:
-        """The same scores with 95% bootstrap intervals of both accuracies; see `encoderlab.metrics.intervals`.
+        """Return the same scores with 95% bootstrap intervals of both accuracies; see `encoderlab.metrics.intervals`.
 
         Rows are drawn, not tokens: the tokens of a sequence are not independent of one another.
         """
@@ -51,7 +51,7 @@ class PretrainingScores:
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         return {"n": self.n, **self.figures, **bounds}
 
@@ -72,7 +72,7 @@ class _Kept(NamedTuple):
 
 
 class PretrainingMetrics:
-    """Collects answers for the asked tokens, and for pairs where `pair_question` says what was asked of them (None: nothing)."""
+    """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not predicted)."""
 
     def __init__(self, pair_question: str | None) -> None:
         self.pair_question = pair_question
@@ -106,9 +106,9 @@ class PretrainingMetrics:
     def scores(self) -> PretrainingScores:
         """See `Metrics.scores`.
 
-        Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
-        `target_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
-        Raises DataError if no token was asked.
+        Figures: `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
+        `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of both losses.
+        Raises DataError if there was no target token.
         """
         assert self._kept, "nothing was added"
         kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))

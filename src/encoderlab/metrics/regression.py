@@ -19,7 +19,7 @@ DIGITS = 6  # of a number that are told, counted from the size of the standard d
 
 
 def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:
-    """The numbers to a millionth of their standard deviation, more or less."""
+    """Return the numbers rounded to about a millionth of their standard deviation."""
     return np.round(numbers.astype(np.float64), DIGITS - math.floor(math.log10(deviation)))
 
 
@@ -39,7 +39,7 @@ class NumberScores(AnswerScores):
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
     def with_intervals(self, seed: int) -> NumberScores:
-        """The same scores with 95% bootstrap intervals of all figures but the loss.
+        """Return the same scores with 95% bootstrap intervals of all figures but the loss.
 
         Those of Spearman's correlation resample the ranks that the rows have in the whole split.
         """
@@ -88,7 +88,7 @@ def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float
 
 
 def score_columns(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.ndarray:
-    """What each row adds to the totals of `figure`: [n, columns]."""
+    """Return what each row adds to the totals of `figure`: [n, columns]."""
     return columns_of(*_ranks(labels, predicted)) if figure == "spearman" else columns_of(labels, predicted)
 
 
@@ -99,14 +99,14 @@ def score_of_totals(figure: str) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """What each row adds to the sums that all figures are computed from: [n, 8]."""
+    """Return what each row adds to the sums that all figures are computed from: [n, 8]."""
     x, y = labels - labels.mean(), predicted - predicted.mean()
     error = predicted - labels
     return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y, np.abs(error), error**2], axis=1)
 
 
 def figures_of(totals: np.ndarray) -> dict[str, np.ndarray]:
-    """Pearson's correlation and the mean errors from sums of `columns_of`: [splits, 8] -> [splits] each."""
+    """Return Pearson's correlation and the mean errors from sums of `columns_of`: [splits, 8] -> [splits] each."""
     n, x, y, xx, yy, xy, absolute, squared = totals.T
     covariance, spread_x, spread_y = n * xy - x * y, n * xx - x * x, n * yy - y * y
     is_constant = (spread_x <= 1e-12 * n * xx) | (spread_y <= 1e-12 * n * yy)  # but for rounding

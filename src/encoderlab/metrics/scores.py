@@ -44,7 +44,7 @@ class AnswerScores(ABC):
 
     @abstractmethod
     def with_intervals(self, seed: int) -> Self:
-        """The same scores with 95% bootstrap intervals; see `encoderlab.metrics.intervals`."""
+        """Return the same scores with 95% bootstrap intervals; see `encoderlab.metrics.intervals`."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class AnswerScores(ABC):
 
     @abstractmethod
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """The main figure on some rows, given by their places in `rows`, and its 95% interval; None if nothing is asked."""
+        """Return the main figure on some rows, at these places in `rows`, and its 95% interval; None if they have no target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ class Scores(AnswerScores):
 
     @property
     def main(self) -> str:  # type: ignore[override]
-        """The figure a report puts first: the `headline`, or the share of right answers."""
+        """Return the main figure of a report: the `headline`, or the share of right answers."""
         return self.headline or "accuracy"
 
     @property
     def positive_label(self) -> str | None:
-        """The name of the `positive` class."""
+        """Return the name of the `positive` class."""
         return None if self.positive is None else self.label_names[self.positive]
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
@@ -103,7 +103,7 @@ class Scores(AnswerScores):
         return self.lead_on_rows(np.asarray(predicted)[self.rows], seed)
 
     def lead_on_rows(self, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
-        """The same over `other` answers to the scored rows, in their order."""
+        """Return the same for the predictions `other` on the scored rows, in their order."""
         if self.main == "accuracy":
             return difference(self.labels, self.predicted, other, seed)
         score = class_score(self.main, self.positive)
@@ -112,7 +112,7 @@ class Scores(AnswerScores):
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`.
 
-        Intervals of accuracy are Wilson's (1927), which have a width where all answers are right too; others draw texts, as in
+        Intervals of accuracy are Wilson's (1927), which have a width even if all answers are right; others draw texts, as in
         `encoderlab.metrics.intervals`.
         """
         if self.main == "accuracy":
@@ -125,12 +125,12 @@ class Scores(AnswerScores):
         return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
 
     def with_intervals(self, seed: int) -> Scores:
-        """The same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
+        """Return the same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
         found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed, self.positive)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         named = {} if self.positive is None else {"positive_label": self.positive_label}
         named |= {} if self.threshold is None else {"threshold": self.threshold}
@@ -147,16 +147,16 @@ class SplitScores(Protocol):
 
     @property
     def figures(self) -> dict[str, float]:
-        """The scores by name."""
+        """Return the scores by name."""
         ...
 
     @property
     def main(self) -> str:
-        """The figure a report puts first."""
+        """Return the main figure of a report."""
         ...
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         ...
 
 
@@ -168,7 +168,7 @@ class Metrics(Protocol):
         ...
 
     def collected(self) -> list[Any]:
-        """What was added, batch by batch, in a form that another process can read."""
+        """Return what was added, batch by batch, in a form that can be sent to another process."""
         ...
 
     def replace(self, collected: list[Any]) -> None:
@@ -189,7 +189,7 @@ def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[
     """F1 over the classes, each class on its own, and the confusion matrix, for class ids of shape [answers].
 
     Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
-    not have says nothing about the model. `per_class` lists all classes, with zeros where there is nothing to divide by.
+    not have says nothing about the model. `per_class` lists all classes, with zeros instead of divisions by zero.
     `matthews` is the correlation of `encoderlab.metrics.intervals.matthews`.
     """
     from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support

@@ -25,7 +25,7 @@ class TaggingScores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
     `labels` and `predicted` hold an array of class ids for each sentence, in the order of `rows`, the sentences' places in their
-    split; `confidences` the probability of each answer, where they are known. `confusion` has a row for each true class, a column
+    split; `confidences` the probability of each answer, if known. `confusion` has a row for each true class, a column
     for each predicted one. `per_entity` has precision, recall, F1 and support (how many there are) of each type of entity; it is
     empty if labels are neither BIO nor BIOES.
     """
@@ -44,7 +44,7 @@ class TaggingScores(AnswerScores):
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
     def with_intervals(self, seed: int) -> TaggingScores:
-        """The same scores with 95% bootstrap intervals over sentences, also of the F1 of each type of entity."""
+        """Return the same scores with 95% bootstrap intervals over sentences, also of the F1 of each type of entity."""
         totals = self._resampled(columns_of(self.labels, self.predicted, self.label_names), seed)
         found = scores_of_totals(totals, len(self.label_names))
         bounds = {name: middle(values) for name, values in found.items()}
@@ -61,12 +61,12 @@ class TaggingScores(AnswerScores):
         return {"n": self.n, **self.figures, **bounds, **entities, "per_class": self.per_class, "confusion": self.confusion}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """See `AnswerScores.lead_over`; words beyond the model's reach were not asked of it, and are not compared."""
+        """See `AnswerScores.lead_over`; words beyond the model's reach have no prediction and are not compared."""
         other = [predicted[row][: len(asked)] for row, asked in zip(self.rows, self.labels, strict=True)]
         return self.lead_on_rows(other, seed)
 
     def lead_on_rows(self, other: Sequence[np.ndarray], seed: int) -> tuple[float, list[float]]:
-        """The same over `other` answers to the asked words of the scored rows, in their order."""
+        """Return the same for the predictions `other` on the labelled words of the scored rows, in their order."""
         sides = [columns_of(self.labels, side, self.label_names) for side in (self.predicted, other)]
         width, n_classes = sides[0].shape[1], len(self.label_names)
 
@@ -87,13 +87,13 @@ class TaggingScores(AnswerScores):
         return float(score), middle(scores_of_totals(self._resampled(columns, seed), n_classes)[self.main])
 
     def _resampled(self, columns: np.ndarray, seed: int) -> np.ndarray:
-        """What the sentences of each resample add up to; a sentence's words are not independent, so it is drawn whole."""
+        """Return the totals of each resample of sentences; a sentence is drawn whole, because its words are not independent."""
         asked = columns[columns[:, 0] > 0]
         return totals_of_resamples(np.ones(len(asked), np.int64), asked, seed)
 
 
 def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
-    """What each sentence adds to the totals that scores are computed from: [sentences, 2 + 3 classes + 3 types].
+    """Return what each sentence adds to the totals that scores are computed from: [sentences, 2 + 3 classes + 3 types].
 
     1 if it has any word, 1 if all are right, then of each class hits, labels and answers, and what `entity_counts` gives.
     """
@@ -114,7 +114,7 @@ def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], na
 
 
 def _entities_of_totals(totals: np.ndarray, n_classes: int) -> np.ndarray:
-    """Entities rightly predicted, predicted and in truth: [splits, 3, types]."""
+    """Return entities rightly predicted, predicted and in truth: [splits, 3, types]."""
     return totals[:, 2 + 3 * n_classes :].reshape(len(totals), 3, -1)
 
 
@@ -129,7 +129,7 @@ def scores_of_totals(totals: np.ndarray, n_classes: int) -> dict[str, np.ndarray
 
 
 def answered_words(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str], main: str) -> TaggingScores:
-    """The scores of answers without probabilities, such as a baseline's: an array of class ids for each sentence.
+    """Return the scores of predictions without probabilities, such as a baseline's: an array of class ids for each sentence.
 
     Figures over all target positions: `token_accuracy`, `f1_macro`, `f1_weighted`; `accuracy` is the share of sentences answered
     rightly at every one, among those with any. Where labels are BIO or BIOES also `entity_precision`, `entity_recall`, `entity_f1`.
@@ -154,7 +154,7 @@ def answered_words(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray]
 
 
 def _by_type(types: Sequence[str], counts: np.ndarray) -> dict[str, dict[str, Any]]:
-    """The figures of each type of entity, from its counts: [3, types]."""
+    """Return the figures of each type of entity, from its counts: [3, types]."""
     found = {name.removeprefix("entity_"): score(counts.T).tolist() for name, score in ENTITY_SCORES.items()}
     return {
         name: {figure: values[place] for figure, values in found.items()} | {"support": int(counts[2, place])}

@@ -28,16 +28,16 @@ class TeacherVectorsScores:
 
     @property
     def main(self) -> str:
-        """The figure a report puts first."""
+        """Return the main figure of a report."""
         return "sequence_cosine"
 
     def with_intervals(self) -> TeacherVectorsScores:
-        """The same scores with 95% intervals over rows."""
+        """Return the same scores with 95% intervals over rows."""
         intervals = {f"{name}_cosine": interval_of_mean(getattr(self, name)) for name in ("sequence", "token")}
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as report.json holds them."""
+        """Return the scores as report.json holds them."""
         bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         return {"n": self.n, **self.figures, **bounds}
 

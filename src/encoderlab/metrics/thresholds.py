@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DEFAULT = 0.5  # where there are no rows to fit on
+DEFAULT = 0.5  # if there are no rows to fit it on
 LEAST_POSITIVES = 10  # of a label with fewer, its own F1 says too little: it gets the threshold of all labels together
 
 
@@ -64,7 +64,7 @@ class ThresholdRule:
     precision: float | None = None
 
     def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
-        """The threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows] each."""
+        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows] each."""
         if self.known is not None:
             return self.known
         if self.precision is None:

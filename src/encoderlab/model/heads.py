@@ -45,7 +45,7 @@ class MaskedTokenHead(nn.Module):
 def linear_in_tiles(
     x: Float[Tensor, "targets d_model"], weight: Float[Tensor, "classes d_model"], bias: Float[Tensor, " classes"]
 ) -> Float[Tensor, "targets classes"]:
-    """The linear map, computed with as many outputs as make whole tiles of a GPU's tensor cores; the rest is cut off again.
+    """Return the linear map, computed with as many outputs as make whole tiles of a GPU's tensor cores; the rest is cut off again.
 
     With a number of classes that is no multiple of eight, cuBLAS would use a slow kernel in bf16 (NVIDIA, "Matrix Multiplication
     Background User's Guide"). The padding is part of no file and gets no gradient.

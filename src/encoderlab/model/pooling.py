@@ -69,7 +69,7 @@ def build_pooling(config: ModelConfig) -> nn.Module:
 def pool_windows(
     x: Float[Tensor, "sequences features"], row_of_sequence: Int[Tensor, " sequences"], rows: int, pooling: WindowPooling
 ) -> Float[Tensor, "{rows} features"]:
-    """The mean, or the largest value of each feature, over the sequences of each of the `rows`; every row has at least one."""
+    """Return the mean or the maximum of each feature over the sequences of each of the `rows`; every row has at least one."""
     x = x.float()
     index = row_of_sequence[:, None].expand_as(x)
     if pooling == "max":

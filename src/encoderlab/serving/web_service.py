@@ -54,7 +54,7 @@ class Limits:
 
 
 def web_service(assembly: Assembly, limits: Limits, hosts: list[str]) -> Starlette:
-    """The application. `hosts` are the names under which it may be asked for, "*" being any."""
+    """Return the application. `hosts` are the host names that it answers to; "*" is any."""
     service = _Service(assembly, limits)
     routes = [
         Route("/", service.page),
@@ -97,7 +97,7 @@ class _Service:
         return JSONResponse({"answers": answers})
 
     def _answers(self, pairs: list[tuple[str, str | None]], top_k: int | None) -> list[dict[str, Any]]:
-        """An object for each text or pair, in order: see `Answer.as_dict`; or a label for each of its words."""
+        """Return an object for each text or pair, in order: see `Answer.as_dict`; or a label for each of its words."""
         task = self.assembly.task
         check_paired(self.assembly, pairs[0][1] is not None)
         of_words = reads_words(self.assembly)
@@ -112,7 +112,7 @@ class _Service:
 
 
 def _words(words: tuple[str, ...], answer: Answer, names: Sequence[str], top_k: int | None) -> list[dict[str, Any]]:
-    """Each word with its label, that label's probability, and the `top` labels where they are asked for.
+    """Return each word with its label, that label's probability, and the `top` labels if requested.
 
     All are null for words that did not fit into the model.
     """
@@ -128,7 +128,7 @@ def _words(words: tuple[str, ...], answer: Answer, names: Sequence[str], top_k: 
 
 
 def _facts(assembly: Assembly) -> dict[str, Any]:
-    """What the model is."""
+    """Return what the model is, in JSON values."""
     config, task = assembly.config, assembly.task
     return {
         "task": config.task.name,
@@ -147,7 +147,7 @@ def _facts(assembly: Assembly) -> dict[str, Any]:
 
 
 async def _body(request: Request, most: int) -> Any:
-    """The request's JSON. Raises HTTPException where it is none, too large, or too slow."""
+    """Return the request's JSON. Raises HTTPException if it is invalid, too large, or arrives too slowly."""
     raw = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -166,7 +166,7 @@ async def _body(request: Request, most: int) -> Any:
 
 
 def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
-    """The texts of a request, each with its second text or None. Raises HTTPException for whatever is no such request."""
+    """Return the texts of a request, each with its second text or None. Raises HTTPException for any other request."""
     if not isinstance(asked, dict):
         raise _not_understood("The request is not an object")
     if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs", "top_k"}:

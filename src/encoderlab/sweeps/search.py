@@ -82,7 +82,7 @@ def _run_trial(
 
 
 def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:
-    """What is to be drawn for each setting that is given several values, and the other arguments.
+    """Return the distribution of each setting that is given several values, and the other arguments.
 
     The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of which each
     tenfold gets the same share. Raises SettingError if there is nothing to draw.
@@ -202,7 +202,7 @@ def _failed() -> Any:
 
 
 def score_of(folder: RunFolder) -> float | None:
-    """The main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite number.
+    """Return the main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite number.
 
     Raises SettingError if validation was not scored.
     """

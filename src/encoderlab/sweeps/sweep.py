@@ -46,7 +46,7 @@ PARALLEL = "hydra_joblib_launcher"
 class Sweep:
     """A sweep of one command, as the process that was started knows it, and each process of a job is told.
 
-    `start` runs the command for one job's settings and returns its run folder, where it fills one. `composed` collects the
+    `start` runs the command for one job's settings and returns its run folder, if it has one. `composed` collects the
     command lines of the jobs, so that it is known how many there are, and `jobs` has the key of each. `dry`: its jobs write
     nothing, and its folder will be gone. `failed_before` has the failures to try again, each with the command line that it came
     from. What fails meanwhile on another machine that shares the folder is not tried again.
@@ -114,7 +114,7 @@ class Sweep:
             return None
 
     def _key(self, config: DictConfig, overrides: list[str]) -> tuple[str, Any]:
-        """What tells the job from others, and its settings, or why they are refused."""
+        """Return the key of the job, and its settings, or why they are refused."""
         try:
             with explained(self.command):
                 settings = typed(config, COMMAND_CONFIGS[self.command])
@@ -143,7 +143,7 @@ class Sweep:
         return is_new_failure or is_finished(record)
 
     def _done(self, job: JobRecord) -> JobRecord | None:
-        """The record of the job where it is done, with its number and overrides here; else None."""
+        """Return the record of the job if it is finished, with its number and overrides in this sweep; otherwise None."""
         before = self.folder.read(job.key)
         if before is None or not self.is_done(before):
             return None
@@ -234,7 +234,7 @@ def is_finished(record: JobRecord) -> bool:
 
 
 def _continued(settings: Any, unused: Callable[[str], Path], before: JobRecord | None) -> Any:
-    """The settings, with the run folder that an earlier process has begun, or with a new one; left alone where they name a run."""
+    """Return the settings with the run folder that an earlier process began or a new one, unless they name a run themselves."""
     if getattr(settings, "resume", "none") is not None:  # named already, or a command that does not go on
         return settings
     typed = None if settings.run_dir is None else Path(settings.run_dir)

@@ -80,7 +80,10 @@ def choose_compute(
     chosen = _choose_device(device, setting)
     if processes.size > 1:
         chosen = _of_ones_own(chosen, device, setting, processes)
-    if chosen.type == "cuda":  # cuDNN plans its attention for each new shape, and lengths differ from batch to batch
+    if chosen.type == "cuda":
+        if chosen.index is not None:  # PyTorch's current GPU is number 0 otherwise, for whoever asks without naming one
+            torch.cuda.set_device(chosen)
+        # cuDNN plans its attention for each new shape, and lengths differ from batch to batch.
         torch.backends.cuda.enable_cudnn_sdp(False)
     dtype, reason = _choose_precision(precision, chosen, width)
     return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
@@ -168,9 +171,7 @@ def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Pro
         return torch.device("cuda", 0)
     if processes.local_rank >= gpus:
         raise SettingError(f"{processes.local_size} processes on this machine need a GPU each, and it has {gpus}", remedy=remedy)
-    chosen = torch.device("cuda", processes.local_rank)
-    torch.cuda.set_device(chosen)
-    return chosen
+    return torch.device("cuda", processes.local_rank)
 
 
 def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:

@@ -163,7 +163,7 @@ class Processes:
         return ", ".join(self.store.get(f"machine {number}").decode() for number in numbers)
 
     def tell_user(self, line: str) -> None:
-        """Print a line to the user's standard error, also where this process is silenced (see `torchrun.speaking_for_all`)."""
+        """Print a line to the user's standard error, even if this process is silenced (see `torchrun.speaking_for_all`)."""
         with suppress(OSError):
             os.write(self.errors, f"encoderlab: {line}\n".encode())
 
@@ -228,7 +228,7 @@ class Processes:
         return None
 
     def give_up(self, lost: list[int], why: str) -> None:
-        """End this process, from any thread, because the processes `lost` are; with none, because the main one has ended it."""
+        """End this process, from any thread, because the processes `lost` have died or, without any, the main one ended it."""
         if lost and (self.local_rank == 0 or (self.local_rank == 1 and self.machine == 0 and 0 in lost)):
             self.tell_user(f"Lost {name_processes(lost, self.hosts)}: {why}. {RESTART}.")
         if self.is_main:
@@ -277,7 +277,7 @@ class Processes:
                 torch.distributed.destroy_process_group()
 
     def end(self, exit_code: int) -> None:
-        """End this process, unless it is alone and everything went well.
+        """End this process, unless it is the only one and everything went well.
 
         One of several skips what Python does at its end: a thread of PyTorch's process group that gives a tensor back just then
         aborts the process (pytorch/pytorch#190489), and modules and caches of PyTorch keep the group, so that leaving it does not

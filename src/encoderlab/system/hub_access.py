@@ -69,7 +69,7 @@ def no_requests() -> Iterator[None]:
 
 @contextmanager
 def few_retries() -> Iterator[None]:
-    """Retry a stream that breaks off only once.
+    """Retry an interrupted stream only once.
 
     Each reading tries for half a minute already (`huggingface_hub.utils.http_backoff`: six requests); `datasets` would read twenty
     times.

@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program where no work is lost; a second one ends it at once.
+"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program at a point where no work is lost; a second one ends it at once.
 
 A signal sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other work ends at
 once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that arrives during an import waits
@@ -117,7 +117,7 @@ def deferred(promise: str = "saving after this step") -> Iterator[None]:
 
 @contextmanager
 def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
-    """Pass signals on to workers, and make them wait here until the work is done; a second one kills the workers, too.
+    """Pass signals on to workers and handle them here only when the work is done; a second signal also kills the workers.
 
     Yields a function to call before the first worker is started, if any. From then on signals are blocked, in the
     workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still starting, and

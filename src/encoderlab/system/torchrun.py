@@ -106,7 +106,7 @@ def _whole_number(name: str, least: int, *, below: int | None = None, default: i
 
 @contextmanager
 def speaking_for_all(processes: Processes) -> Iterator[None]:
-    """During the enclosed work, only the main process's standard output and error reach the user."""
+    """Let only the main process's standard output and error reach the user during the enclosed work."""
     if processes.is_main:
         yield
         return

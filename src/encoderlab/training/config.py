@@ -116,9 +116,7 @@ class TrainingConfig:
     freeze_layers: int = setting(
         0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0
     )
-    precision: Precision = setting(
-        Precision.auto, "Precision of the matrix products: auto (bf16 where it is faster), fp32 or bf16."
-    )
+    precision: Precision = setting(Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
     compile: Compile = setting(
         Compile.auto, "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
     )

@@ -25,7 +25,7 @@ def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
 
 
 def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
-    """How many times as many steps as the number of rows suggests: the task's own `passes`, more where it has many `labels`."""
+    """Return the factor on the steps that the number of rows suggests: the task's `passes`, or more if it has many `labels`."""
     return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
 
 

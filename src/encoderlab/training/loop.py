@@ -135,7 +135,7 @@ class _Replica(Protocol):
 
 
 def _sync_after_last(learner: Learner, micro_batches: int) -> Iterator[AbstractContextManager[None]]:
-    """A context for each micro-batch: in all but the last, a replica does not synchronise its gradients."""
+    """Yield a context for each micro-batch: in all but the last, a replica does not synchronise its gradients."""
     for number in range(1, micro_batches + 1):
         alone = learner.processes.size == 1 or number == micro_batches
         yield nullcontext() if alone else cast("_Replica", learner.model).no_sync()

@@ -27,7 +27,7 @@ class LabelLoss:
     smoothing: float = 0.0
 
     def to(self, device: torch.device) -> LabelLoss:
-        """The same on `device`."""
+        """Return the same on `device`."""
         return self if self.weights is None else replace(self, weights=self.weights.to(device))
 
 

@@ -40,7 +40,7 @@ class SkippedStep:
         return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
 
     def figures(self) -> dict[str, Any]:
-        """The step as JSON values: figures that are not finite become strings."""
+        """Return the step as JSON values: figures that are not finite become strings."""
         figures = {f"loss_{name}": loss for name, loss in self.losses.items()} | {"gradient_norm": self.gradient_norm}
         written = {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
         return {**written, "rows": self.rows, "examples": self.examples}

@@ -1,4 +1,4 @@
-"""What the settings leave open is decided by the rows."""
+"""Settings that are left open are decided by the rows."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_a_model_for_cuda_graphs_computes_whole_batches(monkeypatch):
     rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
     assert assembly.settled(rows).model.packs is False
     windowed = assembly_of(ClassificationConfig(name="long", windows=Windows.mean), training=training)
-    assert "CUDA graphs would be recorded for each number" in windowed.settled(rows).compiled
+    assert "CUDA graphs would be recorded for each number" in str(windowed.settled(rows).compiled)
 
 
 def test_a_model_in_pieces_is_reckoned_in_pieces_and_kept_off_the_device():

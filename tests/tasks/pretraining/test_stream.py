@@ -98,7 +98,7 @@ def test_steps_are_made_again_from_a_step_before_the_newest_window(task):
 
 def test_a_position_of_another_number_of_readers_is_refused(task):
     position = streamed(task).position(0)
-    with pytest.raises(ValueError, match="it was read from 3 shards at once"):
+    with pytest.raises(ValueError, match="the checkpoint was reading 3 shards at once"):
         streamed(task, shards_of(at_once=2)).resume(position)
 
 

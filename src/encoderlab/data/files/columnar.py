@@ -22,7 +22,7 @@ _ARROW_FILE = b"ARROW1"
 
 
 def read_parquet(path: Path, wanted: Wanted) -> Rows:
-    """The rows of a parquet file. Raises DataError if it is not one, or lacks a column."""
+    """Return the rows of a parquet file. Raises DataError if it is not one, or lacks a column."""
     try:
         names = _names(path, wanted, pq.read_schema(path))
         file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -44,7 +44,7 @@ def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
 
 
 def read_arrow(path: Path, wanted: Wanted) -> Rows:
-    """The rows of an Arrow file, stream, or Feather file. Raises DataError if it is not one, or lacks a column."""
+    """Return the rows of an Arrow file, stream, or Feather file. Raises DataError if it is not one, or lacks a column."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_ARROW_FILE))
@@ -59,7 +59,7 @@ def read_arrow(path: Path, wanted: Wanted) -> Rows:
 
 
 def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
-    """The columns of an Arrow file, or of a stream without its footer, as `datasets` writes them."""
+    """Return the columns of an Arrow file, or of a stream without its footer, as `datasets` writes them."""
     with pa.OSFile(str(path)) as source:
         if is_file:
             reader = pa.ipc.open_file(source)
@@ -90,7 +90,7 @@ def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
 
 
 def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str]) -> pa.Table:
-    """The columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
+    """Return the columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
     most, taken, batches = most_unpacked(path), 0, []
     for batch in parts:
         batches.append(batch)

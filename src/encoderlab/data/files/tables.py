@@ -141,7 +141,7 @@ def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[A
 
 
 def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line of a file that holds a JSON object, with its number. Raises DataError at a line that holds none."""
+    """Yield the JSON object in each line of a file, with the line's number. Raises DataError at a line without one."""
     for number, line in numbered_lines(path, "\n", encoding):
         if not line.strip(" \t\r\n"):  # JSON's white space; a line with a form feed is not blank
             continue

@@ -124,7 +124,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _unpacking(path: Path) -> tuple[gzip.GzipFile | ZstdFile, tuple[type[Exception], ...]]:
-    """A compressed file, unpacked as it is read, and what is raised where it is not whole."""
+    """Return a compressed file, unpacked as it is read, and the exceptions that it raises if it is incomplete."""
     if path.suffix == ".gz":
         return gzip.GzipFile(path, "rb"), (EOFError, zlib.error, gzip.BadGzipFile)
     try:
@@ -136,7 +136,7 @@ def _unpacking(path: Path) -> tuple[gzip.GzipFile | ZstdFile, tuple[type[Excepti
 
 
 def bytes_of(path: Path) -> io.BufferedReader:
-    """The content of a file, or of one in .gz or .zst unpacked. Raises SettingError where what unpacks it is not installed."""
+    """Open a file, unpacked if it is a .gz or .zst file. Raises SettingError if the library that unpacks it is not installed."""
     return io.BufferedReader(_Unpacked(path), _BLOCK) if path.suffix in COMPRESSED else path.open("rb")
 
 

@@ -61,7 +61,7 @@ class Preparation:
 
 
 def by_size(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Group the documents into runs of about a million characters each."""
+    """Group the documents into lists of about a million characters each."""
     run: list[Document] = []
     characters = 0
     for document in documents:

@@ -118,7 +118,7 @@ def split_of(module: str) -> str:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection: syntax trees have no cycles, and looking for them takes a fifth of the time."""
+    """Disable garbage collection: syntax trees have no cycles, and searching for them takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

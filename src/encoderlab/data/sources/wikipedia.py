@@ -197,7 +197,7 @@ class _Stream:
     shard: int | None = None
 
     def __call__(self) -> Iterator[list[str]]:
-        """Raises DataError if the hub breaks off."""
+        """Yield the articles. Raises DataError if the connection to the hub breaks."""
         with self.articles.said_plainly(), few_retries():
             stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
             if self.shard is not None:

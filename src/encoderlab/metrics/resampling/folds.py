@@ -23,7 +23,7 @@ class OverFolds:
 
 
 def over_folds(values: Sequence[float], test_to_train: float) -> OverFolds:
-    """The figure of two folds or more; `test_to_train` is how many rows are tested for each that is trained on."""
+    """Return the figure over two folds or more; `test_to_train` is the ratio of test rows to training rows."""
     from scipy.stats import t
 
     scores = np.asarray(values, np.float64)

@@ -26,7 +26,7 @@ class LabelErrors:
 
 
 def find_label_errors(labels: np.ndarray, probabilities: np.ndarray) -> LabelErrors:
-    """The rows off the diagonal of the confident joint; `labels` are class ids [rows], `probabilities` [rows, classes]."""
+    """Return the rows off the diagonal of the confident joint; `labels` are class ids [rows], `probabilities` [rows, classes]."""
     every = np.arange(len(labels))
     n_classes = probabilities.shape[1]
     own = probabilities[every, labels]

@@ -8,7 +8,7 @@ a grid, a and b are a weighted least-squares problem that is solved exactly; err
 most 0.
 
 Its uncertainty comes from a parametric bootstrap: scores are drawn around the curve with their standard errors, which are widened
-where the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover a curve of another
+if the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover a curve of another
 shape, so nothing is predicted beyond ten times the rows.
 """
 
@@ -81,7 +81,7 @@ def fit_learning_curve(
 
 
 def _fitted(share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best a, b and c for each row of `scores`, [draws, sizes] -> three of [draws]."""
+    """Return the best a, b and c for each row of `scores`, [draws, sizes] -> three of [draws]."""
     weights = errors**-2.0
     best = np.full(len(scores), np.inf)
     found = [np.zeros(len(scores)) for _ in range(3)]
@@ -95,7 +95,7 @@ def _fitted(share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: 
 
 
 def _lines(x: np.ndarray, scores: np.ndarray, weights: np.ndarray, ceiling: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Candidates for the least squares of scores = a - b x with a <= ceiling and 0 <= b: inside, and on either edge.
+    """Return candidates for the least squares of scores = a - b x with a <= ceiling and 0 <= b: inside, and on either edge.
 
     The problem is convex, so the best of those that keep the bounds is the solution. [draws] each.
     """

@@ -35,7 +35,7 @@ def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, fl
     """Print what training reads and the baselines' scores, on standard error unless `file` is given.
 
     `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an
-    epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, where there
+    epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there
     are any); of a stream, those of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
     `baselines` comes from `baselines.pretraining.pair_baselines`; it is empty without pairs.
     """

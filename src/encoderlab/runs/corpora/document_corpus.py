@@ -66,7 +66,7 @@ class DocumentCorpus:
 
     @property
     def shards(self) -> dict[str, str]:
-        """A fingerprint of each shard, by name, if the documents are streamed; otherwise empty."""
+        """Return a fingerprint of each shard, by name, if the documents are streamed; otherwise empty."""
         return {} if self.documents.shards is None else self.documents.shards.fingerprints
 
     def scored_splits(self) -> list[str]:

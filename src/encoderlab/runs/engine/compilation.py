@@ -60,7 +60,7 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
 
 
 def _in_training(encoder: Encoder, compiled: Callable[..., Tensor], plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`compiled` while `encoder` trains, else `plain`."""
+    """Return the output of `compiled` while `encoder` trains, otherwise of `plain`."""
 
     def encode(*arguments: Any, **named: Any) -> Tensor:
         return (compiled if encoder.training else plain)(*arguments, **named)

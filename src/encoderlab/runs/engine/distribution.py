@@ -138,7 +138,7 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
 
 
 def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole | Sharded:
-    """The `model` as the `processes` train it on `device`, where it is already unless it is to be sharded."""
+    """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
     return Sharded(model, processes, device) if is_sharded(config, processes) else Whole(model, processes)
 
 
@@ -180,7 +180,7 @@ class _Answering(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients of the enclosed work are kept, and synchronised with the next ones."""
+        """Accumulate the gradients of the enclosed work, to be synchronised with the next ones."""
         self.pieces.set_requires_gradient_sync(False)
         try:
             yield
@@ -189,7 +189,7 @@ class _Answering(nn.Module):
 
 
 def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
-    """The same model with weights that take no memory; its tables are there."""
+    """Return the same model with weights that take no memory; its tables are there."""
     empty = {
         id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
         for weight in model.parameters()

@@ -33,7 +33,7 @@ class StepsWithinMemory:
         self._in_progress: list[Batch] = []
 
     def take(self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = bool) -> Iterator[Step]:
-        """The steps of `training.loop.optimize`, which restarts after the last finished step when memory runs out.
+        """Yield the steps of `training.loop.optimize`, which restarts after the last finished step when memory runs out.
 
         Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
         """
@@ -73,7 +73,7 @@ class StepsWithinMemory:
         return f"The last batches were computed in {number} micro-batches: {reason}" if self.micro_batches.grown else None
 
     def _more_micro_batches(self, step: int) -> bool:
-        """Double the number of micro-batches from `step` on and print a line; False if that is not allowed."""
+        """Double the number of micro-batches from `step` on and print a line; return False if that is not allowed."""
         if not self.micro_batches.open or self.micro_batches.number >= self.batch_size:
             return False
         self.micro_batches = MicroBatches(

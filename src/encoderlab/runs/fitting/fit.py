@@ -84,12 +84,12 @@ class _Fitting:
         self.journal = Journal(metrics, training.log_every, self.state.per_epoch, self.progress, trackers)
 
     def _newest(self) -> Path | None:
-        """The newest intact checkpoint, after deleting what a kill has left half-made."""
+        """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
 
     def _resume(self, checkpoint: Path) -> None:
-        """Put everything back to where it was when `checkpoint` was written. Raises DataError if it is not one of this run."""
+        """Restore everything to its state when `checkpoint` was written. Raises DataError if it is not one of this run."""
         state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
         try:
             self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})
@@ -187,7 +187,7 @@ class _Fitting:
 
 
 def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """A note, printed too, if a run resumes on something that rounds sums differently; otherwise none."""
+    """Return a note, printed too, if a run resumes on something that rounds sums differently; otherwise none."""
     changed = [f"{name} {now[name]} instead of {before[name]}" for name in before if now[name] != before[name]]
     if not changed:
         return []

@@ -57,7 +57,7 @@ class Claim:
 
     @property
     def holder(self) -> str:
-        """The process for a message: "berta (process 4711)"."""
+        """Return the process for a message: "berta (process 4711)"."""
         return self.host if self.pid is None else f"{self.host} (process {self.pid})"
 
 
@@ -77,11 +77,11 @@ class Claims:
 
     @property
     def pause(self) -> float:
-        """Seconds between two renewals."""
+        """Return seconds between two renewals."""
         return self.dead_after / BEATS
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a worker is told: who is dead, and not when something was seen by this machine's clock."""
+        """Return the state for a worker: which processes are dead, but no times, which are by this process's own clock."""
         return self.__dict__ | {"_watched": {}}
 
     @contextmanager
@@ -106,7 +106,7 @@ class Claims:
                 yield True, None if last is None or last.is_released else last
 
     def last(self, key: str) -> Claim | None:
-        """The newest claim of `key`, None if there has been none."""
+        """Return the newest claim of `key`; None if there is none."""
         found = None
         for number in count(1):
             claim = self._read(key, number)
@@ -182,7 +182,7 @@ class Claims:
         return self.folder / f".{key}.claim-{number}"
 
     def _place(self) -> str:
-        """What processes share that see each other's locks in the folder: a kernel, and a file system in it."""
+        """Return the kernel and the file system of the folder, which processes share if they see each other's locks in it."""
         try:
             kernel = BOOT.read_text(encoding="ascii").strip()
         except OSError:
@@ -191,7 +191,7 @@ class Claims:
 
 
 def end_process(successor: Claim, silent: float) -> None:
-    """End this process at once: another one fills the folder of its run now."""
+    """End this process at once, because another one now writes to its run folder."""
     line = f"{successor.holder} has taken over a job of this process, which was silent for {silent:g} s. Run the same line again"
     os.write(2, f"encoderlab: {line} to go on.\n".encode())
     os._exit(TrainingError.exit_code)

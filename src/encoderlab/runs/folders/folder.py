@@ -21,9 +21,9 @@ from filelock import FileLock, Timeout
 from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
+from encoderlab.runs.folders.graph_files import MODEL_TYPE, is_graph
 
 ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.atomic_files`
-MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
@@ -278,7 +278,7 @@ def model_folder(run: str) -> Path:
         return shipped
     given = Path(run)
     for folder in (RunFolder(given).model, given):
-        if all((folder / name).is_file() for name in MODEL_FILES):
+        if all((folder / name).is_file() for name in MODEL_FILES) or is_graph(folder):
             return folder
     if is_huggingface(given):
         return given

@@ -137,7 +137,7 @@ class SweepFolder:
 
     @contextmanager
     def gpu(self, gpus: int, number: int) -> Iterator[int]:
-        """Hold one of this machine's `gpus` that no other job of this sweep holds; a shared one where all are taken."""
+        """Hold one of this machine's `gpus` that no other job of this sweep holds; a shared one if all are taken."""
         for gpu in range(gpus):
             with locked(self.jobs / f".gpu-{gpu}-of-{socket.gethostname()}.lock") as is_free:
                 if is_free:

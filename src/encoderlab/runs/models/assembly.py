@@ -34,6 +34,7 @@ from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, sec
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, sharded_bytes, step_memory
 from encoderlab.runs.folders.folder import model_folder
+from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.row_settings import check_pairs, with_case, with_length, with_pairs
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
@@ -85,6 +86,8 @@ class Assembly:
         """Return what was chosen for speed, in short lines: the device, attention and compilation, and the batches of a new run."""
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
+        if isinstance(self.model, GraphModel):
+            return [f"{compute}, by onnxruntime"]
         attention = f"attention: {attention_kernel(compute.device, compute.precision, dropout, model.head_width)}"
         sharing = distribution(self.config.training, self.processes)
         lines = ((compute, sharing), (attention, self.compiled), (self.micro_batches,))
@@ -230,14 +233,13 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, or a Hugging Face folder. Only the main process reads it, and broadcasts it to the others.
+    """Open a finished run, a Hugging Face folder or an exported graph. Only the main process reads it, and broadcasts it.
 
     Raises DataError if it is damaged or missing.
     """
-    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run)))
+    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=True))
     check_shapes(saved, f"run={run.run}")
-    width = saved.config.model.d_model
-    compute = choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
+    compute = compute_to_answer(run, saved.config.model.d_model, processes, graph=saved.graph is not None)
     model = saved.model().to(compute.device)
     return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
 

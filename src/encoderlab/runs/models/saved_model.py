@@ -25,7 +25,9 @@ from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.folders.folder import MODEL_TYPE, is_huggingface
+from encoderlab.runs.folders.folder import is_huggingface
+from encoderlab.runs.folders.graph_files import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph
+from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.atomic_files import atomic_write
@@ -58,7 +60,6 @@ else:
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
-LARGEST_CONFIG = 10_000_000  # bytes; it contains every label twice
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -77,13 +78,17 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """The content of a model folder. `config.dataset` is None without a run: for an encoder alone, or from Hugging Face."""
+    """The content of a model folder. `config.dataset` is None without a run: for an encoder alone, or from Hugging Face.
+
+    An exported ONNX folder has a `graph` instead of `weights`.
+    """
 
     config: SettledRun
     labels: list[str]
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
     origin: Origin
+    graph: Path | None = None
 
     def task(self) -> Task:
         """Return the model's task. Raises SettingError if no example fits into its sequences."""
@@ -92,6 +97,8 @@ class SavedModel:
     def model(self) -> EncoderWithHeads:
         """Return the model with its weights, in evaluation mode, without drawing others first. `check_shapes` tests shapes."""
         model = self.without_weights()
+        if self.graph is not None:
+            return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it predicts like a model and refuses everything else
         model.load_state_dict({name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True)
         return model.eval()
 
@@ -117,11 +124,11 @@ def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> No
     weights = safetensors.torch.save(saved.weights, metadata=metadata)
     (folder / "model.safetensors").write_bytes(weights)  # safetensors' own writer has no errno for a full disk
     saved.tokenizer.save(folder / "tokenizer.json")
-    (folder / "config.json").write_text(json.dumps(_config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_manifest(folder, HASHED)
 
 
-def _config_json(saved: SavedModel) -> dict[str, Any]:
+def config_json(saved: SavedModel) -> dict[str, Any]:
     """Return the content of config.json. An encoder without a head has only its name, size and shape, not a run's settings."""
     labels = dict(enumerate(saved.labels))
     is_encoder = isinstance(saved.config.task, EncodingConfig)
@@ -166,8 +173,15 @@ def in_user_units(saved: SavedModel) -> SavedModel:
     return replace(saved, config=config, weights=saved.weights | weights)
 
 
-def read_model(folder: Path) -> SavedModel:
-    """Read a model folder, ours or one of transformers. Raises DataError if it is damaged, or not supported."""
+def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
+    """Read a model folder, ours or one of transformers; with `or_graph` also an exported graph, which can only predict.
+
+    Raises DataError if it is damaged, or not supported.
+    """
+    graph = folder / GRAPH if is_graph(folder) else None
+    if graph is not None and not or_graph:
+        no_weights = f"{folder} contains an ONNX graph without weights, which only predict, eval and serve can open"
+        raise DataError(no_weights, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
     try:
@@ -178,8 +192,9 @@ def read_model(folder: Path) -> SavedModel:
             raise ValueError("config.json does not contain the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         raise _not_ours(folder, error) from None
-    tokenizer, weights = Tokenizer.load(folder / "tokenizer.json"), read_weights(folder / "model.safetensors")
-    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    weights = read_weights(folder / "model.safetensors") if graph is None else {}
+    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin, graph)
 
 
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
@@ -215,6 +230,8 @@ def _origin(said: dict[str, Any]) -> Origin:
 
 def check_shapes(saved: SavedModel, named: str) -> None:
     """Raise DataError, naming the model, for weights that do not match the config, before a model of its size is built."""
+    if saved.graph is not None:
+        return
     if saved.config.model.n_layers > len(saved.weights):
         layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
         raise DataError(f"The weights of {named} do not match its config: {layers}", remedy="Use another run")

@@ -31,7 +31,7 @@ class Pieces:
     continues_word: Tensor
 
     def to(self, device: torch.device) -> Pieces:
-        """The same on `device`."""
+        """Return the same on `device`."""
         return Pieces(self.ordinary_ids.to(device), self.is_ordinary.to(device), self.continues_word.to(device))
 
 

@@ -105,7 +105,7 @@ class StreamedRows:
         """Continue from what `position` returned. Raises KeyError, TypeError or ValueError if it belongs to another stream."""
         places = tuple(Place(*place) for place in position["places"])
         if len(places) != self.shards.readers:
-            raise ValueError(f"it was read from {len(places)} shards at once")
+            raise ValueError(f"the checkpoint was reading {len(places)} shards at once")
         self._marks = [Mark(position["number"], position["first_step"], places, dict(position["damaged"]))]
 
     def note(self) -> str | None:

@@ -1,0 +1,56 @@
+"""Predict with the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one per line.
+
+Needs numpy, onnxruntime and tokenizers. A tab separates the two texts of a pair. Each prediction is a line of JSON.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import tokenizers
+
+
+def predict(texts: list[str], folder: Path) -> list[dict]:
+    """Return a prediction for each text, or for each pair with a tab in it, in order."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    words = config["answers_for"] == "words"
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also truncates, and pads to the longest
+    tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
+    slower = ["SkipLayerNormFusion"]
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower)
+    given = [text.split() if words else tuple(text.split("\t", 1)) if config["paired"] else text for text in texts]
+    answers: list[dict] = []
+    for start in range(0, len(given), 16):
+        some = tokenizer.encode_batch(given[start : start + 16], words, add_special_tokens=config["special_tokens"])
+        fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+        feed = {name: np.array([getattr(one, fields[name]) for one in some], dtype=np.int64) for name in config["inputs"]}
+        answers += [answer(config, *each) for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)]
+    return answers
+
+
+def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
+    """Return the prediction of one text from its logits: [classes], or those of each token, [length, classes]."""
+    labels = list(config["id2label"].values())
+    if config["answers_for"] == "nothing":
+        return {"vector": logits[np.array(read.attention_mask) > 0].mean(0).tolist()}
+    if config["answers_for"] == "words":
+        first = {word: place for place, word in reversed(list(enumerate(read.word_ids))) if word is not None}
+        return {"predicted": [labels[logits[first[word]].argmax()] for word in sorted(first)]}
+    if config["problem_type"] == "regression":
+        return {"predicted": float(logits[0])}
+    odds, several = np.exp(logits - logits.max()), config["problem_type"] == "multi_label_classification"
+    chances = dict(zip(labels, (1 / (1 + np.exp(-logits)) if several else odds / odds.sum()).tolist(), strict=True))
+    least = config.get("thresholds", {})
+    predicted = [label for label in labels if chances[label] >= least.get(label, 2)]
+    if not several:  # of two labels, one may have a threshold; below it the other is predicted
+        others = [label for label in labels if label not in least]
+        predicted = (predicted or others)[0] if least else max(labels, key=lambda label: chances[label])
+    return {"predicted": predicted, "probabilities": chances}
+
+
+if __name__ == "__main__":
+    texts = sys.argv[1:] or [line.rstrip("\r\n") for line in sys.stdin]
+    for text, found in zip(texts, predict(texts, Path(__file__).parent), strict=True):
+        print(json.dumps({"text": text} | found, ensure_ascii=False))
