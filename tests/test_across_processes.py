@@ -1,4 +1,4 @@
-"""Training and scoring across processes, started as a user starts them: what comes out is what one process would give."""
+"""Training and scoring across processes, started as users start them: the results equal those of one process."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""encoderlab from Python: the same runs, answers and refusals as on the command line."""
+"""encoderlab from Python: the same runs, predictions and errors as on the command line."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What travels between packages goes whole, to any device."""
+"""Batches keep all their fields on the way to any device."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Settings: a range is declared once, kept everywhere, and said in words that are true."""
+"""Settings: a range is declared once, enforced everywhere, and described correctly."""
 
 import math
 import re

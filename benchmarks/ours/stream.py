@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.stream import StreamedRows
 
 LENGTH, BATCH, SEED = 128, 64, 0
+VOCABULARY_TEXTS = 1000  # paragraphs that the tokenizer is trained on: that is not what is measured
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
     dataset = FilesDataset(path=options.path, streaming=True, window=options.window, validation_fraction=0.0, encoding="utf-8")
     with processes.main_process_first():
         corpus = DocumentCorpus.load(dataset, config, options.cache)
-        tokenizer = WordPieceConfig().build(corpus.training_texts, options.cache)
+        tokenizer = WordPieceConfig().build(lambda: islice(corpus.training_texts(), VOCABULARY_TEXTS), options.cache)
     task = build_task(config, tokenizer, [], LENGTH)
     processes.all_reduce_sum([1])
     started, used = time.perf_counter(), time.process_time()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults.machines import breaking, cost, differing, equality
+from faults.machines import breaking, cost, differing, equality, sharing
 from faults.promise import Promise
 
 TESTS = "tests/faults/test_machines.py::test_"
@@ -63,5 +63,14 @@ MACHINES = (
         cost.cost,
         quick=0,
         tests=(f"{TESTS}a_link_is_as_slow_as_it_is_made_and_counts_its_bytes",),
+    ),
+    Promise(
+        "machines_share",
+        "Two machines share a sweep's folder: when one is without power or frozen, the other takes over its job after "
+        f"takeover_seconds={sharing.TAKEOVER_SECONDS} and ends the sweep with the bits of one that nothing disturbed; a frozen one "
+        "that wakes ends with one line. With clocks an hour apart, nothing is taken over.",
+        sharing.shared,
+        quick=0,
+        tests=("tests/sweeps/test_other_machines.py::test_a_killed_machine_is_replaced_by_one_that_shares_the_folder",),
     ),
 )

@@ -1,4 +1,4 @@
-"""Guessers: each wins where its clue gives the answer away, and none where there is no clue."""
+"""Baselines of pretraining: each wins if its clue gives the answer away, and none does without a clue."""
 
 import math
 

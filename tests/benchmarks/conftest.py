@@ -1,4 +1,4 @@
-"""The benchmarks lie beside the package and are not installed: tests find them from the top of the repository."""
+"""The benchmarks are next to the package and are not installed: tests find them from the top of the repository."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a model's matrices are, and the share of a roof that a speed is."""
+"""The shapes of a model's matrices, and the share of the roof that a speed reaches."""
 
 import pytest
 

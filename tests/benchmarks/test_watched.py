@@ -1,4 +1,4 @@
-"""The meter that takes the place of the peers' own."""
+"""The meter that replaces the peers' own."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""encoderlab baseline: the figures a report would set beside a model, with intervals, and the words behind them."""
+"""encoderlab baseline: the figures that a report shows next to a model's, with intervals, and the top features."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""encoderlab compare: what differs, how sure it is, and which runs it refuses to lay side by side."""
+"""encoderlab compare: what differs, how certain that is, and which runs cannot be compared."""
 
 import csv
 import json

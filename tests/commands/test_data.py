@@ -1,4 +1,4 @@
-"""encoderlab data: what it counts is what is in the file, and where it says a row stands, there it stands."""
+"""encoderlab data: its counts and its row numbers are those of the file."""
 
 import json
 

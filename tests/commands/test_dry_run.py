@@ -1,4 +1,4 @@
-"""dry_run=true: says what the run turns out to be, and leaves no trace of itself."""
+"""dry_run=true: describes the run it would be, and leaves nothing behind."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""encoderlab embed: the encoder's own vectors, one row for each text in order, and an index beside them."""
+"""encoderlab embed: the encoder's own vectors, one row for each text in order, and an index next to them."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""encoderlab export: transformers opens what is written with no code of ours, and we open it again; and Hugging Face folders as run=."""
+"""encoderlab export: transformers opens the folder without our code, we open it again, and Hugging Face folders work as run=."""
 
 import csv
 import io

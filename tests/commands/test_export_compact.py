@@ -1,4 +1,4 @@
-"""export format=compact: our own folder in less space, opened as any other, with its card saying what that changes."""
+"""export format=compact: our own folder in less space, opened like any other, with a card that states what that changes."""
 
 import csv
 import io
@@ -27,7 +27,9 @@ def test_a_run_answers_as_before_from_less_space(command, brackets_run, tmp_path
     command("export", f"run={brackets_run}", "format=compact", "path=small")
     path, said = capsys.readouterr().out.splitlines()
     assert path == "small"
-    assert re.fullmatch(r"weights of [\d.]+ MB in [\d.]+ MB; on 8 sentences a vector changes by .*%.*, a probability by .*", said)
+    assert re.fullmatch(
+        r"weights: [\d.]+ MB reduced to [\d.]+ MB; on 8 sentences a vector changes by .*%.*, a probability by .*", said
+    )
     weights = [folder / "model.safetensors" for folder in (brackets_run / "model", tmp_path / "small")]
     assert weights[1].stat().st_size < 0.6 * weights[0].stat().st_size
     assert probabilities(command, capsys, "small") == pytest.approx(before, abs=0.01)

@@ -26,12 +26,12 @@ def test_both_names_write_the_same_graph_and_the_card_says_what_it_changes(comma
     assert sorted(path.name for path in short.iterdir()) == FILES
     assert (short / "model.onnx").read_bytes() == (long / "model.onnx").read_bytes()
     assert re.fullmatch(
-        r"8 bits: [\d.]+ MB become [\d.]+ MB; on \d+ rows of test [\d.]+% of the predictions agree, and a probability changes by at most "
+        r"8 bits: [\d.]+ MB reduced to [\d.]+ MB; on \d+ rows of test [\d.]+% of the predictions agree, and a probability changes by at most "
         r"0\.\d+; accuracy 0\.\d+ before, 0\.\d+ after; [\d,]+ texts per second before, [\d,]+ after",
         said,
     )
     card = (short / "README.md").read_text(encoding="utf-8")
-    assert "## In 8 bits" in card and re.search(r"\| accuracy on test \| 0\.\d+ \| 0\.\d+ \|", card)
+    assert "## 8 bits" in card and re.search(r"\| accuracy on test \| 0\.\d+ \| 0\.\d+ \|", card)
     assert json.loads((short / "config.json").read_text(encoding="utf-8"))["precision"] == "int8"
 
 
@@ -72,7 +72,7 @@ def test_without_the_rows_of_the_run_sentences_are_compared(command, run_in, cac
 def test_a_graph_that_loses_too_much_is_not_written(command, brackets_run, tmp_path, monkeypatch):
     monkeypatch.setattr(int8_check, "LARGEST_LOSS", -1.0)
     with pytest.raises(
-        DataError, match=r"In 8 bits accuracy on test goes from .* Allowed: a loss of at most .* nothing was written"
+        DataError, match=r"In 8 bits, accuracy on test changes from .* Allowed: a loss of at most .* nothing was written"
     ):
         command("export", f"run={brackets_run}", "format=int8", "path=there")
     assert list(tmp_path.iterdir()) == []

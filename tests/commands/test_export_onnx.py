@@ -1,4 +1,4 @@
-"""encoderlab export format=onnx: a folder that onnxruntime and tokenizers alone read, with the answers of the run."""
+"""encoderlab export format=onnx: a folder that needs only onnxruntime and tokenizers, with the predictions of the run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""encoderlab finetune: from a run, its model/ folder, to another run that says where it came from; and what it refuses."""
+"""encoderlab finetune: from a run's model/ folder to another run that records where it came from; and what it refuses."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""folds=N: a run for each fold in one folder, an answer to every row, and what the folds tell together, for every task."""
+"""folds=N: a run for each fold in one folder, a prediction for every row, and the figures over all folds, for every task."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""sweep=learning_curve: runs on nested shares of the training rows, and what they say of more labels."""
+"""sweep=learning_curve: runs on nested shares of the training rows, and what they predict about more labels."""
 
 import json
 

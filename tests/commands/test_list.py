@@ -1,4 +1,4 @@
-"""encoderlab list: every option with a line that says what it is."""
+"""encoderlab list: every option with a line that describes it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Commands on a device with little memory: training goes on in smaller parts, and answers and scores are those of any other device."""
+"""Commands on a device with little memory: training continues in smaller parts, with the same predictions and scores."""
 
 import json
 

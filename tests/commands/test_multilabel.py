@@ -215,3 +215,13 @@ def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run
     ours = [json.loads(line)["predicted"] for line in capsys.readouterr().out.splitlines()]
     assert [answer["predicted"] for answer in answers_of_the_program(tmp_path / "there", texts)] == ours
     assert ours[0] == ["sport", "weather"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_an_8_bit_graph_gives_sets_of_labels(command, topics_run, tmp_path, capsys):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    command("export", f"run={topics_run}", "format=int8", "path=small")
+    assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]
+    command("predict", "run=small", "text=rain goal table", "format=jsonl")
+    assert json.loads(capsys.readouterr().out)["predicted"] == ["sport", "weather"]

@@ -1,4 +1,4 @@
-"""Without any network the built-in task trains, and what needs the hub says in one line what to do."""
+"""Without a network the built-in task trains, and whatever needs the hub says in one line what to do."""
 
 import pytest
 

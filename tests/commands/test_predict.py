@@ -1,4 +1,4 @@
-"""encoderlab predict: one row out for each row in, in order, in the form that was asked for."""
+"""encoderlab predict: one row out for each row in, in order, in the requested format."""
 
 import csv
 import io

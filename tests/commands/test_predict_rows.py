@@ -1,4 +1,4 @@
-"""encoderlab predict answers for every row of a file once, in order, or for none: whatever the rows hold, whatever the disk does."""
+"""encoderlab predict covers every row of a file once, in order, or writes nothing, whatever the rows or the disk contain."""
 
 import csv
 import io

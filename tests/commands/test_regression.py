@@ -165,3 +165,16 @@ def test_the_program_of_an_onnx_folder_answers_in_the_units_of_the_file(command,
     command("export", f"run={numbers_run}", "format=onnx", "path=there")
     (answer,) = answers_of_the_program(tmp_path / "there", ["good great"])
     assert answer["predicted"] == pytest.approx(ours, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_an_8_bit_graph_predicts_in_the_units_of_the_file(command, numbers_run, capsys):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    command("export", f"run={numbers_run}", "format=int8", "path=small")
+    assert "a number changes by at most" in capsys.readouterr().out.splitlines()[-1]
+    found = []
+    for run in (numbers_run, "small"):
+        command("predict", f"run={run}", "text=good great", "precision=fp32", "format=jsonl")
+        found.append(json.loads(capsys.readouterr().out)["predicted"])
+    assert found[0] == pytest.approx(found[1], abs=0.3)

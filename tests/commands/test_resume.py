@@ -1,4 +1,4 @@
-"""resume: a run that was stopped goes on as if it never had been; what does not belong to it is refused by name."""
+"""resume: a run that was stopped continues as if it never had been; what does not belong to it is refused by name."""
 
 import json
 import shutil

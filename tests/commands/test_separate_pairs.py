@@ -1,4 +1,4 @@
-"""model.pairs=separate from end to end: what reads the texts of a pair one by one, and what refuses to."""
+"""model.pairs=separate from end to end: what reads the texts of a pair separately, and what refuses to."""
 
 import json
 
@@ -37,3 +37,16 @@ def test_a_single_text_has_a_vector(run, command, tmp_path):
     (tmp_path / "texts.txt").write_text("word 1\nword 2\n")
     command("embed", f"run={run}", "input=texts.txt", "output=vectors.npy")
     assert (tmp_path / "vectors.npy").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_an_8_bit_graph_reads_the_texts_of_a_pair_separately_too(run, command, capsys):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    command("export", f"run={run}", "format=int8", "path=small")
+    assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]
+    found = []
+    for folder in (run, "small"):
+        command("predict", f"run={folder}", "text=word 1", "text_pair=word 2", "format=jsonl", "precision=fp32")
+        found.append(json.loads(capsys.readouterr().out)["probabilities"])
+    assert found[0] == pytest.approx(found[1], abs=0.05)

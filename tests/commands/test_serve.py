@@ -1,4 +1,4 @@
-"""encoderlab serve: the run's answers over HTTP in order, bounded input refused in a line of JSON, and a clean end."""
+"""encoderlab serve: the run's predictions over HTTP in order, bounded input refused in a line of JSON, and a clean end."""
 
 import json
 import os

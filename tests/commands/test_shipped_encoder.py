@@ -1,4 +1,4 @@
-"""The encoder in the box as a user meets it: found by its name, offline, checked, and refused in one line where it is damaged."""
+"""The shipped encoder as users meet it: found by name, offline, verified, and refused in one line if it is damaged."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A run that leaves out steps whose loss is not finite says so while it runs, in metrics.jsonl, and in its report."""
+"""A run that skips steps with a loss that is not finite reports that while it runs, in metrics.jsonl, and in its report."""
 
 import json
 

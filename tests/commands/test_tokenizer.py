@@ -1,4 +1,4 @@
-"""encoderlab tokenizer: trains, shows, compares, and writes what training takes up again."""
+"""encoderlab tokenizer: trains, shows, compares, and writes a folder that training can use."""
 
 import json
 

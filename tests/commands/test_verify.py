@@ -1,4 +1,4 @@
-"""verify: a line for each part of a run, and exit code 3 where one is not as it should be."""
+"""verify: a line for each part of a run, and exit code 3 if a part is damaged."""
 
 import shutil
 

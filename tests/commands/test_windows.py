@@ -1,4 +1,4 @@
-"""task.windows: a text longer than the model reads is read whole, in training and by every command afterwards."""
+"""task.windows: a text longer than the model's limit is read to its end, in training and by every later command."""
 
 import csv
 import json
@@ -109,6 +109,17 @@ def test_a_graph_reads_one_window_and_its_card_says_so(command, long_run, tmp_pa
     assert "reads one window: a text of more than 10 tokens is truncated" in (tmp_path / "graph" / "README.md").read_text(
         encoding="utf-8"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_predict_reads_all_windows_by_an_8_bit_graph(command, long_run, capsys):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    command("export", f"run={long_run}", "format=int8", "path=small")
+    capsys.readouterr()
+    text = " ".join([*WORDS * 3, "rain"])
+    command("predict", "run=small", f"text={text}")
+    assert capsys.readouterr().out.splitlines()[-1].split(",")[1] == '"rain"'
 
 
 def test_a_student_of_a_teacher_of_windows_reads_windows(command, long_run, tmp_path):

@@ -1,4 +1,4 @@
-"""What a run's model settings become beside a pretrained encoder's: its own, a few changes, or a refusal with both values."""
+"""A run's model settings next to those of a pretrained encoder: kept, changed in a few places, or refused with both values."""
 
 from dataclasses import fields, replace
 

@@ -1,4 +1,4 @@
-"""Settings that do not exist: the one that is meant, and only those of what was chosen."""
+"""Unknown settings: the error names the one that was probably meant, among those of the chosen options."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is typed arrives as it was typed."""
+"""Values arrive as they were typed."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Work shared out to processes: the results of one process, in their order, or one clear error."""
+"""Work divided among processes: the results of one process, in order, or one clear error."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The token store gives back what went in, however it is asked."""
+"""The token store returns what was stored, however it is read."""
 
 import numpy as np
 import pytest

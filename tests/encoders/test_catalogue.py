@@ -1,4 +1,4 @@
-"""The shipped encoders: known by name, checked when they are opened, refused in one line where they are not as they were shipped."""
+"""The shipped encoders: known by name, verified when they are opened, refused in one line if they have changed."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The encoder in the box: whole, small enough, with a card, and known to what starts from it."""
+"""The shipped encoder: complete, small enough, with a card, and known to every command that starts from it."""
 
 from encoderlab.encoders.catalogue import FOLDER, SHIPPED, describe
 from encoderlab.runs.models.pretrained import load_pretrained

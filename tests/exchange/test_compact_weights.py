@@ -1,4 +1,4 @@
-"""Compact storage: small, read back as float32, within the error of its rounding, and refused where it does not fit together."""
+"""Compact storage: small, read back as float32 within its rounding error, and refused if its parts do not fit together."""
 
 import pytest
 import safetensors.torch

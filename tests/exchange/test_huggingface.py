@@ -1,4 +1,4 @@
-"""BERT and DistilBERT of transformers: the same logits in both directions, exact round trips, and refusals that say what and why."""
+"""BERT and DistilBERT of transformers: the same logits in both directions, exact round trips, and refusals with a reason."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""The names transformers gives our weights: one for each, different ones, and read whatever the version that wrote them."""
+"""The names of our weights in transformers: unique, and recognised from every version of it."""
 
 import pytest
 

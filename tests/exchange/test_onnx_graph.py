@@ -1,4 +1,4 @@
-"""A model as an ONNX graph: every shape of ours gives in onnxruntime what it gives here, for any batch, or is refused."""
+"""A model as an ONNX graph: every shape of ours has the same outputs in onnxruntime, for any batch, or is refused."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Whatever is typed behind a command, it works or is refused in one line with exit code 2; and what was meant is offered."""
+"""Any override on the command line works or is refused in one line with exit code 2, with the setting that was meant."""
 
 import sys
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""A small model with its task, every weight drawn, for tests of what is done with a finished one."""
+"""A small model with its task and random weights, for tests of finished models."""
 
 import torch
 

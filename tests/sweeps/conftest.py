@@ -1,4 +1,4 @@
-"""Sweeps in a folder of their own, of trainings that take no time."""
+"""Sweeps in their own folder, with training that takes no time."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The settings given once for all runs of a sweep: told apart from those of the runs, and refused where they have no meaning."""
+"""The settings given once for all runs of a sweep: separated from those of the runs, and refused if they have no meaning."""
 
 import pytest
 

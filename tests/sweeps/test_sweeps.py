@@ -1,4 +1,4 @@
-"""Sweeps: every job runs though one fails, what is finished is not done again, what is unfinished goes on, a search knows its trials."""
+"""Sweeps: every job runs even if one fails, finished jobs are not repeated, unfinished ones resume, a search knows its trials."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Processes that differ are refused with a line that names the machine, in each of them the same."""
+"""Processes that differ are refused with a line that names the machine, the same in every process."""
 
 import pytest
 

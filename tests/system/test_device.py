@@ -1,4 +1,4 @@
-"""The device: what is there is taken in order, what is not there is refused, and what was picked is said."""
+"""The device: the best available one is chosen, an unavailable one is refused, and the choice is reported."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What processes know of each other: in real processes that torchrun starts, and alone, where all of it is free."""
+"""What processes know of each other: in real processes that torchrun starts, and in a single one, at no cost."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""The hub's libraries are quiet, patient for a moment only, and as they were afterwards."""
+"""The hub's libraries are quiet and retry only briefly, and are restored afterwards."""
 
 import datasets
 import huggingface_hub

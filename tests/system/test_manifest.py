@@ -1,4 +1,4 @@
-"""A manifest says which files are as they were written, and names the ones that are not."""
+"""A manifest verifies which files are unchanged, and names the ones that are not."""
 
 import json
 

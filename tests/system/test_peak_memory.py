@@ -1,4 +1,4 @@
-"""The peak of memory: what was taken after the beginning counts, whether it is still held or not."""
+"""Peak memory: whatever was allocated since the beginning counts, even if it was freed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Signals: the first ends the program where nothing is lost, with the exit code a shell expects; the second ends it at once."""
+"""Signals: the first ends the program at a safe point, with the exit code a shell expects; the second ends it at once."""
 
 import importlib
 import os

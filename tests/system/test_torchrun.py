@@ -1,4 +1,4 @@
-"""torchrun's variables say where a process stands; what is wrong in them is one line."""
+"""torchrun's variables tell a process its rank; an error in them is one line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sequence classification: each text keeps its own label and pair, and an answer is a name with its chances."""
+"""Sequence classification: each text keeps its own label and pair, and a prediction is a label with probabilities."""
 
 from pathlib import Path
 

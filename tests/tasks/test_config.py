@@ -1,4 +1,4 @@
-"""The settings of the tasks: what contradicts itself is refused before anything is read."""
+"""The settings of the tasks: contradictions are refused before anything is read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An encoder that is asked nothing: its texts and pairs are read as those of any task."""
+"""An encoder without a task: its texts and pairs are encoded like those of any task."""
 
 from pathlib import Path
 

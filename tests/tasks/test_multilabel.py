@@ -1,4 +1,4 @@
-"""Multi-label: a 0 or 1 for each label, and an answer with every label from its threshold on."""
+"""Multi-label: a 0 or 1 for each label, and a prediction of every label at or above its threshold."""
 
 from pathlib import Path
 

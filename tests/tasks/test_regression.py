@@ -1,4 +1,4 @@
-"""Regression: the model sees scaled numbers, and whoever asks sees the user's."""
+"""Regression: the model sees scaled numbers, and users see their own units."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rows side by side without changing a token."""
+"""Rows collated without changing a token."""
 
 import numpy as np
 import pytest

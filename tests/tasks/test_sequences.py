@@ -1,4 +1,4 @@
-"""Sequences: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], never longer than the model reads, the longer text cut first."""
+"""Sequences: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], never longer than the model's limit, the longer text truncated first."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tagging: every word that is read is asked once, at its first piece, for its own label."""
+"""Tagging: every word that is read is predicted once, at its first token, with its own label."""
 
 from pathlib import Path
 

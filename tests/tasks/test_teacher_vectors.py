@@ -1,4 +1,4 @@
-"""The task of learning a teacher's vectors: every token is asked, and without a teacher nothing is."""
+"""The task of learning a teacher's vectors: every token is a target, and without a teacher none is."""
 
 import pytest
 import torch

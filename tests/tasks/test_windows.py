@@ -1,4 +1,4 @@
-"""Long texts in windows: every token is read, a row stays together, and the first windows are what cutting would leave."""
+"""Long texts in windows: every token is read, a row stays together, and the first windows are what truncation would keep."""
 
 from dataclasses import replace
 from pathlib import Path

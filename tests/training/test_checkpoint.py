@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, and never read when damaged."""
+"""Checkpoints: complete or absent, and never read if damaged."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The settings of training: what cannot be trained with is refused before anything is read."""
+"""The settings of training: values that cannot work are refused before anything is read."""
 
 import math
 from dataclasses import fields

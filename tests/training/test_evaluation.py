@@ -1,4 +1,4 @@
-"""Evaluation: answers without dropout, in the precision asked for, over the whole split, however it is cut into batches."""
+"""Evaluation: predictions without dropout, in the requested precision, over the whole split, however it is batched."""
 
 import numpy as np
 import pytest

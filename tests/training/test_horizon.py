@@ -1,4 +1,4 @@
-"""Where a run ends: after so many steps, or when its time is up."""
+"""Where a run ends: after a number of steps, or when its time is up."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Losses are sums over the answers, by question."""
+"""Losses are sums over the targets, by head."""
 
 import math
 

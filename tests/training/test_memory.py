@@ -1,4 +1,4 @@
-"""Running out of memory is recognised and said with what to type; other errors are left alone."""
+"""Running out of memory is recognised and reported with a remedy; other errors pass unchanged."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Steps that are not finite never reach the weights, whoever decides it, are named, and are counted up to a limit."""
+"""Steps that are not finite never reach the weights; they are named and counted up to a limit."""
 
 import copy
 import math

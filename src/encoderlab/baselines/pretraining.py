@@ -63,7 +63,7 @@ def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, 
     the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that
     none is impossible. Its `mlm_loss` is in nats a token.
     """
-    assert len(target_labels), "baselines are scored on asked tokens"
+    assert len(target_labels), "baselines are scored on target tokens"
     most_frequent = int(counts.argmax())
     chances = (counts + 1) / (counts.sum() + len(counts))
     loss = float(-np.log(chances[target_labels]).mean())

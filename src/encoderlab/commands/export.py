@@ -116,7 +116,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, opened=opened)}{section}"
         card += window_card(assembly.task.windows, assembly.task.max_length, reader="predict.py")
         write_graph_folder(temporary, assembly, fields, for_library(card, "onnx"))
-    off = f"{fields['largest_difference']:.1e} of the largest output (at most {fields['tolerance']:g} is allowed)"
+    off = f"{fields['largest_difference']:.1e} of the largest output (allowed: {fields['tolerance']:g})"
     print(f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
     if checked:
         print(checked)
@@ -124,7 +124,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
 
 
 def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
-    """Return the model to export. Raises SettingError or DataError, before anything is written, if it cannot be exported so."""
+    """Return the model to export. Raises SettingError or DataError, before anything is written, if that is impossible."""
     if not config.heads:
         raise SettingError(
             f"heads=false does not work with format={config.format.name}, which writes the heads too",
@@ -152,7 +152,7 @@ def _refuse_graph(config: ExportConfig) -> None:
 
 
 def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[str, str]:
-    """Replace the graph by an 8-bit one. Return a line for the screen and a section of the card on what changes."""
+    """Replace the graph by an 8-bit one. Return a line for the screen and a section for the card on what changes."""
     in_32_bits = graph.with_name("fp32.onnx")
     data = graph.with_name(f"{graph.name}.data")
     if data.exists():
@@ -163,7 +163,7 @@ def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[s
     n_bytes = (in_32_bits.stat().st_size, graph.stat().st_size)
     in_32_bits.unlink()
     before, after = check.texts_per_second
-    sizes = f"{megabytes(n_bytes[0])} become {megabytes(n_bytes[1])}"
+    sizes = f"{megabytes(n_bytes[0])} reduced to {megabytes(n_bytes[1])}"
     scores = "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
     line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts per second before, {after:,.0f} after"
     return line, int8_card(check, n_bytes)
@@ -182,7 +182,7 @@ def _export_compact(config: ExportConfig, path: Path) -> Path:
         after = (temporary / "model.safetensors").stat().st_size
         section = compact_card(before, after, change, {name: sha256_of(temporary / name) for name in HASHED})
         (temporary / "README.md").write_text(f"{card.rstrip()}\n\n{section}", encoding="utf-8")
-    print(f"{path}\nweights of {megabytes(before)} in {megabytes(after)}; {change_in_words(change)}")
+    print(f"{path}\nweights: {megabytes(before)} reduced to {megabytes(after)}; {change_in_words(change)}")
     return path
 
 

@@ -1,7 +1,8 @@
-"""An ONNX graph with the weights of its matrix products and embeddings as 8-bit integers, by onnxruntime's own quantizer.
+"""Quantization of an ONNX graph: the weights of matrix products and embeddings become 8-bit integers, by onnxruntime's quantizer.
 
-Chosen by measurement, on one core with AVX-512 VNNI and the shipped encoder, in milliseconds for a text of 34 tokens: 2.1 in our
-own fp32, 1.0 so, 2.3 with torchao's Int8DynamicActivationInt8WeightConfig, and 1.1 with PyTorch's deprecated `quantize_dynamic`.
+Chosen by measurement, on one core with AVX-512 VNNI and the shipped encoder, in milliseconds for a text of 34 tokens: 2.1 in
+our own fp32, 1.0 with this, 2.3 with torchao's Int8DynamicActivationInt8WeightConfig, and 1.1 with PyTorch's deprecated
+`quantize_dynamic`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ QUANTIZED = ["MatMul", "Gemm", "Gather"]  # matrix products with weights, and ta
 
 
 def write_int8(graph: Path, path: Path) -> None:
-    """Write the 32-bit `graph` to `path` with 8-bit weights, a scale for each channel.
+    """Write the 32-bit `graph` to `path` with 8-bit weights and a scale for each channel.
 
-    Activations are quantized as they come, with one scale for each tensor, so that an answer depends a little on the rows that
-    share its batch. The weights use 7 of the 8 bits: sums of two products then fit into 16 bits, where processors without VNNI
+    Activations are quantized dynamically, with one scale for each tensor, so a prediction depends a little on the other rows of
+    its batch. The weights use 7 of the 8 bits: sums of two products then fit into 16 bits, where processors without VNNI
     keep them.
     """
     import onnx
     from onnxruntime.quantization import quantize_dynamic
 
     model = onnx.load(graph)
-    del model.graph.value_info[:]  # PyTorch's exporter leaves shapes of a first draft in it, which the quantizer would refuse
+    del model.graph.value_info[:]  # PyTorch's exporter leaves outdated shapes in it, which the quantizer would refuse
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)  # it recommends a preparation that a graph from PyTorch does not need

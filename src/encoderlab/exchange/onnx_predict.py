@@ -1,6 +1,6 @@
-"""Predict with the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one on each line.
+"""Predict with the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one per line.
 
-Needs numpy, onnxruntime and tokenizers. The two texts of a pair have a tab between them. Each prediction is a line of JSON.
+Needs numpy, onnxruntime and tokenizers. A tab separates the two texts of a pair. Each prediction is a line of JSON.
 """
 
 import json
@@ -26,7 +26,7 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
         some = tokenizer.encode_batch(given[start : start + 16], words, add_special_tokens=config["special_tokens"])
         fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         feed = {name: np.array([getattr(one, fields[name]) for one in some], dtype=np.int64) for name in config["inputs"]}
-        answers += [answer(config, *each) for each in zip(some, session.run([config["answer"]], feed)[0], strict=True)]
+        answers += [answer(config, *each) for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)]
     return answers
 
 
@@ -44,7 +44,7 @@ def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
     chances = dict(zip(labels, (1 / (1 + np.exp(-logits)) if several else odds / odds.sum()).tolist(), strict=True))
     least = config.get("thresholds", {})
     predicted = [label for label in labels if chances[label] >= least.get(label, 2)]
-    if not several:  # of two labels, one may have a threshold, and the other is the answer below it
+    if not several:  # of two labels, one may have a threshold; below it the other is predicted
         others = [label for label in labels if label not in least]
         predicted = (predicted or others)[0] if least else max(labels, key=lambda label: chances[label])
     return {"predicted": predicted, "probabilities": chances}

@@ -59,7 +59,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` that it is none.
+    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` for no difference.
 
     `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing is known
     of either.

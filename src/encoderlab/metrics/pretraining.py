@@ -72,7 +72,7 @@ class _Kept(NamedTuple):
 
 
 class PretrainingMetrics:
-    """Collects answers for the asked tokens, and for pairs where `pair_question` says what was asked of them (None: nothing)."""
+    """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not predicted)."""
 
     def __init__(self, pair_question: str | None) -> None:
         self.pair_question = pair_question
@@ -106,9 +106,9 @@ class PretrainingMetrics:
     def scores(self) -> PretrainingScores:
         """See `Metrics.scores`.
 
-        Figures: `mlm_loss` (mean cross entropy of an asked token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
-        `target_tokens`; of pairs `nsp_loss` and `nsp_accuracy`, whatever was asked of them; and `loss`, the sum of both losses.
-        Raises DataError if no token was asked.
+        Figures: `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
+        `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of both losses.
+        Raises DataError if there was no target token.
         """
         assert self._kept, "nothing was added"
         kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))

@@ -61,7 +61,7 @@ class TaggingScores(AnswerScores):
         return {"n": self.n, **self.figures, **bounds, **entities, "per_class": self.per_class, "confusion": self.confusion}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """See `AnswerScores.lead_over`; words beyond the model's reach were not asked of it, and are not compared."""
+        """See `AnswerScores.lead_over`; words beyond the model's reach have no prediction and are not compared."""
         other = [predicted[row][: len(asked)] for row, asked in zip(self.rows, self.labels, strict=True)]
         return self.lead_on_rows(other, seed)
 

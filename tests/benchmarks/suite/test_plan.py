@@ -1,4 +1,4 @@
-"""What is typed behind `python -m benchmarks suite`, and the commands that follow from it."""
+"""What is typed after `python -m benchmarks suite`, and the commands that follow from it."""
 
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""The encoding of text files: shown by their bytes, with a warning where it is a guess, or chosen."""
+"""The encoding of text files: detected from their bytes, with a warning if it is a guess, or set."""
 
 import codecs
 

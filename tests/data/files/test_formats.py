@@ -1,4 +1,4 @@
-"""Which format a file has, and what is no file at all."""
+"""Which format a file has, and what is not a file."""
 
 from encoderlab.data.files.formats import Format
 from tests.data.files.written import error_of, train_of, write

@@ -1,4 +1,4 @@
-"""Rows of any characters at all, written in every format, come back as they were or are refused: never others, never fewer."""
+"""Rows of any characters, written in every format, come back unchanged or are refused: never changed, never fewer."""
 
 import csv
 import io

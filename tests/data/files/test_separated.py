@@ -1,4 +1,4 @@
-"""Csv and tsv files: read as they stand, or refused with one line that says where and what to type."""
+"""Csv and tsv files: read unchanged, or refused with one line that says where the problem is and what to type."""
 
 import codecs
 import csv

@@ -1,4 +1,4 @@
-"""Jsonl, parquet and text files: read as they stand, or refused with their line."""
+"""Jsonl, parquet and text files: read unchanged, or refused with their line."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How a tokenizer cuts texts, counted on texts whose pieces are known."""
+"""How a tokenizer splits texts, counted on texts with known tokens."""
 
 import pytest
 import tokenizers

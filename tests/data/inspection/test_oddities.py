@@ -1,4 +1,4 @@
-"""Odd rows: each kind is found where it is and nowhere else, with the row it repeats."""
+"""Odd rows: each kind is found wherever it occurs and nowhere else, with the row that it repeats."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Blocks of sentences: numbered within the block, short paragraphs and empty sentences left out."""
+"""Blocks of sentences: numbered within the block, without short paragraphs and empty sentences."""
 
 import numpy as np
 import pytest

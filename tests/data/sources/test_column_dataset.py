@@ -1,4 +1,4 @@
-"""Settings of columns that contradict one another are refused, and held-out rows come out of training alone."""
+"""Settings of columns that contradict one another are refused, and held-out rows come only from training."""
 
 import pyarrow as pa
 import pytest

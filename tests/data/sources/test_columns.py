@@ -1,4 +1,4 @@
-"""Columns hold texts and labels, and what is neither is refused by the row and the column it stands in."""
+"""Columns contain texts and labels; anything else is refused with its row and column."""
 
 import pyarrow as pa
 import pytest

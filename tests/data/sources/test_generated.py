@@ -1,4 +1,4 @@
-"""Generated data: right answers, checked another way, and no row twice."""
+"""Generated data: correct labels, checked in another way, and no row twice."""
 
 from collections import Counter
 from itertools import combinations

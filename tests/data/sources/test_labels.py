@@ -1,4 +1,4 @@
-"""Labels get their ids in an order a reader expects, and what cannot be told apart is refused."""
+"""Labels get their ids in an order that a reader expects, and indistinguishable labels are refused."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""What the user may say of columns: names for labels, a group that stays together, further columns to keep."""
+"""Settings of columns: names for labels, a group that stays together, further columns to keep."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a dry run says: the size, the length and the cost of a run in units a reader knows."""
+"""The screen of a dry run: size, length and cost of the run in units that a reader knows."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""What is shown of tokenizers."""
+"""What the screen shows about tokenizers."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The texts that tokenizers are trained and compared on: those a training would learn from."""
+"""The texts that tokenizers are trained and compared on: those that training would use."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A teacher pruned to a student: nearer to it than fresh weights, and the same where nothing is taken away."""
+"""A teacher pruned to a student: closer to it than fresh weights, and identical if nothing is removed."""
 
 import pytest
 import torch

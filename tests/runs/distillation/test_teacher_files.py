@@ -1,4 +1,4 @@
-"""The files of a distillation are known again by their contents."""
+"""The files of a distillation are recognised by their contents."""
 
 import pytest
 

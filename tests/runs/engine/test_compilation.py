@@ -1,4 +1,4 @@
-"""Compilation: asked for, or where it pays, with a line that says what was done; the answers stay the same."""
+"""Compilation: on request, or if it makes the run faster, with a line that reports it; the outputs stay the same."""
 
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A model that several processes train: whole or in pieces, scored between steps, and handed over whole in both directions."""
+"""A model that several processes train: whole or sharded, scored between steps, and complete in both directions."""
 
 import pytest
 import torch

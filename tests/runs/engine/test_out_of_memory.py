@@ -1,4 +1,4 @@
-"""A step that runs out of memory is taken again in smaller parts: the run is the one with those parts from its start."""
+"""A step that runs out of memory is repeated in smaller parts: the run equals one that had those parts from its start."""
 
 import weakref
 

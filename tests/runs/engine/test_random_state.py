@@ -1,4 +1,4 @@
-"""What dropout is drawn from goes on after a checkpoint, in each process for itself."""
+"""Dropout's random state continues after a checkpoint, separately in each process."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Fitting a model: what is left behind is the chosen checkpoint, and a fit that was stopped comes to the same end."""
+"""Fitting a model: the result is the chosen checkpoint, and an interrupted fit ends in the same way."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""A loss that diverges and one that lies flat are warned about once; runs that learn, in whatever way, are left alone."""
+"""A diverging loss and a flat loss are each warned about once; runs that learn get no warning."""
 
 import json
 

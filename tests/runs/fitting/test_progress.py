@@ -1,4 +1,4 @@
-"""How far a run has come: which evaluation is the best, and that a checkpoint holds all of it."""
+"""The progress of a run: which evaluation is the best, and that a checkpoint contains all of it."""
 
 import json
 

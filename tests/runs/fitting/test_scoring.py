@@ -1,4 +1,4 @@
-"""What is still chosen on held-out rows once a model is fitted, and what a report says of it."""
+"""What is chosen on held-out rows after a model is fitted, and what a report says about it."""
 
 from dataclasses import replace
 

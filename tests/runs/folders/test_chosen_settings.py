@@ -1,4 +1,4 @@
-"""The settings of a run beside their defaults: what a reader of a report looks for first."""
+"""The settings of a run next to their defaults: what a reader of a report looks for first."""
 
 import pytest
 

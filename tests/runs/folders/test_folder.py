@@ -1,4 +1,4 @@
-"""The run folder: never reused, never overwritten, and gone again where nothing came of the run."""
+"""The run folder: never reused, never overwritten, and removed if the run produced nothing."""
 
 import errno
 import subprocess

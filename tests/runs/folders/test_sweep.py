@@ -1,4 +1,4 @@
-"""A sweep's folder: records come back as written, GPUs are held by one job each, and nothing else is taken for a sweep."""
+"""A sweep's folder: records come back as written, each GPU is held by one job, and no other folder is taken for a sweep."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Token importance: what is said of a token is what changing that token does, whatever else is asked at the same time."""
+"""Token importance: the score of a token is the effect of changing that token, whatever else is requested."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Answers come in the order of the examples, and do not depend on what else is asked."""
+"""Predictions come in the order of the examples, and do not depend on the other rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Gradients reach every token of a text by itself, and asking for them changes no answer."""
+"""Gradients reach every token of a text, and computing them changes no prediction."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Vectors belong to their row, have the length they are asked for, and know no padding."""
+"""Vectors belong to their row, have the requested width, and ignore padding."""
 
 import numpy as np
 import pytest

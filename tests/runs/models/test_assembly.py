@@ -1,4 +1,4 @@
-"""What the settings leave open is decided by the rows."""
+"""Settings that are left open are decided by the rows."""
 
 from dataclasses import replace
 

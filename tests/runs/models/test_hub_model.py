@@ -1,4 +1,4 @@
-"""A model of the hub as a folder: fetched once, found again without the hub, and nothing in it that could run."""
+"""A model of the hub as a folder: downloaded once, found again without the hub, and containing nothing that could run."""
 
 import json
 import os

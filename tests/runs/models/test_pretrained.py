@@ -1,4 +1,4 @@
-"""What a run starts from: every weight that fits is taken, heads are fresh, and what does not fit is refused with both values."""
+"""What a run starts from: every weight that fits is copied, heads are fresh, and conflicts are refused with both values."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The model folder: what is read back answers as what was saved, and damage is told from health."""
+"""The model folder: a model that is read back predicts like the saved one, and damage is detected."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a run ran on: enough to say later why two figures differ."""
+"""What a run ran on: enough to explain later why two figures differ."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Trackers: told what the journal is told, found again by a run that goes on, and never in the way of one."""
+"""Trackers: they get what the journal gets, are found again by a resumed run, and never stop a run."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Masking: the right share of the right tokens, hidden as the settings say, the same wherever a row stands."""
+"""Masking: the right share of the right tokens, replaced as the settings say, the same wherever a row is."""
 
 from dataclasses import replace
 

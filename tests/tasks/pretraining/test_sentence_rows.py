@@ -1,4 +1,4 @@
-"""The rows of a pretraining run: pairs cut to length, masked, and counted before they are."""
+"""The rows of a pretraining run: pairs truncated to length, masked, and counted beforehand."""
 
 import numpy as np
 import pytest

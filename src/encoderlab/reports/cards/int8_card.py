@@ -8,7 +8,7 @@ from encoderlab.runs.inference.int8_check import Int8Check
 
 
 def agreement_in_words(check: Int8Check) -> str:
-    """Return how much the predictions agree, in half a sentence."""
+    """Return a clause on how well the predictions agree."""
     rows = f"{check.rows:,} rows of {check.split}" if check.split else f"{check.rows} sentences"
     if check.agreement is None:
         return f"on {rows} a number changes by at most {check.change:.4g}"
@@ -25,7 +25,7 @@ def int8_card(check: Int8Check, n_bytes: tuple[int, int]) -> str:
         table.append(f"| {words_of(check.score)} on {check.split} | {check.before:.4f} | {check.after:.4f} |\n")
     unscored = f" It was not scored: {check.unscored}" if check.unscored else ""
     return (
-        "\n## In 8 bits\n\nThe weights of matrix products and embeddings are 8-bit integers, those of products with a scale for "
-        "each channel. Activations are quantized as they come. "
-        f"Compared with the model in 32 bits, {agreement_in_words(check)}.{unscored}\n\n{''.join(table)}"
+        "\n## 8 bits\n\nThe weights of matrix products and embeddings are 8-bit integers; those of matrix products have a "
+        "scale for each channel. Activations are quantized dynamically. "
+        f"Compared with the 32-bit model, {agreement_in_words(check)}.{unscored}\n\n{''.join(table)}"
     )

@@ -13,9 +13,9 @@ def onnx_card(fields: dict[str, Any], *, opened: bool) -> str:
     outputs = "Its outputs" if fields["precision"] == "fp32" else "Before quantization, its outputs"
     return (
         f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, with up to {fields['max_length']} "
-        f"tokens per row. {outputs} were compared with the model's own on batches of several sizes and lengths; they are off by "
-        f"{fields['largest_difference']:.1e} of the largest (at most {fields['tolerance']:g} is allowed).{ours}\n\n"
-        "predict.py predicts for texts, and is short enough to copy into your own program. Required: "
+        f"tokens per row. {outputs} were compared with the model's own on batches of several sizes and lengths; they differ by "
+        f"at most {fields['largest_difference']:.1e} of the largest output (allowed: {fields['tolerance']:g}).{ours}\n\n"
+        "predict.py predicts texts and is short enough to copy into your own program. It needs "
         "`pip install numpy onnxruntime tokenizers`.\n\n"
         f"```\npython predict.py {shell}\npython predict.py < texts.txt\n```\n\n"
         "From Python:\n\n```python\nfrom pathlib import Path\n\nfrom predict import predict\n\n"

@@ -164,7 +164,7 @@ def scoring_batches(
     """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each time.
 
     The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
-    without answers. With `every`, each process gets only every so many-th of its batches, starting with the first.
+    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first.
     """
     return _made_for(device, _scoring_batches(rows, pad_id, device, processes, every))
 

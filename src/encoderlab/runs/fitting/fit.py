@@ -89,7 +89,7 @@ class _Fitting:
         return newest_verified(self.checkpoints)
 
     def _resume(self, checkpoint: Path) -> None:
-        """Put everything back to where it was when `checkpoint` was written. Raises DataError if it is not one of this run."""
+        """Restore everything to its state when `checkpoint` was written. Raises DataError if it is not one of this run."""
         state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
         try:
             self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})

@@ -1,4 +1,4 @@
-"""How an 8-bit graph differs from its model: both predict for the same rows, in turn, before the graph is written."""
+"""How an 8-bit graph differs from its model: both predict the same rows, in turn, before the graph is written."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.task import Answer
 
-MOST_ROWS = 5000  # of a split, evenly spread: half a point of accuracy is 25 of them
-LARGEST_LOSS = 0.01  # of the main score, beyond what chance explains
+MOST_ROWS = 5000  # of a split, evenly spaced: half a point of accuracy is 25 of them
+LARGEST_LOSS = 0.01  # in the main score, in addition to chance
 CHANCE = 2.0  # standard errors
 
 
@@ -35,9 +35,9 @@ CHANCE = 2.0  # standard errors
 class Int8Check:
     """The result on `rows` of `split`; if that is "", on a few sentences without labels, for the reason in `unscored`.
 
-    `agreement` is the share of equal predictions (None: of numbers), of texts or of words; `change` the largest change of a
-    probability, or of a number. `before` and `after` are the main `score` (None: not scored), and `texts_per_second` those of the
-    model in 32 bits and of the graph on `threads`.
+    `agreement` is the share of equal predictions, of texts or of words (None for numbers); `change` is the largest change of a
+    probability or a number. `before` and `after` are the main `score` (None: not scored); `texts_per_second` is the speed of the
+    32-bit model and of the graph, on `threads`.
     """
 
     rows: int
@@ -53,7 +53,7 @@ class Int8Check:
 
 
 def check_int8(assembly: Assembly, graph: Path, cache: Path) -> Int8Check:
-    """Compare both on the split that the run's report is about. Raises DataError if the score falls by more than LARGEST_LOSS."""
+    """Compare both on the split that the run's report scores. Raises DataError if the score falls by more than LARGEST_LOSS."""
     examples, split, unscored = _rows_to_compare(assembly, cache)
     quantized = replace(assembly, model=cast("EncoderWithHeads", GraphModel(graph, assembly.model)))
     sides = (_Side(assembly, bool(split)), _Side(quantized, bool(split)))
@@ -98,9 +98,10 @@ class _Side:
 
 def _compared(before: _Side, after: _Side, rows: int, split: str, unscored: str) -> Int8Check:
     pairs = [(before.answers[row], after.answers[row]) for row in before.answers]
-    same = [one == other for pair in pairs for one, other in zip(*(answer.labels for answer in pair), strict=True)]
-    if before.assembly.task.heads.sequence_target == "label_set":
+    if before.assembly.task.heads.sequence_target == "label_set":  # a prediction is the whole set
         same = [one.labels == other.labels for one, other in pairs]
+    else:
+        same = [mine == its for one, other in pairs for mine, its in zip(one.labels, other.labels, strict=True)]
     (name, was), (_, has) = before.score(), after.score()
     change = max((_change(*pair) for pair in pairs), default=0.0)
     speeds = (rows / before.seconds, rows / after.seconds)
@@ -110,7 +111,7 @@ def _compared(before: _Side, after: _Side, rows: int, split: str, unscored: str)
 
 
 def _change(one: Answer, other: Answer) -> float:
-    """Return the largest difference of a probability, or that of the number."""
+    """Return the largest change of a probability, or the change of the number."""
     values = [_values(answer) for answer in (one, other)]
     return float(np.abs(values[0] - values[1]).max(initial=0.0))
 
@@ -141,7 +142,7 @@ def _rows_to_compare(assembly: Assembly, cache: Path) -> tuple[Sequence[Example]
 def _refuse_loss(check: Int8Check, before: _Side) -> None:
     """Raise DataError if the score falls by more than 8 bits should cost, or a prediction is not finite."""
     if not math.isfinite(check.change):
-        raise DataError("The 8-bit graph gives predictions that are not finite", remedy="Use precision=fp32; nothing was written")
+        raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use precision=fp32; nothing was written")
     if check.before is None or check.after is None:
         return
     counted = sum(max(len(answer.labels), 1) for answer in before.answers.values())
@@ -149,7 +150,7 @@ def _refuse_loss(check: Int8Check, before: _Side) -> None:
     loss = (check.before - check.after) * (-1 if is_lower_better(check.score) else 1)
     if loss > LARGEST_LOSS + chance:
         raise DataError(
-            f"In 8 bits {check.score} on {check.split} goes from {check.before:.4f} to {check.after:.4f}",
+            f"In 8 bits, {check.score} on {check.split} changes from {check.before:.4f} to {check.after:.4f}",
             allowed=f"a loss of at most {LARGEST_LOSS + chance:.4f}",
             remedy="Use precision=fp32; nothing was written",
         )

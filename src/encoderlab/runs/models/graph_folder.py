@@ -19,7 +19,7 @@ from encoderlab.runs.models.saved_model import config_json
 from encoderlab.system.manifest import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig
 
-PREDICT = Path(onnx_graph.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
+PREDICT = Path(onnx_graph.__file__).with_name("onnx_predict.py")  # a standalone program, which is copied and never imported
 
 
 def write_checked_graph(folder: Path, assembly: Assembly) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def write_checked_graph(folder: Path, assembly: Assembly) -> dict[str, Any]:
 
 
 def gives_answers(assembly: Assembly) -> bool:
-    """Return whether the model predicts for a task; an encoder alone and a pretrained model do not."""
+    """Return whether the model makes predictions for a task; an encoder alone and a pretrained model do not."""
     heads = assembly.task.heads
     asked = heads.sequence_classes is not None or heads.token_classes is not None
     return asked and not isinstance(assembly.config.task, DocumentTaskConfig)
@@ -70,7 +70,7 @@ def write_graph_folder(folder: Path, assembly: Assembly, fields: dict[str, Any],
 
 
 def thresholds_json(task: TaskConfig) -> dict[str, Any]:
-    """Return what config.json says of labels: each one's threshold, and the positive class of a binary task."""
+    """Return the fields of config.json about labels: their thresholds, and the positive class of a binary task."""
     if isinstance(task, MultilabelConfig) and task.thresholds:
         return {"thresholds": task.thresholds}
     if not isinstance(task, ClassificationConfig) or task.positive_label is None:
@@ -80,7 +80,7 @@ def thresholds_json(task: TaskConfig) -> dict[str, Any]:
 
 
 def _write_tokenizer(path: Path, assembly: Assembly) -> None:
-    """Write a tokenizer.json that truncates and pads as the model needs, so that no other file has to be read for it."""
+    """Write a tokenizer.json that truncates and pads as the model requires, so that no other file is needed."""
     assembly.tokenizer.save(path)
     backend = tokenizers.Tokenizer.from_file(str(path))
     backend.enable_truncation(assembly.config.model.reach)

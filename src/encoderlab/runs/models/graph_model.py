@@ -1,4 +1,4 @@
-"""An exported ONNX graph in place of a model: it takes the same batches and gives the same predictions, by onnxruntime."""
+"""An exported ONNX graph used like a model: it takes the same batches and returns the same predictions, computed by onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from encoderlab.batch import Batch, Prediction
+from encoderlab.batch import Batch, Prediction, WindowPooling
 from encoderlab.config.command_settings import OpenRunConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.onnx_graph import SLOWER
@@ -29,14 +29,15 @@ TOKENS_AT_A_TIME = 512  # with 8-bit weights, 4,096 took 1.2 times as long: the 
 
 
 class GraphModel(nn.Module):
-    """The graph at `path`, opened with PyTorch's number of threads; `shape` is the model it was exported from, without weights.
+    """The graph at `path`, opened with as many threads as PyTorch has; `shape` is the model that was exported, without weights.
 
     Raises DataError if onnxruntime cannot open it, SettingError if onnxruntime is not installed.
     """
 
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
-        self.path, self.window_pooling, self.separates_pairs = path, shape.window_pooling, shape.separates_pairs
+        self.path, self.separates_pairs = path, shape.separates_pairs
+        self.window_pooling: WindowPooling | None = shape.window_pooling
         self.masked_token_head = None  # no task has one
         self.of_tokens = shape.token_head is not None
         self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
@@ -49,14 +50,14 @@ class GraphModel(nn.Module):
 
     @property
     def encoder(self) -> NoReturn:
-        """Raises DataError: a graph only predicts."""
+        """Raise DataError, because a graph can only predict."""
         raise DataError(
-            f"{self.path.parent} contains an ONNX graph without weights, for predict, eval and serve",
+            f"{self.path.parent} contains an ONNX graph without weights, which only predict, eval and serve can open",
             remedy="Use the run it was exported from",
         )
 
     def forward(self, batch: Batch) -> Prediction:
-        """Logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
+        """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
         found = [self._logits(*piece) for piece in _pieces(batch)]
         if self.of_tokens:
             length = batch.input_ids.shape[1]
@@ -89,7 +90,7 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
 
 
 def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield ids, mask and segments of a few sequences at a time, trimmed to the longest of them."""
+    """Yield ids, mask and segments of a few sequences at a time, trimmed to the longest one."""
     ids, segments = batch.input_ids.long().numpy(), batch.token_type_ids.long().numpy()
     mask = np.ones_like(ids) if batch.attention_mask is None else batch.attention_mask.long().numpy()
     rows = max(TOKENS_AT_A_TIME // max(ids.shape[1], 1), 1)
@@ -100,7 +101,7 @@ def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def compute_to_answer(run: OpenRunConfig, width: int, processes: Processes, *, graph: bool) -> Compute:
-    """Return what a finished run is opened on, a graph always on the CPU. Raises SettingError as `choose_compute` does."""
+    """Return device and precision for a finished run; a graph always runs on the CPU. Raises SettingError, see `choose_compute`."""
     if not graph:
         return choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
     if run.device not in ("auto", "cpu"):

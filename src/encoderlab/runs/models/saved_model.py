@@ -98,7 +98,7 @@ class SavedModel:
         """Return the model with its weights, in evaluation mode, without drawing others first. `check_shapes` tests shapes."""
         model = self.without_weights()
         if self.graph is not None:
-            return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it predicts alike, and refuses everything else
+            return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it predicts like a model and refuses everything else
         model.load_state_dict({name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True)
         return model.eval()
 
@@ -180,7 +180,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     """
     graph = folder / GRAPH if is_graph(folder) else None
     if graph is not None and not or_graph:
-        no_weights = f"{folder} contains an ONNX graph without weights, for predict, eval and serve"
+        no_weights = f"{folder} contains an ONNX graph without weights, which only predict, eval and serve can open"
         raise DataError(no_weights, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
