@@ -105,8 +105,8 @@ def test_what_is_typed_wins_over_an_experiment():
 
 
 def test_a_worker_of_a_launcher_composes_as_the_main_process_does():
-    register_schemas()
     line = ["experiment=notebook_reverse", "model=tiny"]
+    register_schemas("train", line)
     with checked_configs(lambda _: None), initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = pickle.dumps(GlobalHydra.instance().config_loader())
         wanted = compose("train", line)
