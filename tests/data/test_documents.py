@@ -1,6 +1,6 @@
 """Documents of rows: their paragraphs, read as often as asked, and a fingerprint that follows what they hold."""
 
-import datasets
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from encoderlab.errors import DataError
 
 
 def documents_of(**columns):
-    return as_documents(Splits({"train": Split(datasets.Dataset.from_dict(columns))}, [])).by_name["train"]
+    return as_documents(Splits({"train": Split(pa.table(columns))}, [])).by_name["train"]
 
 
 @settings(deadline=None)

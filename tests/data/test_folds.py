@@ -53,16 +53,16 @@ def test_a_group_is_in_one_fold():
 def test_more_folds_than_a_label_has_rows_are_refused_with_the_number_that_would_do():
     split = split_of([f"t{row}" for row in range(40)], [0] * 20 + [1] * 17 + [2] * 3)
     with pytest.raises(
-        DataError, match=r"folds=5 is too many: training has 3 rows with different texts of the label 'good'.*folds=3"
+        DataError, match=r"folds=5 is too many: training has only 3 rows with different texts of the label 'good'.*folds=3"
     ):
         assign_folds(split, 5, 0, NAMES)
-    with pytest.raises(DataError, match=r"training has 1 row of the label 'good'.*Add rows, or merge rare labels"):
+    with pytest.raises(DataError, match=r"training has only 1 row of the label 'good'.*Add rows, or merge rare labels"):
         assign_folds(split_of([f"t{row}" for row in range(40)], [0] * 20 + [1] * 19 + [2]), 2, 0, NAMES)
 
 
 def test_fewer_groups_than_folds_are_refused_for_one_fold_would_be_empty():
     split = split_of([f"t{row}" for row in range(40)], [row % 2 for row in range(40)])
-    with pytest.raises(DataError, match=r"folds=5 is too many: training has 3 groups \(dataset.group\).*Set folds=3"):
+    with pytest.raises(DataError, match=r"folds=5 is too many: training has only 3 groups \(dataset.group\).*Set folds=3"):
         assign_folds(split, 5, 0, NAMES, [row % 3 for row in range(40)])
 
 

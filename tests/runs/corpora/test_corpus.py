@@ -1,7 +1,7 @@
 """The corpus: what may be trained and scored on, and token stores that are made once and for nothing else."""
 
-import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from encoderlab.data.examples import Split, Splits
@@ -32,7 +32,7 @@ def words(*labels):
 @pytest.fixture
 def corpus_of(tmp_path):
     def make(names=("no", "yes"), **splits):
-        made = Splits({name: Split(datasets.Dataset.from_dict(columns)) for name, columns in splits.items()}, list(names))
+        made = Splits({name: Split(pa.table(columns)) for name, columns in splits.items()}, list(names))
         return Corpus(made, survey(made), tmp_path)
 
     return make
