@@ -163,7 +163,7 @@ def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(pro
 
 def test_two_processes_share_the_reading_of_a_stream_and_train_as_one_does(processes, alone, tmp_path):
     shards = write_shards(tmp_path / "shards")
-    data = ("dataset=files", f"dataset.path={shards}/*.zst", "dataset.streaming=true", "dataset.window=9000")
+    data = ("dataset=files", f"dataset.path={shards}/*.zst", "dataset.streaming=true", "dataset.window=2500")
     settings = (
         *SHORT,
         *data,

@@ -105,7 +105,7 @@ def test_the_submission_has_glues_names_spellings_and_an_index_from_0(command, g
 
 def test_a_folder_for_a_submission_needs_a_split_and_a_task_of_glue(command, glue_sweep, pairs_run):
     _, runs = glue_sweep
-    with pytest.raises(SettingError, match=r"output=there is a folder for the rows of a split. Set split=test"):
+    with pytest.raises(SettingError, match=r"output=there is a folder, which holds the predictions of a split. Set split=test"):
         command("predict", f"run={runs['cola'][0]}", "text=red", "format=glue", "output=there")
-    with pytest.raises(SettingError, match=r"output=there is a folder, and classification is not one of GLUE's tasks. Allowed: "):
+    with pytest.raises(SettingError, match=r"output=there is a folder, but classification is not one of GLUE's tasks. Allowed: "):
         command("predict", f"run={pairs_run}", "split=test", "format=glue", "output=there")

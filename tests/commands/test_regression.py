@@ -91,7 +91,7 @@ def test_explain_says_what_makes_the_number_larger(command, numbers_run, capsys,
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}
     assert scores["great"] > 0 > scores["awful"]
-    with pytest.raises(SettingError, match="this one predicts a number"):
+    with pytest.raises(SettingError, match="this model predicts a number"):
         command("explain", f"run={numbers_run}", "text=great", "label=great")
 
 

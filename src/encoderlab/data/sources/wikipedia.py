@@ -177,7 +177,7 @@ def _open_stream(articles: _Articles) -> datasets.DatasetBuilder:
     if not hub_answers(config.HF_ENDPOINT):
         raise DataError(
             f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
-            remedy="Set HF_ENDPOINT to a hub that can be, or set dataset.streaming=false to use what its cache holds",
+            remedy="Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache",
         )
     return articles.open_builder()
 
