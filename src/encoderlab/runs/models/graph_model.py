@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -80,11 +81,13 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
         raise SettingError(needed, remedy='Run pip install "encoderlab[onnx]"')
     import onnxruntime
 
+    state = import_module("onnxruntime.capi.onnxruntime_pybind11_state")  # compiled: it has no types to check
+    unreadable = (state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NoModel, state.NoSuchFile)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER)
-    except Exception as error:  # onnxruntime raises a type of its own for each of its codes
+    except (*unreadable, state.NotImplemented, state.RuntimeException) as error:  # a type for each of its codes
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path} cannot be opened by onnxruntime: {reason}", remedy="Export it again") from None
 
