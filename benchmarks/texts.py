@@ -23,6 +23,22 @@ def first_lines(path: Path, limit: int | None, shortened: Path) -> tuple[Path, i
     return shortened, len(lines)
 
 
+def options_parser(description: str | None, *, output: str) -> argparse.ArgumentParser:
+    """A parser of what every side reads that predicts or embeds: the texts, the folder for its `output`, and how to measure."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--input", type=Path, required=True, help="a text in each line")
+    parser.add_argument("--output", type=Path, required=True, help=f"folder for the {output}")
+    parser.add_argument("--threads", type=int, help="CPU threads")
+    parser.add_argument("--repeats", type=int, default=1, help="how often it is measured")
+    parser.add_argument("--limit", type=int, help="this many texts only")
+    return parser
+
+
+def speed(seconds: float, count: int) -> dict[str, float]:
+    """What a side prints of its speed."""
+    return {"seconds": round(seconds, 3), "examples_per_second": round(count / seconds, 1), "texts": count}
+
+
 def main() -> None:
     """Write the texts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.ours.opened import seconds_once_open
-from benchmarks.texts import first_lines
+from benchmarks.texts import first_lines, options_parser, speed
 from encoderlab.commands.embed import embed
 from encoderlab.config.inference_settings import EmbedConfig
 
 
 def main() -> None:
     """Write the vectors of every line of the input, as often as asked, and print the median speed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__, output="vectors")
     parser.add_argument("--encoder", required=True, help="run folder, or folder of Hugging Face's")
-    parser.add_argument("--input", type=Path, required=True, help="a text in each line")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the vectors")
-    parser.add_argument("--threads", type=int, help="CPU threads")
-    parser.add_argument("--repeats", type=int, default=1, help="how often it is measured")
-    parser.add_argument("--limit", type=int, help="this many texts only")
     options = parser.parse_args()
     texts, count = first_lines(options.input, options.limit, options.output / "texts.txt")
     warming_up, _ = first_lines(options.input, 1, options.output / "one.txt")
@@ -37,7 +30,7 @@ def main() -> None:
     embed(config)
     configs = [replace(config, input=str(texts), output=str(options.output / f"{n}.npy")) for n in range(options.repeats)]
     seconds = statistics.median(seconds_once_open(embed, one) for one in configs)
-    print(json.dumps({"seconds": round(seconds, 3), "examples_per_second": round(count / seconds, 1), "texts": count}))
+    print(json.dumps(speed(seconds, count)))
 
 
 if __name__ == "__main__":

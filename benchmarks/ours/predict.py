@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.ours.opened import seconds_once_open
-from benchmarks.texts import first_lines
+from benchmarks.texts import first_lines, options_parser, speed
 from encoderlab.commands.predict import predict
 from encoderlab.config.inference_settings import PredictConfig
 from encoderlab.training.config import Precision
@@ -17,14 +15,9 @@ from encoderlab.training.config import Precision
 
 def main() -> None:
     """Answer for every line of the input, as often as asked, and print the median speed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__, output="answers")
     parser.add_argument("--run", required=True, help="folder of the finished run")
-    parser.add_argument("--input", type=Path, required=True, help="a text in each line")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the answers")
-    parser.add_argument("--threads", type=int, help="CPU threads")
     parser.add_argument("--precision", type=Precision, default=Precision.auto, help="auto, fp32 or bf16")
-    parser.add_argument("--repeats", type=int, default=1, help="how often it is measured")
-    parser.add_argument("--limit", type=int, help="this many texts only")
     options = parser.parse_args()
     texts, count = first_lines(options.input, options.limit, options.output / "texts.txt")
     common = {"cache_dir": str(options.output), "threads": options.threads, "precision": options.precision}
@@ -34,7 +27,7 @@ def main() -> None:
     configs = [replace(config, output=str(options.output / f"{n}.csv")) for n in range(options.repeats)]
     measured = [seconds_once_open(predict, one) for one in configs]
     seconds = statistics.median(measured)
-    print(json.dumps({"seconds": round(seconds, 3), "examples_per_second": round(count / seconds, 1), "texts": count}))
+    print(json.dumps(speed(seconds, count)))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from benchmarks.texts import first_lines
+from benchmarks.peers.batch_size import fastest
+from benchmarks.texts import first_lines, options_parser, speed
 
 BATCH_SIZES = (1, 8, 32, 128, 512)
 TRIED = 2_000  # texts, to find the best batch size
@@ -22,14 +23,9 @@ LENGTH = 128  # the model's own
 
 def main() -> None:
     """Answer for every line of the input, as often as asked, and print the median speed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__, output="answers")
     parser.add_argument("--model", required=True, help="folder that transformers opens")
-    parser.add_argument("--input", type=Path, required=True, help="a text in each line")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the answers")
-    parser.add_argument("--threads", type=int, help="CPU threads")
-    parser.add_argument("--repeats", type=int, default=1, help="how often it is measured")
     parser.add_argument("--sampled", type=int, required=True, help="this many texts at most")
-    parser.add_argument("--limit", type=int, help="this many texts only")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -37,11 +33,10 @@ def main() -> None:
     few, n_few = first_lines(path, TRIED, options.output / "few.txt")
     classify = transformers.pipeline("text-classification", options.model, device="cpu")
     answers = options.output / "answers.csv"
-    tried = {size: n_few / _seconds(classify, few, answers, size) for size in BATCH_SIZES}
-    best = max(tried, key=tried.get)
+    few_at = {size: partial(_seconds, classify, few, answers, size) for size in BATCH_SIZES}
+    best, tried = fastest(few_at, n_few)
     seconds = statistics.median(_seconds(classify, path, answers, best) for _ in range(options.repeats))
-    said = {"seconds": round(seconds, 3), "examples_per_second": round(count / seconds, 1), "texts": count}
-    print(json.dumps(said | {"batch_size": best, "tried": {size: round(speed, 1) for size, speed in tried.items()}}))
+    print(json.dumps(speed(seconds, count) | {"batch_size": best, "tried": tried}))
 
 
 def _seconds(classify: Any, path: Path, output: Path, batch_size: int) -> float:
