@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -61,6 +62,16 @@ def signals_as_a_shell_gives_them():
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files_end_with_the_tests(tmp_path_factory):
+    """torchrun and killed processes leave folders behind. Not below `tmp_path`, which is too deep for the path of a socket."""
+    tmp_path_factory.getbasetemp()  # where failed tests are kept: outside
+    with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
