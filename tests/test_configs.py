@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -13,8 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import RunMode
 
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
@@ -102,16 +99,6 @@ def test_what_is_typed_wins_over_an_experiment():
     others = composed("experiment=mini_en_1", "dataset.path=x.jsonl", "training=smoke", "training.steps=3")
     assert (Path(others.dataset.path).name, others.training.steps) == ("x.jsonl", 3)
     assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
-
-
-def test_a_worker_of_a_launcher_composes_as_the_main_process_does():
-    line = ["experiment=notebook_reverse", "model=tiny"]
-    register_schemas("train", line)
-    with checked_configs(lambda _: None), initialize_config_dir(str(config_folder()), version_base="1.3"):
-        loader = pickle.dumps(GlobalHydra.instance().config_loader())
-        wanted = compose("train", line)
-    in_worker = pickle.loads(loader).load_configuration("train", line, RunMode.RUN)
-    assert in_worker.model == wanted.model
 
 
 def head_of(name):
