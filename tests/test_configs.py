@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -175,7 +176,8 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("experiments")
     texts = [{"text": f"Document {n} is about one thing. It says so twice. It ends here, in number {n}."} for n in range(64)]
     (made / TEXTS).write_text("".join(f"{json.dumps(one)}\n" for one in texts), encoding="utf-8")
-    return made
+    yield made
+    shutil.rmtree(made)  # gigabytes of runs
 
 
 @pytest.fixture(scope="module")
