@@ -70,10 +70,6 @@ def test_the_linear_model_is_skipped_with_a_reason_beyond_its_rows(monkeypatch):
     assert found["majority"].figures["accuracy"] == 0.5
 
 
-def test_the_limit_is_two_hundred_thousand_rows():
-    assert module.MOST_ROWS == 200_000
-
-
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [([("good", 1), ("fine", 1)], "needs two labels"), ([(" ", 1), ("", 0)], "every training text is empty")],
