@@ -37,3 +37,11 @@ def test_where_the_system_does_not_tell_the_peak_is_not_known(tmp_path, monkeypa
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "status").write_text("Name: x\n")
     assert peak_memory(CPU) is None
+
+
+def test_on_a_gpu_it_is_pytorchs_own_count_of_that_gpu(monkeypatch):
+    reset = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: reset.append(str(device)))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: {"cuda:1": 7}[str(device)])
+    reset_peak_memory(torch.device("cuda:1"))
+    assert reset == ["cuda:1"] and peak_memory(torch.device("cuda:1")) == 7

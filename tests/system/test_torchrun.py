@@ -1,6 +1,8 @@
 """torchrun's variables tell a process its rank; an error in them is one line."""
 
 import pytest
+import torch
+import torch.distributed
 
 from encoderlab.errors import SettingError
 from encoderlab.system.distributed import SINGLE_PROCESS
@@ -32,6 +34,21 @@ def test_without_torchrun_there_is_one_process_that_waits_for_nobody(variables, 
     variables(WORLD_SIZE=size)
     assert placed() is SINGLE_PROCESS
     assert join(SINGLE_PROCESS) is SINGLE_PROCESS
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nccl", "backend"), [(True, True, "cpu:gloo,cuda:nccl"), (True, False, "gloo"), (False, True, "gloo")]
+)
+def test_hosts_talk_through_gloo_and_gpus_through_nccl(variables, monkeypatch, gpus, nccl, backend):
+    variables(MASTER_ADDR="127.0.0.1")
+    begun = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
+    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *given, **named: iter([(torch.distributed.HashStore(), 3, 4)]))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **named: begun.append((backend, named["rank"])))
+    monkeypatch.setattr("encoderlab.system.torchrun._with_heartbeat", lambda place, *rest: place)
+    join(placed())
+    assert begun == [(backend, 3)]
 
 
 @pytest.mark.parametrize(

@@ -32,3 +32,14 @@ def test_in_another_number_of_processes_dropout_begins_anew_from_seed_step_and_p
     assert len({drawn(*place) for place in [(0, 7, 0), (0, 7, 1), (0, 8, 0), (1, 7, 0)]}) == 4
     begin_dropout(0, 7, Processes(1, 3))
     assert tuple(torch.rand(4).tolist()) == drawn(0, 7, 1)
+
+
+def test_on_a_gpu_its_own_generator_goes_on_as_well(monkeypatch):
+    restored = []
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state of {device}")
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: restored.append((state, str(device))))
+    gpu = torch.device("cuda:1")
+    states = random_states(gpu, SINGLE_PROCESS)
+    set_random_states(states, gpu, SINGLE_PROCESS, seed=0, step=7)
+    set_random_states(states, CPU, SINGLE_PROCESS, seed=0, step=7)  # a run that resumes on a CPU has no use for it
+    assert restored == [("state of cuda:1", "cuda:1")]
