@@ -138,6 +138,17 @@ def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, 
     assert_alike(tmp_path / "run", one)
 
 
+def test_a_run_in_pieces_starts_from_the_pretrained_weights_that_one_process_holds(one, processes, alone, tmp_path):
+    same_size = (setting for setting in BRACKETS if not setting.startswith(("model.n_", "model.d_")))
+    settings = ("finetune", *same_size, f"init_from={one}", "seed=3", "training.steps=5")
+    code, _, errors = processes(2, *settings, "training.sharding=full", "run_dir=two")
+    assert code == 0, "\n".join(errors)
+    assert sum("pretrained weights; fresh: sequence_head" in line for line in errors) == 1
+    assert not any("Warning" in line for line in errors)
+    alone(*settings, "run_dir=alone")
+    assert_alike(tmp_path / "two", tmp_path / "alone")
+
+
 def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(processes, alone, tmp_path):
     sentences = [
         f"The {a} {b} looks at the {c} {b}." for a in ("old", "red") for b in ("cat", "dog", "king") for c in ("new", "big")

@@ -177,6 +177,11 @@ class EncoderWithHeads(nn.Module):
         return [*depths, [parameter for parameter in self.parameters() if id(parameter) not in lower]]
 
     @property
+    def has_weights(self) -> bool:
+        """Return whether there are weights, and not only their shapes; see `without_weights`."""
+        return not self.encoder.embeddings.token.weight.is_meta
+
+    @property
     def n_parameters(self) -> int:
         """Return the number of parameters, including frozen ones."""
         return sum(self.parameters_by_part().values())

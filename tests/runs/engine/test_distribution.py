@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.system.device import Compute
 from encoderlab.metrics import ClassificationMetrics
-from encoderlab.model.config import ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.config import ModelConfig, Positions
+from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.engine.distribution import Sharded, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
@@ -37,7 +37,8 @@ settings = TrainingConfig(steps=2, batch_size=2, layer_decay=0.9)
 
 def model(seed):
     torch.manual_seed(seed)
-    return EncoderWithHeads(ModelConfig(n_layers=2, d_model=16, n_heads=2, max_length=8, dropout=0.0, attention_dropout=0.0), 50, 0, HeadSizes(sequence_classes=3))
+    build = EncoderWithHeads if processes.is_main else without_weights
+    return build(ModelConfig(n_layers=2, d_model=16, n_heads=2, max_length=8, dropout=0.0, attention_dropout=0.0, positions=Positions.rotary), 50, 0, HeadSizes(sequence_classes=3))
 
 def batch(rank):
     ids = torch.arange(1, 7)[None] + rank
@@ -45,7 +46,9 @@ def batch(rank):
 
 original = model(0)
 pieces = Sharded(original, processes, torch.device("cpu"))
-assert all(weight.device.type == "cpu" for weight in original.parameters())
+assert original.has_weights == processes.is_main, "the others never hold the whole model"
+initial = pieces.weights()
+assert all(torch.equal(weight, initial[name]) for name, weight in original.state_dict().items() if processes.is_main)
 scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
@@ -80,6 +83,8 @@ again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps a
 for run, its in ((pieces, optimizer), (again, other)):
     list(optimize(Learner(run.stepped, its, settings, compute, processes=processes), [[batch(processes.rank)]], FixedSteps(3), after=2))
     run.finish()
+scores = evaluate(original, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
+assert scores.n == 2 and original.has_weights, "each process can use the finished model"
 for name, weight in original.state_dict().items():
     assert torch.equal(weight, again.original.state_dict()[name]), name
 processes.leave()
@@ -136,6 +141,21 @@ def test_a_model_in_pieces_is_made_without_memory_for_its_weights_and_answers_wi
     expected = model.eval()(batch)
     assert answers[:2] == (None, None)
     assert torch.equal(answers[2], expected.sequence_vectors) and torch.equal(answers[3], expected.token_vectors)
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+@pytest.mark.parametrize("kind", [Whole, Sharded])
+def test_weights_are_broadcast_between_devices_and_their_shapes_between_hosts(monkeypatch, kind):
+    """The device is the meta device: its tensors cannot be read, and a tensor of the host would be noticed."""
+    sent = []
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda tensor, source: sent.append(tensor.device.type))
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda made, device: sent.append(f"shapes by {device.type}"))
+    model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=2))
+    weights = model.state_dict()
+    run = kind.__new__(kind)  # without a process group
+    run.model, run.processes, run.device = model.to("meta"), Processes(0, 2), torch.device("meta")
+    run.load(weights)
+    assert sent == ["shapes by cpu"] * (kind is Sharded) + ["meta"] * len(weights)
 
 
 def test_one_process_holds_all_of_a_model_and_says_so():

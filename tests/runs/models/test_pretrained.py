@@ -21,14 +21,16 @@ from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary,
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
+from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
-from encoderlab.training.config import TrainingConfig
+from encoderlab.training.config import Sharding, TrainingConfig
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 TOKENIZER = SymbolsConfig(symbols="0123456789").build(list, None)
 SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 16, "dropout": 0.0}
+PAIR = (Processes(0, 2), Processes(1, 2))
 PRETRAINING = HeadSizes(sequence_classes=2, vocabulary=True)
 
 
@@ -248,6 +250,16 @@ def test_from_scratch_nothing_can_be_as_pretrained(corpus, change):
     given = {"tokenizer": SymbolsConfig(), "model": ModelConfig(**SIZES)} | change
     with pytest.raises(SettingError, match=rf"^{next(iter(change))}=as_pretrained needs init_from"):
         assemble(finetuning(corpus, **given), CPU, corpus)
+
+
+def test_only_the_main_process_holds_a_model_that_is_to_be_sharded(corpus, recwarn):
+    old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
+    sharded = finetuning(corpus, training=TrainingConfig(sharding=Sharding.full, freeze_layers=1))
+    single, main, other = (assemble(sharded, CPU, corpus, old, processes).model for processes in (SINGLE_PROCESS, *PAIR))
+    assert (main.has_weights, other.has_weights) == (True, False)
+    for (name, weight), like, shape in zip(main.state_dict().items(), single.parameters(), other.parameters(), strict=True):
+        assert torch.equal(weight, like) and shape.shape == like.shape and shape.requires_grad == like.requires_grad, name
+    assert not recwarn.list
 
 
 def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):

@@ -30,7 +30,7 @@ def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrai
 
     Raises SettingError if the student cannot hold them.
     """
-    if start is StudentStart.fresh:
+    if start is StudentStart.fresh or not model.has_weights:  # shapes only: the weights are those of the main process
         return
     _check_width(config, teacher.config)
     if start is StudentStart.pruned:

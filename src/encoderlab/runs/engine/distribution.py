@@ -65,7 +65,8 @@ class Whole:
 class Sharded:
     """A model of which each process holds a shard, and gathers a layer while it computes it; see `Whole`.
 
-    The model that was handed in stays on the CPU until training has ended; its weights go to `device` one tensor at a time.
+    The main process's model, which stays on its CPU until training has ended, has the initial weights. They are broadcast and
+    sharded one tensor at a time, so the others' models need no weights.
     """
 
     def __init__(self, model: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
@@ -82,9 +83,7 @@ class Sharded:
         self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
         self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
         _make_room(self.model, device)
-        with torch.no_grad():
-            for name, weight in self.model.state_dict().items():
-                weight.copy_(_like(model.state_dict()[name], weight))
+        self.load(model.state_dict())
 
     def weights(self) -> dict[str, Tensor]:
         """See `Whole.weights`."""
@@ -128,7 +127,10 @@ class Sharded:
         weights = self.weights()
         if self.processes.is_main:
             self.original.load_state_dict(weights)
-        self.original.to(self.device).eval()
+            self.original.to(self.device)
+        else:
+            _make_room(self.original, self.device)
+        self.original.eval()
         self.processes.broadcast_tensors(list(self.original.state_dict().values()))
 
 

@@ -10,6 +10,7 @@ from encoderlab.config.command_settings import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.engine.distribution import is_sharded
 from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import continued_run, run_folder
@@ -21,6 +22,7 @@ from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.distributed import Processes
 from encoderlab.tasks.pretraining.stream import StreamedRows
+from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import length_in_words
 
 
@@ -75,10 +77,11 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
     training.check(config)
     check_trackers(config.trackers)
     init_from = getattr(config, "init_from", None)
-    pretrained = None if init_from is None else processes.broadcast_from_main(lambda: load_pretrained(init_from))
+    pretrained = None if init_from is None else _load_pretrained(init_from, config.training, processes)
     with processes.main_process_first():
         prepared = training.prepare(config, pretrained, processes)
     check_same_parts(prepared.assembly, prepared.corpus.fingerprints())
+    del pretrained  # its weights are as large as the model's, and no longer needed
     assembly, corpus, rows = prepared.assembly.settled(prepared.rows["train"]), prepared.corpus, prepared.rows
     prepared = replace(prepared, assembly=assembly)
     if config.dry_run:
@@ -95,6 +98,21 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
             fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
             training.report(prepared, fitted, folder, trackers)
     return folder
+
+
+def _load_pretrained(init_from: str, training: TrainingConfig, processes: Processes) -> Pretrained:
+    """Return the main process's pretrained encoder; for a model to be sharded, the others only need its weights' shapes."""
+    if not is_sharded(training, processes):
+        return processes.broadcast_from_main(lambda: load_pretrained(init_from))
+    loaded: list[Pretrained] = []
+
+    def shapes() -> Pretrained:
+        loaded.append(load_pretrained(init_from))
+        weights = {name: weight.to("meta") for name, weight in loaded[0].weights.items()}
+        return replace(loaded[0], weights=weights)
+
+    shared = processes.broadcast_from_main(shapes)
+    return loaded[0] if loaded else shared
 
 
 def refuse_endless(config: RunConfig) -> None:

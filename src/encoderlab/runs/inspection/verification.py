@@ -136,7 +136,7 @@ def _model(folder: Path) -> tuple[Shapes | None, Finding]:
             return None, Finding("model", "hashes are good, and onnxruntime opens it")
         check_shapes(saved, str(folder))
         task = saved.task()
-        shapes = _shapes(build_model(saved.config, saved.tokenizer, task).state_dict())
+        shapes = _shapes(build_model(saved.config, saved.tokenizer, task, weights=False).state_dict())
     except UserError as error:
         return None, Finding("model", str(error), good=False)
     return shapes, _weights("model", saved.weights, shapes)

@@ -26,7 +26,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import scoring_batches, training_batches
@@ -61,7 +61,7 @@ class Assembly:
 
     For a reopened run, `origin` says where its weights come from. For a new one, `compiled` says whether its encoder
     is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled` for both), and `label_loss` how
-    its labels count. A model to be sharded is on the CPU until it is distributed.
+    its labels count. A model to be sharded is on the main process's CPU until it is distributed; the others only have its shapes.
     """
 
     config: SettledRun
@@ -119,10 +119,7 @@ class Assembly:
         return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
     def settled(self, train: Rows) -> Assembly:
-        """Return the assembly with the open settings of `training` decided by the rows, the encoder's width and the free memory.
-
-        This is done once and recorded with the run, so that a resumed run has the same settings.
-        """
+        """Return the assembly with the open settings of `training` decided by the rows, the encoder's width and the free memory."""
         micro_batches = self._micro_batches(train)
         # Windows do not change the number of epochs: a row is one example, however much of it is read.
         tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
@@ -210,13 +207,14 @@ def assemble(
     config = replace(config, model=with_length(config.model, config.task, tokenizer, corpus, pretrained))
     task = build_task(config.task, tokenizer, corpus.labels, config.model.reach)
     torch.manual_seed(config.seed)
-    model = build_model(config, tokenizer, task)
+    sharded = is_sharded(config.training, processes)
+    model = build_model(config, tokenizer, task, weights=processes.is_main or not sharded)
     if pretrained is not None:
         _start_from(pretrained, model, task)
     label_loss = label_loss_of(config.task, corpus)
     start_from_frequencies(model, task.heads, corpus, label_loss)
     freeze(model, config.training)
-    if not is_sharded(config.training, processes):  # a model to be sharded may not fit on the device
+    if not sharded:  # a model to be sharded may not fit on the device
         model.to(compute.device)
     return Assembly(config, compute, tokenizer, task, model, processes=processes, label_loss=label_loss)
 
@@ -289,10 +287,12 @@ def _start_from(pretrained: Pretrained, model: EncoderWithHeads, task: Task) -> 
     print(f"From {pretrained.name}: {taken}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
 
 
-def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task) -> EncoderWithHeads:
-    """Return the model of a run, with fresh weights. Raises SettingError if it does not fit into memory."""
+def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task, *, weights: bool = True) -> EncoderWithHeads:
+    """Return the model of a run, with fresh `weights` or only their shapes. Raises SettingError if it does not fit into memory."""
     try:
-        return EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+        return (EncoderWithHeads if weights else without_weights)(
+            config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads
+        )
     except RuntimeError as error:
         if "allocate" not in str(error):
             raise

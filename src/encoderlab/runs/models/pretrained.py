@@ -73,8 +73,8 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
     """Copy the weights of `pretrained` into `model`; return the names of the parts that stay fresh.
 
     The encoder is copied whole, with tables cut to the rows that are needed. Heads of a task are always fresh, except those of
-    continued pretraining, and the head of pairs only if it has the same `labels`. Raises DataError if an encoder's weight is
-    missing or has another shape.
+    continued pretraining, and the head of pairs only if it has the same `labels`. A `model` of shapes only stays one. Raises
+    DataError if an encoder's weight is missing or has another shape.
     """
     goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
     wanted, taken = model.state_dict(), {}
@@ -90,7 +90,8 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
                 f"init_from={pretrained.name} does not match its own config: {name} should be {_size(weight)}, but is {has}",
                 remedy="Use another checkpoint",
             )
-    model.load_state_dict(taken, strict=False)
+    if model.has_weights:
+        model.load_state_dict(taken, strict=False)
     return sorted({name.rpartition(".")[0] for name in wanted if name not in taken})
 
 
