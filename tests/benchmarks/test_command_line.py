@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from benchmarks import __main__ as command_line
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, finished, python
 from encoderlab.errors import TrainingError
@@ -34,6 +35,20 @@ def test_help_describes_each_option(command):
     assert found.returncode == 0
     if command in ("run", "growth", "gpu"):
         assert "--small" in found.stdout and "nothing is kept" in " ".join(found.stdout.split())
+
+
+def test_without_a_gpu_there_is_one_line_that_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "gpu_name", lambda: None)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "gpu"])
+    command_line.main()
+    assert capsys.readouterr() == ("There is no CUDA GPU on this machine: nothing is measured\n", "")
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "eight"])
+def test_a_time_budget_is_a_number_of_minutes(minutes):
+    found = typed("gpu", f"--minutes={minutes}")
+    assert found.returncode == 2
+    assert f"--minutes: {minutes} is not a number of minutes" in found.stderr
 
 
 def test_a_number_of_rounds_below_one_is_refused():

@@ -43,8 +43,11 @@ def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_ca
 
 @pytest.mark.slow
 def test_the_script_for_a_gpu_runs_on_a_cpu(untouched):
-    found = typed("gpu", "--device", "cpu", "--small")
-    assert "| tiny, 32 | 8 |" in found
+    found = typed("gpu", "--device", "cpu", "--small", "--minutes", "60")
+    assert "| fp32 | 0.0e+00 (at most 2e-05) | 0.0e+00 (at most 1e-04) | 0.0% | agrees |" in found  # the CPU agrees with itself
+    assert "| resumed | bit-identical | bit-identical | exact |" in found
+    assert "| tiny, 32 | no | no | 8 |" in found and "| tiny, 32 | yes | no | 8 |" in found
+    assert "Dropped" not in found
 
 
 @pytest.mark.slow
