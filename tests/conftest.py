@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,11 +75,18 @@ def temporary_files_end_with_the_tests(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def garbage_as_the_program_searches_for_it():
-    """Most tests call what is below `main`, which sets this: with Python's own, one second in fifteen was that search."""
+def cheap_garbage_collection():
+    """Collect garbage as rarely as `main` does, which most tests do not call, and not before each of hundreds of tiny fits.
+
+    With Python's own thresholds it took one second in fifteen, and a collection before each fit more than half of the fit's time.
+    """
     from encoderlab.cli.main import GARBAGE_EVERY
 
     gc.set_threshold(GARBAGE_EVERY)
+    with pytest.MonkeyPatch.context() as patch:
+        if fit := sys.modules.get("encoderlab.runs.fitting.fit"):  # imported when the tests were collected
+            patch.setattr(fit, "_present_objects_exempt_from_collection", nullcontext)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 import ast
 import json
 import os
-import pickle
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import RunMode
 
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
@@ -104,16 +102,6 @@ def test_what_is_typed_wins_over_an_experiment():
     assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
 
 
-def test_a_worker_of_a_launcher_composes_as_the_main_process_does():
-    line = ["experiment=notebook_reverse", "model=tiny"]
-    register_schemas("train", line)
-    with checked_configs(lambda _: None), initialize_config_dir(str(config_folder()), version_base="1.3"):
-        loader = pickle.dumps(GlobalHydra.instance().config_loader())
-        wanted = compose("train", line)
-    in_worker = pickle.loads(loader).load_configuration("train", line, RunMode.RUN)
-    assert in_worker.model == wanted.model
-
-
 def head_of(name):
     return (config_folder() / "experiment" / f"{name}.yaml").read_text().split("defaults:")[0]
 
@@ -188,7 +176,8 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("experiments")
     texts = [{"text": f"Document {n} is about one thing. It says so twice. It ends here, in number {n}."} for n in range(64)]
     (made / TEXTS).write_text("".join(f"{json.dumps(one)}\n" for one in texts), encoding="utf-8")
-    return made
+    yield made
+    shutil.rmtree(made)  # gigabytes of runs
 
 
 @pytest.fixture(scope="module")

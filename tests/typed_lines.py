@@ -136,7 +136,10 @@ def main(pages: list[Path]) -> None:
         Path(page.stem).mkdir()
         with chdir(page.stem):
             shutil.copytree(Path(os.environ["ENCODERLAB_CACHE"], "docs"), "my_cache/docs")
-            print(json.dumps(outcome(page)), flush=True)
+            failure = outcome(page)
+        print(json.dumps(failure), flush=True)
+        if failure is None:  # the runs of all pages are 9 GB
+            shutil.rmtree(page.stem)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import torch
 
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig
@@ -9,6 +10,7 @@ from encoderlab.runs.models.assembly import Assembly, build_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import TrainingConfig
 
 TOKENIZER = SymbolsConfig(symbols="0123456789ab").build(list, None)
@@ -27,3 +29,10 @@ def assembly_of(task=None, labels=LABELS, seed=0, training=None, **shape):
         for parameter in encoder.parameters():
             parameter.normal_()
     return Assembly(config, CPU, TOKENIZER, built, encoder)
+
+
+def labelled_rows(n):
+    """Encoded texts whose first symbol is their label."""
+    first = TOKENIZER.vocabulary_size - 3
+    encoded = [Encoded([first + n % 3, 5, 6, 7][: 2 + n % 3], [0] * min(2 + n % 3, 4), label=n % 3) for n in range(n)]
+    return hold_encoded(encoded, TOKENIZER.vocabulary_size, HeadSizes(sequence_classes=3))

@@ -7,13 +7,13 @@ from encoderlab.errors import SettingError
 from encoderlab.sweeps.settings import folder_for, sweep_settings, typed_again
 
 
-def test_the_settings_of_the_sweep_are_told_apart_from_those_of_its_runs():
+def test_settings_of_the_sweep_are_separated_from_those_of_its_runs():
     options, rest = sweep_settings(["seed=1,2", "trials=5", "sweep_dir=found", "training.learning_rate=log(1e-5,1e-2)"], True)
     assert options == SweepConfig(trials=5, sweep_dir="found")
     assert rest == ["seed=1,2", "training.learning_rate=log(1e-5,1e-2)"]
 
 
-def test_the_name_that_hydra_has_for_the_folder_is_understood():
+def test_hydras_own_name_for_the_folder_works_too():
     assert sweep_settings(["hydra.sweep.dir=found", "seed=1,2"], True) == (SweepConfig(sweep_dir="found"), ["seed=1,2"])
     assert sweep_settings(["sweep_dir=ours", "hydra.sweep.dir=hydras"], True)[0].sweep_dir == "ours"
 
@@ -23,22 +23,33 @@ def test_the_name_that_hydra_has_for_the_folder_is_understood():
     [
         (["trials=5"], False, "trials needs several runs. Add -m to start them."),
         (["sweep=seeds"], False, "sweep needs several runs. Add -m to start them."),
-        (["trials=few"], True, "trials=few has the wrong type. Allowed: a whole number, at least 1. Set trials=20."),
+        (["sweep_dir=x"], False, "sweep_dir needs several runs. Add -m to start them."),
+        *(
+            ([f"trials={value}"], True, f"trials={value} has the wrong type. Allowed: a whole number, at least 1. Set trials=20.")
+            for value in ("few", "²")
+        ),
+        (["seed=log(1,9)"], True, "seed=log(1,9) is a range, not a value. Add trials=20 to search it."),
         (["seed=interval(1,9)"], False, "seed=interval(1,9) is a range, not a value. Add -m trials=20 to search it."),
         (["seed=interval(1,9)"], True, "seed=interval(1,9) is a range, not a value. Add trials=20 to search it."),
     ],
 )
-def test_what_has_no_meaning_is_refused_with_what_to_type(arguments, multirun, refusal):
+def test_a_setting_without_meaning_is_refused_with_a_remedy(arguments, multirun, refusal):
     with pytest.raises(SettingError) as refused:
         sweep_settings(arguments, multirun)
     assert str(refused.value) == refusal
+
+
+@pytest.mark.parametrize("value", ["0", ""])
+def test_a_search_needs_at_least_one_trial(value):
+    with pytest.raises(SettingError, match="trials"):
+        sweep_settings([f"trials={value}"], True)
 
 
 def test_a_text_may_look_like_a_range():
     assert sweep_settings(["text=log(1,2)"], False) == (SweepConfig(), ["text=log(1,2)"])
 
 
-def test_only_settings_other_than_the_defaults_are_typed_again():
+def test_a_resume_command_repeats_only_settings_that_differ_from_the_defaults():
     assert typed_again(SweepConfig(sweep_dir="found")) == []
     assert typed_again(SweepConfig(trials=7)) == ["trials=7"]
 

@@ -14,14 +14,11 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
 from encoderlab.cli import main as cli
-from encoderlab.config.command_settings import RunConfig, SweepConfig
-from encoderlab.config.composing import check_combinations
+from encoderlab.config.command_settings import RunConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
-from encoderlab.sweeps.search import _written, score_of, search_space
-from encoderlab.sweeps.settings import sweep_settings
 from encoderlab.sweeps.sweep import Sweep, is_finished
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted
@@ -39,7 +36,7 @@ def test_a_sweep_of_dry_runs_tries_each_job_out_and_writes_nothing(tmp_path, swe
         sweep("training.learning_rate=log(1e-4,1e-2) dry_run=true trials=2")
 
 
-def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, commands, capsys):
+def test_a_failed_job_is_listed_with_its_reason_and_the_others_run(sweep, commands, capsys):
     called, raised = commands
     raised[2], raised[3] = DataError("There are no rows"), ValueError("a bug")
     with pytest.raises(SweepError) as ended:
@@ -58,7 +55,7 @@ def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, comm
 
 
 @pytest.mark.slow
-def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
+def test_a_sweep_without_its_failed_values_succeeds(sweep, commands):
     _, raised = commands
     raised[2] = DataError("There are no rows")
     with pytest.raises(SweepError):
@@ -66,7 +63,7 @@ def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
     assert [record.state for record in sweep("seed=1,3")] == [FINISHED, FAILED, FINISHED]
 
 
-def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
+def test_refused_settings_are_a_failed_job_too(sweep, commands):
     with pytest.raises(SweepError) as ended:
         sweep("training.learning_rate=-1,1e-3")
     assert ended.value.exit_code == SettingError.exit_code
@@ -76,7 +73,7 @@ def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is_then_done(sweep, monkeypatch, capsys):
+def test_an_interrupted_sweep_resumes_the_same_run_and_ends_with_a_table(sweep, monkeypatch, capsys):
     count = Journal.step
 
     def interrupted(self, done):
@@ -103,7 +100,7 @@ def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is
     assert "Token accuracy of 2 runs of reverse" in said
 
 
-def test_a_job_whose_process_was_killed_after_its_reportis_finished(tmp_path):
+def test_a_job_whose_process_was_killed_after_its_report_is_finished(tmp_path):
     folder = RunFolder(tmp_path)
     record = JobRecord("a", 0, [], RUNNING, folder.root)
     assert not is_finished(record)
@@ -111,45 +108,28 @@ def test_a_job_whose_process_was_killed_after_its_reportis_finished(tmp_path):
     assert is_finished(record)
 
 
-def test_jobs_started_in_one_second_have_a_folder_each(sweep, commands):
+def test_jobs_started_in_the_same_second_have_separate_folders(sweep, commands):
     called, _ = commands
     sweep("seed=range(3)")
     assert len({config.run_dir for config in called}) == 3
 
 
 @pytest.mark.slow
-def test_a_sweep_by_its_name_runs_its_values(sweep, commands):
+def test_a_named_sweep_runs_its_values(sweep, commands):
     called, _ = commands
     sweep("sweep=seeds")
     assert [config.seed for config in called] == [0, 1, 2, 3, 4]
 
 
-def test_what_is_typed_wins_over_the_values_of_a_named_sweep(sweep, commands):
+def test_explicit_values_override_those_of_a_named_sweep(sweep, commands):
     called, _ = commands
     sweep("sweep=seeds seed=7,8")
     assert [config.seed for config in called] == [7, 8]
 
 
-def test_a_name_that_is_left_empty_is_refused():
+def test_an_empty_sweep_dir_is_refused():
     with pytest.raises(SettingError, match="sweep_dir is empty"):
         cli.run(["train", "-m", "seed=1,2", "sweep_dir="])
-
-
-WITHOUT_M = ["sweep_dir=x", "trials=3", "sweep=seeds"]
-
-
-@pytest.mark.parametrize("setting", WITHOUT_M)
-def test_what_is_for_several_runs_is_refused_without_m(setting):
-    with pytest.raises(SettingError, match=rf"^{setting.partition('=')[0]} needs several runs. Add -m to start them.$"):
-        sweep_settings(["seed=1", setting], False)
-
-
-def test_the_settings_of_a_sweep_are_taken_out_and_checked():
-    assert sweep_settings(["-m", "seed=1", "sweep_dir=x", "trials=3"], True) == (SweepConfig("x", 3), ["-m", "seed=1"])
-    assert sweep_settings(["-m", "hydra.sweep.dir=x"], True) == (SweepConfig("x"), ["-m"])
-    for value in ("many", "0", "²", ""):
-        with pytest.raises(SettingError, match="trials"):
-            sweep_settings([f"trials={value}"], True)
 
 
 def config_of(**training):
@@ -161,7 +141,7 @@ def config_of(**training):
 @pytest.mark.parametrize(
     ("cores", "jobs", "at_once", "threads"), [(8, 8, 8, 1), (8, 2, 8, 4), (2, 5, 4, 1), (8, 1, 8, None), (8, 4, 1, None)]
 )
-def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
+def test_parallel_jobs_share_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
     monkeypatch.setattr("encoderlab.system.device.available_cores", lambda: cores)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=at_once)
     sweep.composed.update((str(number),) for number in range(jobs + 1))
@@ -172,7 +152,7 @@ def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores,
         assert settings.training.threads == 3
 
 
-def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
+def test_parallel_jobs_have_a_gpu_each_unless_a_device_is_set(tmp_path, monkeypatch):
     monkeypatch.setattr("encoderlab.system.device.count_gpus", lambda: 2)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
     sweep.folder.jobs.mkdir()
@@ -193,18 +173,14 @@ def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, m
         ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
     ],
 )
-def test_values_that_make_no_run_or_more_than_any_sweep_has_are_refused_at_once(sweep, tmp_path, values, message):
+def test_values_that_make_no_run_or_too_many_are_refused_at_once(sweep, tmp_path, values, message):
     with pytest.raises(SettingError, match=message):
         sweep(values)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sweep_may_have_ten_thousand_runs():
-    check_combinations(["seed=range(0,100)", "model.n_layers=range(1,101)", "task=glob(*)", "not=[read", "training.epochs=3"])
-
-
 @pytest.mark.parametrize(("launcher", "extra"), [("parallel", "parallel"), ("slurm", "slurm"), ("local_jobs", "slurm")])
-def test_a_launcher_that_is_not_installed_is_refused_with_what_brings_it(sweep, tmp_path, monkeypatch, launcher, extra):
+def test_a_launcher_that_is_not_installed_is_refused_with_its_extra(sweep, tmp_path, monkeypatch, launcher, extra):
     Plugins.instance()  # those that are installed register their launchers
     installed = ConfigStore.instance().repo["hydra"]["launcher"]
     for name in ("joblib", "submitit_slurm", "submitit_local"):
@@ -230,7 +206,7 @@ def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
 
 @pytest.fixture
 def parallel_jobs(sweep):
-    """A sweep of three long jobs in processes of its own, two at a time, of which two train."""
+    """A sweep of three long jobs in separate processes, two at a time; it is yielded once two of them train."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
     line = ["seed=1,2,3", "hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "training.log_every=1", "sweep_dir=sweep"]
     arguments = [sys.executable, "-m", "encoderlab", "train", "-m", *TINY.split(), "training.steps=1000000", *line]
@@ -244,7 +220,7 @@ def parallel_jobs(sweep):
 
 
 @pytest.mark.slow
-def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parallel_jobs):
+def test_stopped_parallel_jobs_save_and_the_last_never_starts(parallel_jobs):
     parallel_jobs.send_signal(signal.SIGTERM)
     _, said = parallel_jobs.communicate()
     records = SweepFolder(Path("sweep")).records()
@@ -258,7 +234,7 @@ def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parall
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
-def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(parallel_jobs):
+def test_a_killed_worker_ends_the_sweep_with_the_resume_command(parallel_jobs):
     children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]
     workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(workers[0], signal.SIGKILL)
@@ -270,121 +246,6 @@ def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(p
     assert "Traceback" not in said
 
 
-@pytest.fixture
-def scored(commands, monkeypatch):
-    """A search in which a learning rate near 1e-3 is the best."""
-    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
-    import math
-
-    called, raised = commands
-    by_folder = {}
-
-    def train(config, **_):
-        called.append(config)
-        if config.seed in raised:
-            raise raised[config.seed]
-        by_folder[Path(config.run_dir)] = -abs(math.log10(config.training.learning_rate) + 3)
-        return RunFolder(Path(config.run_dir))
-
-    monkeypatch.setattr("encoderlab.commands.train.train", train)
-    monkeypatch.setattr("encoderlab.sweeps.search.score_of", lambda folder: by_folder[folder.root])
-    return called, raised
-
-
-SPACE = "training.learning_rate=log(1e-5,1e-1) model.n_heads=1,2 training.warmup=interval(0,0.5)"
-
-
-@pytest.mark.slow
-def test_a_search_draws_from_the_ranges_learns_and_goes_on_where_it_ended(sweep, scored, capsys):
-    called, _ = scored
-    sweep(f"trials=4 {SPACE}")
-    assert len(called) == 4
-    sweep(f"trials=12 {SPACE}")
-    assert len(called) == 12
-    rates = [config.training.learning_rate for config in called]
-    assert all(1e-5 <= rate <= 1e-1 for rate in rates)
-    assert {config.model.n_heads for config in called} == {1, 2}
-    best = min(rates, key=lambda rate: abs(rate - 1e-3))
-    assert f"training.learning_rate={best!r}" in capsys.readouterr().err
-    lines = Path("sweep/search.csv").read_text().splitlines()
-    assert lines[0] == "trial,validation,training.learning_rate,model.n_heads,training.warmup"
-    assert len(lines) == 13
-    sweep(f"trials=12 {SPACE}")
-    assert len(called) == 12
-
-
-def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
-    called, raised = scored
-    raised[0] = Interrupted(signal.SIGINT)
-    with pytest.raises(Interrupted):
-        sweep(f"trials=2 {SPACE}")
-    raised.clear()
-    sweep(f"trials=2 {SPACE}")
-    assert [config.training.learning_rate for config in called[:1]] == [config.training.learning_rate for config in called[1:2]]
-    assert len(called) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", ["1,2,4", "interval(1,2)"])
-def test_a_search_that_cannot_go_on_with_other_values_says_which_it_was_begun_with(sweep, scored, values):
-    sweep("trials=1 model.n_heads=1,2")
-    with pytest.raises(SettingError) as refused:
-        sweep(f"trials=2 model.n_heads={values}")
-    begun = "This search was started with model.n_heads=1,2, and cannot continue with model.n_heads="
-    assert str(refused.value) == f"{begun}{values}. Set model.n_heads=1,2, or another sweep_dir."
-    sweep("trials=2 model.n_heads=1,2")
-    assert len(Path("sweep/search.csv").read_text().splitlines()) == 3
-
-
-@pytest.mark.parametrize(
-    "values", ["1,2", "range(1,8,2)", "range(1,4)", "interval(0.5,3)", "log(1e-05,8)", "tag(log,int(interval(1,8)))"]
-)
-def test_the_values_that_a_search_was_begun_with_are_said_as_they_are_typed(values):
-    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
-    space, _ = search_space([f"training.warmup={values}"])
-    assert _written("training.warmup", space["training.warmup"]) == f"training.warmup={values}"
-
-
-@pytest.mark.slow
-def test_a_search_lists_failed_trials_and_ends_when_the_first_three_all_fail(sweep, scored):
-    called, raised = scored
-    raised[0] = DataError("There are no rows")
-    with pytest.raises(SettingError, match="The first 3 trials have all failed"):
-        sweep(f"trials=9 {SPACE}")
-    assert len(called) == 3
-
-
-NOT_SEARCHED = {
-    "seed=1": "trials=... has nothing to search",
-    "sweep=seeds seed=1,2": "sweep=seeds does not work with trials",
-    "training.learning_rate=log(0,1)": "cannot be searched",
-}
-
-
-@pytest.mark.parametrize("line", NOT_SEARCHED)
-def test_what_cannot_be_searched_is_refused_in_one_line(sweep, line):
-    pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
-    with pytest.raises(SettingError, match=NOT_SEARCHED[line]) as refused:
-        sweep(f"trials=2 {line}")
-    assert "\n" not in str(refused.value)
-    assert not os.path.lexists("sweep")
-
-
-@pytest.mark.parametrize("multirun", [True, False])
-def test_a_range_without_trials_says_what_to_type(multirun):
-    for values in ("interval(1e-5,1e-1)", "log(1e-5,1e-1)"):
-        with pytest.raises(SettingError, match="trials=20 to search it"):
-            sweep_settings([f"training.learning_rate={values}"], multirun)
-    assert sweep_settings(["text=log(1,2)"], multirun)[1] == ["text=log(1,2)"]
-
-
-def test_the_runs_of_a_sweep_with_a_folder_of_its_own_are_in_it(sweep, commands):
+def test_runs_are_inside_the_sweep_dir(sweep, commands):
     records = sweep("seed=1,2", name="mine")
     assert {record.folder.parent for record in records} == {Path("mine/runs")}
-
-
-@pytest.mark.parametrize(("figure", "score"), [("pearson", 0.4), ("mae", -0.4)])
-def test_a_search_prefers_the_smaller_error(tmp_path, figure, score):
-    report = {"main_figure": figure, "splits": {"validation": {figure: 0.4}}}
-    (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
-    assert score_of(RunFolder(tmp_path)) == score
