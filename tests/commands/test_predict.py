@@ -156,6 +156,8 @@ def test_glue_format_is_refused_for_a_tagging_model(command, reverse_run, capsys
         (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue writes one label per row, without top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
+        (["text=a", "output=out.xlsx"], SettingError, "Predictions cannot be written as .xlsx .out.xlsx.. Allowed: .csv, .jsonl"),
+        (["text=a", "output=out.csv.gz"], SettingError, "Predictions cannot be written as .gz"),
         (["text=a", "output=nowhere/out.csv"], DataError, "output=nowhere/out.csv cannot be written"),
     ],
 )
