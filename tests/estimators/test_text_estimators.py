@@ -213,6 +213,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
         (["a", "b"], ["a", "a"], "y has 1 class. Allowed: at least two classes"),
         (["a", "b"], ["a"], "inconsistent numbers of samples"),
         (["a", "b"], None, "requires y to be passed"),
+        (["a", "b", "c"], ["a", "b", None], "Row 2 of y is None. Allowed: a target for each row"),
         (["a"], ["a"], "X has 1 sample. Allowed: at least two"),
     ],
 )
