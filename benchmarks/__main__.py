@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gpu, growth, page
+from benchmarks import growth, page
 from benchmarks.comparison import Settings, compare, missing
+from benchmarks.gpu.measure import gpu_name, measure, what_is_wrong
+from benchmarks.gpu.speeds import SCALES
+from benchmarks.gpu.table import gpu_table
 from benchmarks.jobs import JOBS
 from benchmarks.machine import cores
 from benchmarks.processes import ROOT
@@ -76,15 +79,17 @@ def grow(options: argparse.Namespace) -> None:
 
 
 def measure_gpu(options: argparse.Namespace) -> None:
-    """Measure on a CUDA card, or say that there is none. Raises SettingError, TrainingError."""
-    names = _chosen("scale", options.scales, gpu.SCALES)
+    """Measure on a CUDA GPU, or say that there is none. Raises SettingError, TrainingError."""
+    names = _chosen("scale", options.scales, SCALES)
     if options.device == "cpu" and not options.small:
         raise SettingError("--device cpu is only there to try the script", remedy="Add --small")
-    if options.device == "cuda" and gpu.gpu() is None:
-        print("There is no CUDA card on this machine: nothing is measured")
+    if options.device == "cuda" and gpu_name() is None:
+        print("There is no CUDA GPU on this machine: nothing is measured")
         return
-    result = gpu.measure(names, options.device, small=options.small)
-    _present("gpu", result, gpu.gpu_table(result), small=options.small)
+    result = measure(names, options.device, options.minutes, small=options.small)
+    _present("gpu", result, gpu_table(result), small=options.small)
+    if wrong := what_is_wrong(result):
+        raise TrainingError(f"Not as it should be: {'; '.join(wrong)}", remedy="See the tables above")
 
 
 def render(options: argparse.Namespace) -> None:
@@ -102,7 +107,7 @@ def run_suite(options: argparse.Namespace) -> None:
 def _table(name: str, result: dict[str, Any]) -> str:
     if name in JOBS:
         return job_table(name, result)
-    return gpu.gpu_table(result) if name == "gpu" else growth.growth_table(result)
+    return gpu_table(result) if name == "gpu" else growth.growth_table(result)
 
 
 def _present(name: str, result: dict[str, Any], table: str, *, small: bool) -> None:
@@ -137,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     add("table", "write the tables of RESULTS.md again from results/*.json", render)
     add("growth", "measure how our cost grows with the work", grow, "axes", "--threads", "--small")
     add("suite", "compare ways to get a model on the development suite", run_suite, "words")
-    add("gpu", "measure pretraining on a CUDA card", measure_gpu, "scales", "--device", "--small")
+    add("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, "scales", "--minutes", "--device", "--small")
     return parser
 
 
@@ -147,11 +152,21 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < 24 * 60:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes")
+    return minutes
+
+
 _shared = Path(os.environ.get("ENCODERLAB_SHARED", ROOT.parent / "shared"))
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "jobs": {"nargs": "*", "metavar": "JOB", "help": f"which jobs; all without it: {', '.join(JOBS)}"},
     "axes": {"nargs": "*", "metavar": "AXIS", "help": f"what grows; all without it: {', '.join(growth.AXES)}"},
-    "scales": {"nargs": "*", "metavar": "SCALE", "help": f"which model at which length; all without it: {', '.join(gpu.SCALES)}"},
+    "scales": {"nargs": "*", "metavar": "SCALE", "help": f"which model at which length; all without it: {', '.join(SCALES)}"},
     "words": {
         "nargs": "*",
         "metavar": "NAME=VALUE",
@@ -166,6 +181,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "default": _shared,
         "help": "folder of the peers' scripts (default: $ENCODERLAB_SHARED, or ../shared)",
     },
+    "--minutes": {"type": _minutes, "default": 8.0, "help": "time for everything; what does not fit is dropped (default: 8)"},
     "--device": {"choices": ("cuda", "cpu"), "default": "cuda", "help": "cuda, or with --small cpu (default: cuda)"},
     "--small": {"action": "store_true", "help": SMALL},
 }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +19,19 @@ from encoderlab.errors import TrainingError
 ROOT = Path(__file__).resolve().parents[1]
 
 
+class OutOfTimeError(TrainingError):
+    """A process was ended because it had no more time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A process that ended well: its standard output, its seconds, its peak memory in bytes, and its seconds on a processor."""
+    """A process that ended well: its output, seconds, peak memory in bytes, seconds on a processor, and standard error."""
 
     output: str
     seconds: float
     peak_memory: int
     processor_seconds: float = 0.0
+    errors: str = ""
 
     @property
     def last_line(self) -> str:
@@ -36,25 +44,52 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]
 
 
-def finished(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
+def finished(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, seconds_at_most: float | None = None
+) -> Finished:
     """Run `command` from the top of the repository and wait, without taking any processor time meanwhile.
 
     `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python's bytecode is kept,
-    as it is where a package is installed. Raises TrainingError with the last thing it said where it fails.
+    as it is where a package is installed. Raises TrainingError with the last thing it said where it fails, and OutOfTimeError if
+    it had to be ended after `seconds_at_most`.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started, now = time.perf_counter(), {"BENCHMARK_STARTED": repr(time.time()), "PYTHONDONTWRITEBYTECODE": ""}
         child = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, stdout=output, stderr=errors, text=True
         )
-        status, used, processor_seconds = _waited(child)
+        with _ended_after(child, seconds_at_most) as too_slow:
+            status, used, processor_seconds = _waited(child)
         seconds = time.perf_counter() - started
         output.seek(0)
         errors.seek(0)
+        said = errors.read()
+        if status and too_slow.is_set():
+            raise OutOfTimeError(f"Not finished after {seconds_at_most:.0f} s: {' '.join(command)}")
         if status:
-            said = [line for line in errors.read().splitlines() if line.strip()] or ["it said nothing"]
-            raise TrainingError(f"{said[-1].rstrip('.')} (exit code {status} of {' '.join(command)})")
-        return Finished(output.read(), seconds, used, processor_seconds)
+            lines = [line for line in said.splitlines() if line.strip()] or ["it said nothing"]
+            raise TrainingError(f"{lines[-1].rstrip('.')} (exit code {status} of {' '.join(command)})")
+        return Finished(output.read(), seconds, used, processor_seconds, said)
+
+
+@contextmanager
+def _ended_after(child: subprocess.Popen, seconds: float | None) -> Iterator[threading.Event]:
+    """Kill `child` if it runs for more than `seconds` (None: never), and set the event that is yielded."""
+    killed = threading.Event()
+
+    def end() -> None:
+        killed.set()
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)  # Popen.kill would wait for it beside `_waited`
+
+    timer = None if seconds is None else threading.Timer(seconds, end)
+    if timer is not None:
+        timer.start()
+    try:
+        yield killed
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _waited(child: subprocess.Popen) -> tuple[int, int, float]:

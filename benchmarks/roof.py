@@ -20,11 +20,22 @@ SECONDS = 0.9  # for each product: what else the machine does for a moment must 
 SMALL_SECONDS = 0.03  # where the figures are not kept
 
 
-def probe(shape: Shape, tokens: int, device: str = "cpu", threads: int | None = None, *, small: bool = False) -> dict[str, float]:
-    """FLOP/s by precision, measured in a child process; `tokens` are those of one step. A `small` one is quick and rough."""
+def probe(
+    shape: Shape,
+    tokens: int,
+    device: str = "cpu",
+    threads: int | None = None,
+    *,
+    small: bool = False,
+    seconds_at_most: float | None = None,
+) -> dict[str, float]:
+    """FLOP/s by precision, measured in a child process; `tokens` are those of one step. A `small` one is quick and rough.
+
+    Raises OutOfTimeError after `seconds_at_most`.
+    """
     seconds = SMALL_SECONDS if small else SECONDS
     said = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds})
-    return json.loads(finished(python("-m", "benchmarks.roof", said)).last_line)
+    return json.loads(finished(python("-m", "benchmarks.roof", said), seconds_at_most=seconds_at_most).last_line)
 
 
 def roof(products: list[Product], seconds: Callable[[Product], float]) -> float:

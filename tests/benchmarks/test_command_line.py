@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from benchmarks import __main__ as command_line
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, finished, python
 from encoderlab.errors import TrainingError
@@ -20,7 +21,7 @@ def test_every_job_is_listed_with_its_sides():
 
 
 @pytest.mark.parametrize(("command", "name"), [("run", "docs_tinny"), ("growth", "lenght"), ("gpu", "base_521")])
-def test_a_wrong_name_gets_one_line_that_says_the_right_ones(command, name):
+def test_a_wrong_name_gets_one_line_with_the_valid_ones(command, name):
     found = typed(command, name)
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
@@ -29,11 +30,25 @@ def test_a_wrong_name_gets_one_line_that_says_the_right_ones(command, name):
 
 
 @pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu", "suite"])
-def test_help_says_what_each_option_is(command):
+def test_help_describes_each_option(command):
     found = typed(command, "--help")
     assert found.returncode == 0
     if command in ("run", "growth", "gpu"):
         assert "--small" in found.stdout and "nothing is kept" in " ".join(found.stdout.split())
+
+
+def test_without_a_gpu_there_is_one_line_that_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "gpu_name", lambda: None)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "gpu"])
+    command_line.main()
+    assert capsys.readouterr() == ("There is no CUDA GPU on this machine: nothing is measured\n", "")
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "eight"])
+def test_a_time_budget_is_a_number_of_minutes(minutes):
+    found = typed("gpu", f"--minutes={minutes}")
+    assert found.returncode == 2
+    assert f"--minutes: {minutes} is not a number of minutes" in found.stderr
 
 
 def test_a_number_of_rounds_below_one_is_refused():
@@ -47,6 +62,6 @@ def test_the_driver_loads_nothing_heavy():
     assert finished(python("-c", code)).output.strip() == "[]"  # its memory would be counted as that of its children
 
 
-def test_a_process_that_fails_is_one_line_with_the_last_thing_it_said():
+def test_a_failed_process_is_reported_with_its_last_line():
     with pytest.raises(TrainingError, match=r"^ValueError: too small \(exit code 1 of .*-c"):
         finished(python("-c", "raise ValueError('too small')"))
