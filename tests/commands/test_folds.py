@@ -39,9 +39,7 @@ def files(label, *more):
     return ("dataset=files", "dataset.path=rows.csv", "dataset.text=review", f"dataset.label={label}", *more)
 
 
-def test_a_stopped_cross_validation_keeps_its_finished_folds_and_its_report_says_what_they_tell_together(
-    command, stop_after, tmp_path, capsys
-):
+def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_them(command, stop_after, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv")
     line = ("train", "task=classification", *files("verdict", "dataset.group=author"), *QUICK, "folds=3", "run_dir=all")
     stop_after(3)
@@ -81,7 +79,7 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_its_report_says
     assert len(answers.labels) == 60
 
 
-def test_a_dry_run_is_that_of_the_first_fold_and_makes_no_folder(command, tmp_path, capsys):
+def test_a_dry_run_covers_the_first_fold_and_makes_no_folder(command, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv")
     command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "dry_run=true")
     printed = capsys.readouterr()
@@ -183,7 +181,7 @@ def test_flipped_labels_of_words_are_found(command, tmp_path, capsys):
         (("train", "task=pretraining", "dataset=docs", "folds=5"), SettingError, "Run encoderlab pretrain"),
     ],
 )
-def test_what_cannot_be_folded_is_one_line_with_the_remedy(command, tmp_path, arguments, error, words):
+def test_an_impossible_cross_validation_is_refused_with_the_remedy(command, tmp_path, arguments, error, words):
     write_rows(tmp_path / "rows.csv")
     with pytest.raises(error, match=words):
         command(*arguments)

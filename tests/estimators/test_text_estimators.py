@@ -21,6 +21,7 @@ import encoderlab
 from encoderlab import TextClassifier, TextRegressor
 from encoderlab.errors import SettingError
 from encoderlab.estimators.inputs import InputError
+from encoderlab.runs.fitting.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZES = {"model.n_layers": 1, "model.d_model": 16, "model.n_heads": 2}
@@ -162,6 +163,18 @@ def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     TextClassifier(**TINY, verbose=True).fit(TEXTS, CLASSES)
     assert "parameters" in capfd.readouterr().err
+
+
+def test_an_interrupted_fit_leaves_no_file(tmp_path, monkeypatch):
+    def interrupt(journal, step):
+        assert list(tmp_path.rglob("step-*")), "a checkpoint is there while it trains"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Journal, "step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TextClassifier(**TINY).fit(TEXTS, CLASSES)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("classes", [[True, False], [7, 3], [2.0, 1.0], ["yes", "no, never"]])

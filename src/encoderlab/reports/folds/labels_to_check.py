@@ -70,7 +70,7 @@ def _label_sets(rows: Split, table: pd.DataFrame, names: Sequence[str]) -> Label
     changed = given[errors.rows]
     changed[np.arange(len(changed)), errors.labels] ^= True
     found = _listed(table, errors.rows).assign(
-        predicted=[SEPARATOR.join(names[label] for label in np.flatnonzero(one)) for one in changed],
+        predicted=[SEPARATOR.join(names[label] for label in np.flatnonzero(one).tolist()) for one in changed],
         change=[f"{'remove' if is_given else 'add'} {names[label]}" for is_given, label in zip(wrong, errors.labels, strict=True)],
         probability=_rounded(np.where(wrong, 1 - of_label, of_label)),
         probability_of_label=_rounded(np.where(wrong, of_label, 1 - of_label)),
@@ -137,6 +137,7 @@ def _listed_words(rows: Split, table: pd.DataFrame, sentences: np.ndarray, words
     numbers = table.groupby("file").cumcount() + 1 if "file" in table else np.arange(1, len(table) + 1)
     found = _listed(table.assign(sentence=numbers), sentences)
     texts = [example.words[word] for example, word in zip(rows.take(sentences.tolist()).of_words(), words, strict=True)]
-    found.insert(found.columns.get_loc("sentence") + 1, "word_number", words + 1)
-    found.insert(found.columns.get_loc("sentence") + 2, "word", texts)
+    after = list(found.columns).index("sentence") + 1
+    found.insert(after, "word_number", words + 1)
+    found.insert(after + 1, "word", texts)
     return found

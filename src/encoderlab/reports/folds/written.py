@@ -90,7 +90,7 @@ def _place(row: Mapping[Any, Any]) -> Iterator[str]:
 
 def _shown_label(label: str | float) -> str:
     """Return a label as the page and the screen show it; a set may be empty."""
-    return number(label) if isinstance(label, float) else shown(label, 60) or "no label"
+    return shown(label, 60) or "no label" if isinstance(label, str) else number(label)
 
 
 def _show(report: Mapping[str, Any], judged: str, errors: list[dict[str, Any]], folds: CrossValidation) -> None:
