@@ -39,7 +39,6 @@ LONGEST = (  # files that take minutes, of few tests each
     "test_determinism.py",
     "test_small.py",
     "test_resume.py",
-    "test_world.py",
 )
 
 

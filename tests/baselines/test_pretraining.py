@@ -11,7 +11,7 @@ from encoderlab.baselines.pretraining import pair_baselines, pair_features, toke
 
 
 def pairs(n, *, seed, overlap_tells=False, length_tells=False, share_random=0.5):
-    """`n` pairs of which label 1 shares no pieces (`overlap_tells`) or has a long second text (`length_tells`)."""
+    """Return `n` pairs; those of label 1 share no pieces (`overlap_tells`) or have a long second text (`length_tells`)."""
     random = np.random.default_rng(seed)
     labels = (random.random(n) < share_random).astype(int)
     first = [random.integers(0, 1000, 10) for _ in range(n)]
@@ -28,18 +28,18 @@ def accuracies(**options):
     return {name: figures["nsp_accuracy"] for name, figures in found.items()}
 
 
-def test_without_a_clue_nobody_is_better_than_chance():
+def test_without_a_clue_no_baseline_beats_chance():
     assert all(abs(accuracy - 0.5) < 0.06 for accuracy in accuracies().values())
 
 
-def test_where_strangers_share_no_words_the_overlap_tells_them():
+def test_negative_pairs_without_shared_words_are_found_by_overlap():
     found = accuracies(overlap_tells=True)
     assert found["word_overlap"] > 0.99
     assert found["length"] < 0.6
     assert found["majority"] < 0.6
 
 
-def test_where_strangers_are_longer_their_length_tells_them():
+def test_longer_negative_pairs_are_found_by_length():
     found = accuracies(length_tells=True)
     assert found["length"] == 1.0
     assert found["majority"] < 0.6
@@ -60,14 +60,14 @@ def test_the_majority_is_that_of_training():
     assert pair_baselines(train, scored)["majority"]["nsp_accuracy"] == pytest.approx((scored.labels == 1).mean())
 
 
-def test_a_small_training_set_is_not_learnt_by_heart():
+def test_a_small_training_set_is_not_memorised():
     train, scored = pairs(400, seed=1), pairs(1000, seed=2)
     assert pair_baselines(train, train)["length"]["nsp_accuracy"] < 0.7
     assert pair_baselines(train, scored) == pair_baselines(train, scored)
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_the_smallest_corpus_has_guessers_too(n):
+def test_the_smallest_corpus_has_baselines_too(n):
     some = pair_features([np.array([1])] * n, [np.array([2])] * n, list(range(n)))
     assert set(pair_baselines(some, some)) == {"majority", "word_overlap", "length"}
 
@@ -86,7 +86,7 @@ ids = st.lists(st.integers(0, 20), max_size=10).map(np.array)
 
 @settings(max_examples=50, deadline=None)
 @given(ids, ids)
-def test_overlap_is_a_share_and_the_same_from_both_sides(a, b):
+def test_overlap_is_a_fraction_and_symmetric(a, b):
     one, other = pair_features([a], [b], [0]), pair_features([b], [a], [0])
     assert 0 <= one.overlap[0] <= 1
     assert one.overlap[0] == other.overlap[0]
@@ -104,7 +104,7 @@ def test_the_unigrams_loss_is_the_cross_entropy_of_smoothed_counts():
     assert found["mlm_perplexity"] == pytest.approx(math.exp(loss))
 
 
-def test_where_all_tokens_are_alike_the_unigram_is_as_unsure_as_the_vocabulary_is_large():
+def test_if_all_tokens_are_equally_frequent_the_unigram_perplexity_is_the_vocabulary_size():
     found = token_baselines(np.full(50, 10), np.arange(50))
     assert found["unigram"]["mlm_perplexity"] == pytest.approx(50)
     assert found["most_frequent_token"]["mlm_accuracy"] == pytest.approx(1 / 50)

@@ -27,7 +27,7 @@ def words(rows):
     return Split(pa.table({"words": [list(w) for w, _ in rows], "labels": [labels for _, labels in rows]}))
 
 
-def test_the_majority_is_that_of_training_and_not_of_the_scored_rows():
+def test_the_majority_is_taken_from_training_and_not_from_the_scored_rows():
     train = texts([("good", 1), ("fine", 1), ("bad", 0)])
     found = baselines(train, texts([("bad", 0), ("poor", 0), ("good", 1)]))["majority"]
     assert found.predicted.tolist() == [1, 1, 1]
@@ -43,7 +43,7 @@ def test_the_linear_model_learns_from_words():
     assert set(found.figures) == {"accuracy", "f1_macro", "matthews", "seconds"}
 
 
-def test_single_marks_are_words_to_the_linear_model():
+def test_the_linear_model_treats_single_symbols_as_words():
     train = texts([("( ) ( )", 1), (") ) ( (", 0), ("[]", 1), ("][", 0)] * 5)
     assert baselines(train, texts([("[][]", 1), (")) ((", 0)]))["tfidf_logreg"].figures["accuracy"] == 1.0
 
@@ -54,14 +54,14 @@ def test_both_texts_of_a_pair_are_read():
     assert baselines(train, scored)["tfidf_logreg"].figures["accuracy"] == 1.0
 
 
-def test_rows_without_a_label_are_neither_learnt_from_nor_scored_but_answered():
+def test_unlabelled_rows_are_predicted_but_neither_trained_on_nor_scored():
     train = texts([("good", 1), ("bad", 0), ("good", None)] * 5)
     found = baselines(train, texts([("good", None), ("good", 1), ("bad", 0)]))["tfidf_logreg"]
     assert found.predicted.tolist() == [1, 1, 0]
     assert found.figures["accuracy"] == 1.0
 
 
-def test_the_linear_model_is_skipped_with_a_reason_beyond_its_rows(monkeypatch):
+def test_the_linear_model_is_skipped_with_a_reason_above_its_row_limit(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 3)
     split = texts([("good", 1), ("bad", 0)] * 2)
     found = baselines(split, split)
@@ -74,12 +74,12 @@ def test_the_linear_model_is_skipped_with_a_reason_beyond_its_rows(monkeypatch):
     ("rows", "reason"),
     [([("good", 1), ("fine", 1)], "needs two labels"), ([(" ", 1), ("", 0)], "every training text is empty")],
 )
-def test_the_linear_model_is_skipped_where_there_is_nothing_to_fit(rows, reason):
+def test_the_linear_model_is_skipped_if_there_is_nothing_to_fit(rows, reason):
     found = baselines(texts(rows), texts([("good", 1), ("bad", 0)]))
     assert reason in found["tfidf_logreg"].skipped
 
 
-def test_words_get_their_own_most_frequent_label_and_new_ones_that_of_all():
+def test_a_word_gets_its_most_frequent_label_and_a_new_word_the_overall_one():
     train = words([(["a", "b"], [0, 1]), (["a", "b", "c"], [0, 1, 1]), (["b"], [0])])
     scored = words([(["a", "b", "new"], [0, 1, 1]), (["c"], [1])])
     found = baselines(train, scored)
@@ -90,7 +90,7 @@ def test_words_get_their_own_most_frequent_label_and_new_ones_that_of_all():
     assert found["majority"].figures["f1_macro"] == pytest.approx(0.2)
 
 
-def test_sequences_without_labels_are_answered_and_not_scored():
+def test_sequences_without_labels_are_predicted_and_not_scored():
     train = words([(["a", "b"], [0, 1]), (["a"], None)])
     found = baselines(train, words([(["a", "b"], None), (["b"], [1])]))["word_majority"]
     assert [answers.tolist() for answers in found.predicted] == [[0, 1], [1]]
@@ -106,7 +106,7 @@ def test_fitting_twice_gives_the_same_answers():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SST2.is_dir(), reason="needs ../shared/hub, a copy of SST-2")
-def test_on_sst2_the_linear_model_is_as_good_as_its_like():
+def test_on_sst2_the_linear_model_scores_as_published():
     files = {split: str(SST2 / f"{split}-00000-of-00001.parquet") for split in ("train", "validation")}
     splits = {name: Split(pq.read_table(file).rename_columns({"sentence": "text"})) for name, file in files.items()}
     found = baselines(splits["train"], splits["validation"])

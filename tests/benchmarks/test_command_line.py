@@ -21,7 +21,7 @@ def test_every_job_is_listed_with_its_sides():
 
 
 @pytest.mark.parametrize(("command", "name"), [("run", "docs_tinny"), ("growth", "lenght"), ("gpu", "base_521")])
-def test_a_wrong_name_gets_one_line_that_says_the_right_ones(command, name):
+def test_a_wrong_name_gets_one_line_with_the_valid_ones(command, name):
     found = typed(command, name)
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
@@ -30,7 +30,7 @@ def test_a_wrong_name_gets_one_line_that_says_the_right_ones(command, name):
 
 
 @pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu", "suite"])
-def test_help_says_what_each_option_is(command):
+def test_help_describes_each_option(command):
     found = typed(command, "--help")
     assert found.returncode == 0
     if command in ("run", "growth", "gpu"):
@@ -62,6 +62,6 @@ def test_the_driver_loads_nothing_heavy():
     assert finished(python("-c", code)).output.strip() == "[]"  # its memory would be counted as that of its children
 
 
-def test_a_process_that_fails_is_one_line_with_the_last_thing_it_said():
+def test_a_failed_process_is_reported_with_its_last_line():
     with pytest.raises(TrainingError, match=r"^ValueError: too small \(exit code 1 of .*-c"):
         finished(python("-c", "raise ValueError('too small')"))

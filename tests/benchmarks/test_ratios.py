@@ -16,7 +16,7 @@ def test_a_ratio_is_taken_within_each_round():
     assert ratio(rounds, "examples_per_second", "peer") == Spread(median=6, lowest=5, highest=8)
 
 
-def test_of_seconds_less_is_better():
+def test_fewer_seconds_are_better():
     assert ratio(rounds_of("seconds", (2, 16), (4, 16)), "seconds", "peer") == Spread(6, 4, 8)
 
 
@@ -26,7 +26,7 @@ def test_a_round_without_a_figure_gives_no_ratio_and_misses_the_target():
     assert reached(rounds, Target("seconds_to_target", "peer", at_least=5)) == (Spread(6, 4, 8), False)
 
 
-def test_a_peer_that_was_left_out_gives_no_ratio():
+def test_a_skipped_peer_gives_no_ratio():
     rounds = [{"encoderlab": {"examples_per_second": 5}}]
     assert ratio(rounds, "examples_per_second", "peer") is None
     assert reached(rounds, Target("examples_per_second", "peer", at_least=5)) == (None, False)
@@ -55,5 +55,5 @@ def test_the_median_lies_within_the_spread_and_the_machine_s_own_speed_does_not_
     assert twice == found
 
 
-def test_a_figure_that_no_round_has_is_no_figure():
+def test_a_figure_missing_from_every_round_is_missing():
     assert over_rounds(rounds_of("mfu", (None, 1)), "encoderlab", "mfu") is None

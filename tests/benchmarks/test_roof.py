@@ -8,7 +8,7 @@ from benchmarks.roof import best_seconds, probe, roof
 from benchmarks.shapes import Product, Shape
 
 
-def test_a_product_weighs_as_much_as_its_work():
+def test_a_product_is_weighted_by_its_flops():
     fast, slow = Product(10, 100, 100, 3), Product(10, 10, 10, 1)
     speeds = {fast: 1e9, slow: 1e6}
     found = roof([fast, slow], lambda product: 3 * product.flops / speeds[product])
@@ -25,7 +25,7 @@ def test_all_three_products_of_a_training_step_are_timed(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_probe_tells_the_speed_of_both_precisions():
+def test_a_probe_reports_the_speed_of_both_precisions():
     found = probe(Shape(1, 16, 16, 32), tokens=32, threads=1)
     assert found.keys() == {"float32", "bfloat16"}
     assert all(speed > 0 for speed in found.values())

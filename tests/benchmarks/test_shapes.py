@@ -8,7 +8,7 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 
 
-def test_the_share_of_the_roof_by_hand():
+def test_utilisation_matches_a_calculation_by_hand():
     shape = Shape(n_layers=2, d_model=4, width=4, d_ff=16, vocabulary=100, mlm_rate=0.15)
     weights = 2 * (4 * 4 * 4 + 2 * 4 * 16)
     assert shape.non_embedding == weights == 384
@@ -38,14 +38,14 @@ def test_products_of_one_shape_are_counted_together():
     assert Shape(2, 8, 8, 32).products(tokens=10) == [Product(10, 8, 8, 8), Product(10, 8, 32, 2), Product(10, 32, 8, 2)]
 
 
-def test_the_head_of_masked_tokens_is_computed_for_the_asked_ones_alone():
+def test_the_mlm_head_is_computed_at_target_positions_only():
     assert Shape(1, 8, 4, 32, vocabulary=500, mlm_rate=0.15).products(tokens=100)[-2:] == [
         Product(15, 8, 8, 1),
         Product(15, 8, 500, 1),
     ]
 
 
-def test_all_products_of_a_step_are_the_work_that_the_share_counts_beside_attention():
+def test_the_products_of_a_step_add_up_to_the_counted_flops_without_attention():
     shape = Shape(3, 8, 4, 32, vocabulary=500, mlm_rate=0.15)
     step = sum(3 * product.flops * product.count for product in shape.products(tokens=100))
     assert step == pytest.approx(100 * shape.flops_per_token(length=0))

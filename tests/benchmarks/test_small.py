@@ -22,7 +22,7 @@ def typed(*arguments, **environment):
 
 @pytest.fixture
 def untouched():
-    """Figures of a few steps are never kept."""
+    """Restore the recorded figures: those of a few steps are never kept."""
     before = page.PAGE.read_bytes(), page.kept()
     yield
     assert before == (page.PAGE.read_bytes(), page.kept())
@@ -62,14 +62,14 @@ def test_growth_of_a_stream_is_measured(untouched):
     assert "| documents | text | windows | seconds | documents/s |" in found and "in 16 shards" in found
 
 
-def test_rows_of_digits_have_exactly_the_length_that_is_asked_for(tmp_path):
+def test_rows_of_digits_have_exactly_the_requested_length(tmp_path):
     write_digits(tmp_path / "rows.csv", rows=20, length=16)
     head, *rows = (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()
     assert head == "text,label"
     assert {(len(text), label) for text, label in (row.split(",") for row in rows)} == {(14, "even"), (14, "odd")}
 
 
-def test_made_up_documents_hold_all_the_words_and_some_more_often_than_others(tmp_path):
+def test_synthetic_documents_use_every_word_with_unequal_frequencies(tmp_path):
     write_documents(tmp_path / "documents.txt", words=5000, distinct=300)
     text = (tmp_path / "documents.txt").read_text(encoding="utf-8")
     words = text.lower().replace(".", "").split()
@@ -81,7 +81,7 @@ def test_made_up_documents_hold_all_the_words_and_some_more_often_than_others(tm
     assert all(line.endswith(".") for document in documents for line in document.splitlines())
 
 
-def test_made_up_reviews_differ_from_seed_to_seed_and_are_as_long_as_amazons():
+def test_synthetic_reviews_differ_by_seed_and_are_as_long_as_amazons():
     texts, labels = reviews(rows=400, seed=1)
     lengths = [len(text.split()) for text in texts]
     assert len(set(texts)) == len(labels) == 400 and set(labels) == {"negative", "positive"}
@@ -89,12 +89,12 @@ def test_made_up_reviews_differ_from_seed_to_seed_and_are_as_long_as_amazons():
     assert reviews(rows=400, seed=1)[0] == texts and not set(reviews(rows=400, seed=2)[0]) & set(texts)
 
 
-def test_the_peer_cuts_strung_together_rows_into_equal_ones():
+def test_the_peer_concatenates_rows_and_cuts_them_to_equal_lengths():
     rows = grouped({"input_ids": [list(range(100)), list(range(100, 300))]})["input_ids"]
     assert rows == [list(range(128)), list(range(128, 256))]
 
 
-def test_a_part_of_a_file_of_texts_is_a_file_of_its_own(tmp_path):
+def test_a_subset_of_a_text_file_is_written_to_its_own_file(tmp_path):
     (tmp_path / "all.txt").write_text("one\ntwo\u2028still two\nthree\n", encoding="utf-8")
     assert first_lines(tmp_path / "all.txt", None, tmp_path / "few.txt") == (tmp_path / "all.txt", 3)
     assert first_lines(tmp_path / "all.txt", 2, tmp_path / "few.txt") == (tmp_path / "few.txt", 2)

@@ -28,20 +28,20 @@ def result():
     return {**MADE, "roofs": {"float32": 0.32e12}, "commands": commands, "seeds": [0, 1, 2], "rounds": rounds}
 
 
-def test_a_job_s_table_says_the_ratio_its_spread_and_whether_it_is_enough(result):
+def test_a_jobs_table_shows_the_ratio_its_spread_and_whether_the_target_is_met(result):
     table = job_table("sst2_notebook", result)
     assert "* **encoderlab / trainer_sst2: 7.00x (6.00 to 8.00)** (examples/s; target 5x, met)" in table
     assert "* encoderlab / plain_loop: 3.50x (3.00 to 4.00) (examples/s)" in table
 
 
-def test_a_side_s_row_holds_its_medians_and_says_how_long_a_first_start_takes(result):
+def test_a_sides_row_shows_its_medians_and_the_time_of_a_first_start(result):
     lines = job_table("sst2_notebook", result).splitlines()
     assert "|  | examples/s | real tokens/s | padding | peak memory | first step after | mfu |" in lines
     assert "| encoderlab | 7,000 | 140,000 | 25.0% | 1,024 MiB | 5.0 s (cold 30.0 s) | 50.0% |" in lines
     assert "| plain_loop | 2,000 | 40,000 | 25.0% | 1,024 MiB |  |  |" in lines
 
 
-def test_a_table_says_where_when_and_with_what_it_was_measured(result):
+def test_a_table_states_where_when_and_with_what_it_was_measured(result):
     table = job_table("sst2_notebook", result)
     assert "2030-01-02, Abacus 9, 2 cores, commit abc123 with changes; python 3.11.1, torch 2.13.0." in table
     assert "3 rounds, 2 threads. Roof: 0.32 TFLOP/s float32." in table
@@ -64,7 +64,7 @@ def test_a_target_of_our_own_is_shown_beside_what_was_measured(result):
     assert "7.00x (6.00 to 8.00)** (real tokens/s; target 50x, missed)" in table
 
 
-def test_another_start_of_ours_is_no_peer():
+def test_another_configuration_of_ours_is_not_a_peer():
     sides = {"encoderlab": 4.0, "map_articles": 20.0, "second start": 2.5}
     rounds = [{name: {"seconds": seconds} for name, seconds in sides.items()}]
     table = job_table("prepare_articles", {**MADE, "roofs": {}, "commands": {}, "rounds": rounds})
@@ -73,13 +73,13 @@ def test_another_start_of_ours_is_no_peer():
     assert "/ second start" not in table
 
 
-def test_a_line_nobody_reached_is_not_measured():
+def test_an_accuracy_that_nobody_reached_is_not_measured():
     found = {"encoderlab": {"seconds_to_target": 3.0}, "notebook_sst2": {"seconds_to_target": None}}
     table = job_table("sst2_to_787", {**MADE, "roofs": {}, "commands": {}, "rounds": [found]})
     assert "**encoderlab / notebook_sst2: not measured**" in table
 
 
-def test_growth_is_shown_beside_what_theory_says():
+def test_growth_is_shown_beside_the_theoretical_one():
     points = [
         {"length": 32, "flops": 1e9, "milliseconds": 10.0, "peak_memory": 2**29},
         {"length": 64, "flops": 2.1e9, "milliseconds": 25.0, "peak_memory": 2**30},
@@ -89,7 +89,7 @@ def test_growth_is_shown_beside_what_theory_says():
     assert "| 64 | 25.0 | 2.50 | 2.10 | 84 | 1,024 MiB |" in table
 
 
-def test_more_rows_are_shown_prepared_and_not():
+def test_more_rows_are_shown_with_and_without_prepared_data():
     prepared = {"seconds": 40.0, "memory": 2**30}
     trained = {"seconds": 5.0, "milliseconds": 12.0, "memory": 2**29}
     table = growth_table(
@@ -98,7 +98,7 @@ def test_more_rows_are_shown_prepared_and_not():
     assert "| 20,000 (x10) | 40.0 s | 1,024 MiB | 5.0 s | 12.0 | 512 MiB |" in table
 
 
-def test_a_card_s_figures_are_shown_beside_its_roof():
+def test_a_gpus_figures_are_shown_beside_its_roof():
     found = {"model": "base", "length": 512, "batch": 128, "roof": 788e12, "mfu": 0.41, "first_step_seconds": 61.0}
     table = gpu_table({**MADE, "device": "NVIDIA H200", "scales": {"base_512": {**figures(1400), **found}}})
     assert "| base, 512 | 128 | 28,000 | 25.0% | 61 s | 788.00 TFLOP/s | 41.0% |" in table
@@ -106,7 +106,7 @@ def test_a_card_s_figures_are_shown_beside_its_roof():
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(2.6, "met"), (3.0, "missed")])
-def test_a_cost_is_said_as_a_multiple_of_the_peer_s(ours, verdict):
+def test_a_cost_is_shown_as_a_multiple_of_the_peers(ours, verdict):
     rounds = [{"encoderlab": {"processor_seconds": ours}, "import_torch": {"processor_seconds": 2.0}}]
     table = job_table("start_predict", {**MADE, "roofs": {}, "commands": {}, "seeds": [0], "rounds": rounds})
     times = f"{ours / 2:.2f}"

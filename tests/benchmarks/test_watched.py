@@ -52,7 +52,7 @@ def watched(*arguments):
     return json.loads(finished(python("-m", "benchmarks.peers.watched", *arguments)).last_line)
 
 
-def test_a_script_runs_as_it_is_with_a_meter_that_sees_more(script):
+def test_a_script_runs_unchanged_under_the_meter(script):
     found = watched(script, "6")
     assert (found["steps"], found["peer"]) == (6, "script")
     assert found["padding"] == 0.25
@@ -110,7 +110,7 @@ def test_evaluations_are_off_the_clock(clock, capsys, monkeypatch):
     assert (found["steps"], found["seconds_to_target"], found["accuracy"]) == (4, 12, 0.8)
 
 
-def test_an_evaluation_changes_nothing_that_the_script_draws(clock, monkeypatch):
+def test_an_evaluation_does_not_disturb_the_scripts_random_numbers(clock, monkeypatch):
     monkeypatch.setattr("benchmarks.peers.watched.accuracy_of", lambda *_: torch.rand(3).sum() * 0)
     monkeypatch.setattr(Meter, "goal", Goal(every=1, accuracy=0.787))
     torch.manual_seed(3)

@@ -38,5 +38,5 @@ def test_a_setting_is_shown_with_its_default_its_help_and_its_range():
     assert all(lines.values())
 
 
-def test_settings_without_a_value_are_shown_as_they_are_typed():
+def test_settings_without_a_default_are_shown_as_they_are_typed():
     assert [name for name, _ in settings_of(SweepConfig, "", skip=[])][:1] == [f"{fields(SweepConfig)[0].name}=null"]

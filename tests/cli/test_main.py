@@ -75,7 +75,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_a_mistaken_setting_is_refused_in_one_line_that_says_what_to_type(command, tmp_path, line):
+def test_a_wrong_setting_is_refused_in_one_line_with_the_remedy(command, tmp_path, line):
     if line == "train run_dir=.":
         (tmp_path / "precious").write_text("")
     before = sorted(tmp_path.iterdir())
@@ -94,7 +94,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("line", MISSING)
-def test_data_that_is_not_there_is_named_in_one_line(command, tmp_path, line):
+def test_missing_data_is_named_in_one_line(command, tmp_path, line):
     with pytest.raises(DataError) as refused:
         command(line)
     assert str(refused.value).startswith(MISSING[line])
@@ -110,7 +110,7 @@ def test_a_missing_column_is_named_with_those_that_exist(command, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PyTorch has segments that grow on Linux alone")
 @pytest.mark.parametrize(("theirs", "expected"), [({}, "expandable_segments:True"), ({"PYTORCH_CUDA_ALLOC_CONF": "x:1"}, None)])
-def test_memory_of_a_gpu_grows_in_place_unless_the_user_says_otherwise(theirs, expected, monkeypatch, capsys):
+def test_gpu_memory_uses_expandable_segments_unless_the_user_sets_otherwise(theirs, expected, monkeypatch, capsys):
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     for name in names:
         monkeypatch.setenv(name, "")  # so that it is put back
@@ -150,7 +150,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys, error):
 
 
 @pytest.mark.parametrize(("rank", "said"), [("0", "encoderlab: stopped by SIGTERM\n"), ("1", "")])
-def test_of_processes_that_are_stopped_before_they_have_met_only_the_first_says_so(monkeypatch, capsys, rank, said):
+def test_if_processes_are_stopped_before_they_have_joined_only_the_main_one_reports_it(monkeypatch, capsys, rank, said):
     def interrupt(place):
         raise Interrupted(signal.SIGTERM)
 
@@ -167,7 +167,7 @@ def test_of_processes_that_are_stopped_before_they_have_met_only_the_first_says_
     assert (ended.value.code, capsys.readouterr().err) == (143, said)
 
 
-def test_a_signal_while_processes_come_together_waits_until_all_are_there(monkeypatch, capfd):
+def test_a_signal_while_processes_join_waits_until_all_have_joined(monkeypatch, capfd):
     met = []
 
     def join(place):
@@ -190,14 +190,14 @@ def encoderlab(*arguments, cwd):
     return subprocess.run([sys.executable, "-m", "encoderlab", *arguments], capture_output=True, text=True, cwd=cwd, check=False)
 
 
-def test_a_mistake_in_a_real_process_prints_one_line_and_no_traceback(tmp_path):
+def test_a_mistake_prints_one_line_and_no_traceback_in_a_real_process(tmp_path):
     ended = encoderlab("train", "training.epochs=-1", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_job_of_a_sweep_is_named_and_ends_it_with_its_code(tmp_path):
+def test_a_failed_job_of_a_sweep_is_named_and_sets_the_exit_code(tmp_path):
     ended = encoderlab("train", "-m", "training.epochs=-1,-2", cwd=tmp_path)
     assert ended.returncode == 2
     assert "training.epochs=-1" in ended.stderr
@@ -226,7 +226,7 @@ def test_help_names_every_setting_with_a_line_of_help(command, capsys, name):
                 assert declared.metadata["help"] in printed
 
 
-def test_help_names_nothing_that_a_command_does_not_read(command, capsys):
+def test_help_lists_no_setting_that_a_command_does_not_read(command, capsys):
     command("baseline --help")
     assert "  tokenizer" not in capsys.readouterr().out
 
@@ -248,7 +248,7 @@ def test_list_shows_one_group_alone(command, capsys):
     assert "sst2" not in printed
 
 
-def test_list_shows_the_configs_of_ones_own_folder_and_which_of_them_are_hidden(command, capsys, tmp_path):
+def test_list_shows_configs_of_the_users_folder_and_which_of_them_are_shadowed(command, capsys, tmp_path):
     (tmp_path / "mine" / "model").mkdir(parents=True)
     for name in ("wide", "tiny"):
         (tmp_path / "mine" / "model" / f"{name}.yaml").write_text("# A model of my own.\n", encoding="utf-8")

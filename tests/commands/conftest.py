@@ -21,14 +21,14 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, cache):
-    """Run a command line in a folder of its own."""
+    """Run a command line in a temporary folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENCODERLAB_CACHE", str(cache))
     return run
 
 
 def run(*arguments):
-    """One command, as typed."""
+    """Run one command line."""
     before = sys.argv
     try:
         cli.run([str(argument) for argument in arguments])
@@ -56,21 +56,21 @@ def trained(folder, cache, *arguments):
 
 @pytest.fixture(scope="session")
 def brackets_run(tmp_path_factory, cache):
-    """A run that answers for whole texts."""
+    """A finished run that classifies whole texts."""
     folder = tmp_path_factory.mktemp("runs") / "brackets"
     return trained(folder, cache, "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=300")
 
 
 @pytest.fixture(scope="session")
 def reverse_run(tmp_path_factory, cache):
-    """A run that answers for each word."""
+    """A finished run that labels each word."""
     folder = tmp_path_factory.mktemp("runs") / "reverse"
     return trained(folder, cache, "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=300")
 
 
 @pytest.fixture(scope="session")
 def pairs_run(tmp_path_factory, cache):
-    """A run on pairs of texts from a file."""
+    """A finished run on pairs of texts from a file."""
     folder = tmp_path_factory.mktemp("runs")
     rows = [f'"title {n}","body {n % 7}",{("up", "down")[n % 2]}' for n in range(80)]
     (folder / "rows.csv").write_text("\n".join(["title,body,way", *rows]) + "\n", encoding="utf-8")
@@ -81,7 +81,7 @@ def pairs_run(tmp_path_factory, cache):
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    """Have a signal come in during a step."""
+    """Send a signal during a step."""
 
     count = Journal.step
 
@@ -100,7 +100,7 @@ def stop_after(monkeypatch):
 
 @pytest.fixture
 def stopped(command, stop_after):
-    """Start a run in a folder and have it stopped after a step."""
+    """Start a run and stop it after a step."""
 
     def start(*arguments, step=5):
         stop_after(step)

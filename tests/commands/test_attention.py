@@ -8,7 +8,7 @@ import pytest
 from encoderlab.errors import DataError, SettingError
 
 
-def test_attention_draws_every_layer_and_keeps_the_weights(command, reverse_run, tmp_path):
+def test_attention_plots_every_layer_and_saves_the_weights(command, reverse_run, tmp_path):
     command("attention", f"run={reverse_run}", "text=1 2 3 4", "run_dir=maps")
     assert {"config.yaml", "environment.json"} <= {path.name for path in (tmp_path / "maps").iterdir()}
     folder = tmp_path / "maps" / "attention" / "text"
@@ -24,7 +24,7 @@ def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
     assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == ["heads.json", "test-0", "test-2"]
 
 
-def test_attention_says_what_each_head_does_on_all_texts_together(command, brackets_run, tmp_path, capsys):
+def test_attention_summarises_each_head_over_all_texts(command, brackets_run, tmp_path, capsys):
     command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
     folder = tmp_path / "maps" / "attention"
     found = json.loads((folder / "heads.json").read_text())
@@ -39,7 +39,7 @@ def test_attention_says_what_each_head_does_on_all_texts_together(command, brack
     assert "maps/attention/test-2/attention.html" in printed
 
 
-def test_attention_refuses_rows_that_are_not_there(command, brackets_run, tmp_path):
+def test_attention_refuses_missing_rows(command, brackets_run, tmp_path):
     with pytest.raises(DataError, match="no row 300.*0 to 299"):
         command("attention", f"run={brackets_run}", "rows=[300]")
     for extra in ("split=test", "rows=[1]"):

@@ -9,7 +9,7 @@ from encoderlab.errors import DataError, SettingError
 
 @pytest.fixture
 def reviews(tmp_path):
-    """Rows that one word decides, but for every tenth."""
+    """Rows decided by one word, except for every tenth."""
     rows = [f"the film was {('dull', 'fine')[(n + (n % 10 == 0)) % 2]} {n % 13},{('bad', 'good')[n % 2]}" for n in range(200)]
     (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     return ("task=classification", "dataset=files", "dataset.path=reviews.csv", "dataset.test_fraction=0.3")
@@ -21,7 +21,7 @@ def report(command, capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_figures_are_those_that_a_training_reports(command, reviews, tmp_path, capsys):
+def test_the_figures_equal_those_a_training_run_reports(command, reviews, tmp_path, capsys):
     found = report(command, capsys, *reviews)
     tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=1", "training.threads=1")
     command("train", *reviews, *tiny, "tokenizer.vocabulary_size=100", "run_dir=run")
@@ -38,7 +38,7 @@ def test_the_figures_are_those_that_a_training_reports(command, reviews, tmp_pat
     assert linear["ahead_of_majority_by_ci95"][0] > 0
 
 
-def test_the_words_that_decide_are_named_for_their_class(command, reviews, capsys):
+def test_the_strongest_words_are_listed_for_each_class(command, reviews, capsys):
     found = report(command, capsys, *reviews, "words=2")
     telling = found["baselines"]["tfidf_logreg"]["top_features"]
     assert "dull" in " ".join(telling["bad"]) and "fine" in " ".join(telling["good"])
@@ -54,7 +54,7 @@ def test_three_classes_have_words_of_their_own(command, tmp_path, capsys):
     assert {name: words[0].split()[-1] for name, words in telling.items()} == {"stop": "red", "go": "green", "swim": "blue"}
 
 
-def test_labels_of_words_are_counted_by_word(command, capsys):
+def test_word_labels_are_counted_by_word(command, capsys):
     found = report(command, capsys, "task=reverse", "dataset.limit=200", "split=validation")
     assert (found["scored_split"], found["main_figure"], found["n"]) == ("validation", "token_accuracy", 200)
     majority, by_word = found["baselines"]["majority"], found["baselines"]["word_majority"]
@@ -62,7 +62,7 @@ def test_labels_of_words_are_counted_by_word(command, capsys):
     assert by_word["ahead_of_majority_by"] == pytest.approx(by_word["token_accuracy"] - majority["token_accuracy"])
 
 
-def test_people_read_the_same_and_programs_a_file(command, reviews, tmp_path, capsys):
+def test_the_same_figures_are_printed_and_written_to_a_file(command, reviews, tmp_path, capsys):
     command("baseline", *reviews, "output=figures.json")
     printed = capsys.readouterr().out
     kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def test_people_read_the_same_and_programs_a_file(command, reviews, tmp_path, ca
     assert {path.name for path in tmp_path.iterdir()} == {"reviews.csv", "figures.json"}
 
 
-def test_a_method_that_cannot_be_fitted_is_said_to_be_skipped(command, reviews, capsys, monkeypatch):
+def test_a_method_that_cannot_be_fitted_is_reported_as_skipped(command, reviews, capsys, monkeypatch):
     monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
     command("baseline", *reviews)
     assert "TF-IDF + logistic regression was skipped: the linear baseline is fitted on at most 10 rows" in capsys.readouterr().out
@@ -95,11 +95,11 @@ def test_a_method_that_cannot_be_fitted_is_said_to_be_skipped(command, reviews, 
         (["split=dev"], DataError, "split=dev is not in this dataset. Allowed: train, validation, test"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_one_line(command, reviews, arguments, error, message):
+def test_impossible_requests_are_refused_in_one_line(command, reviews, arguments, error, message):
     with pytest.raises(error, match=message):
         command("baseline", *reviews, *arguments)
 
 
-def test_sequences_of_words_are_no_texts(command):
+def test_sequences_of_words_are_not_texts(command):
     with pytest.raises(DataError, match="This dataset holds sequences of labelled words, which do not suit task=docs"):
         command("baseline", "task=docs", "dataset=reverse", "dataset.limit=20")

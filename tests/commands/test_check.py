@@ -32,7 +32,7 @@ def check(tmp_path, monkeypatch, capsys, no_network):
     return run
 
 
-def test_every_command_of_a_sound_installation_works(check):
+def test_every_command_of_an_intact_installation_works(check):
     lines = check("device=cpu")
     assert lines[3:] == ["ok  train", "ok  eval", "ok  export", "ok  predict", "Everything works."]
     assert lines[0].startswith("python 3.") and "torch 2." in lines[0]
@@ -66,12 +66,12 @@ def test_a_wrong_prediction_is_a_failure(check, monkeypatch):
         check()
 
 
-def test_a_device_that_is_not_there_is_refused(check):
+def test_a_missing_device_is_refused(check):
     with pytest.raises(SettingError, match="device=abacus is not a device"):
         check("device=abacus")
 
 
-def test_optional_libraries_are_told_by_the_packages_own_extras(monkeypatch):
+def test_optional_libraries_are_listed_by_the_packages_extras(monkeypatch):
     said = [
         "torch>=2",
         'wandb>=0.2; extra == "wandb"',

@@ -20,7 +20,7 @@ LABELS = np.random.default_rng(0).integers(0, 2, N)
 
 
 def finished(name, *, seed=0, right=0.8, settings=(), command="train", task="toy", split="test", fingerprint="f", chosen_on=None):
-    """The folder of a run that answers a share of the same N rows rightly, as a command would leave it."""
+    """Write the folder of a finished run that is right on a fraction of the same N rows."""
     folder = RunFolder(Path("outputs") / name)
     folder.root.mkdir(parents=True)
     hit = np.random.default_rng(1000 + seed + int(right * 100)).random(N) < right
@@ -78,7 +78,7 @@ def compared(command, capsys, *arguments):
     return json.loads(Path("compared/compare.json").read_text()), capsys.readouterr().out
 
 
-def test_only_what_differs_is_shown_and_seeds_are_no_setting(command, capsys, four):
+def test_only_differing_settings_are_shown_and_seeds_do_not_count(command, capsys, four):
     found, printed = compared(command, capsys, *four)
     assert found["differing"] == {"model.n_layers": ["1", "2"]}
     assert [row["n"] for row in found["settings"]] == [2, 2]
@@ -86,7 +86,7 @@ def test_only_what_differs_is_shown_and_seeds_are_no_setting(command, capsys, fo
     assert all(path in printed for path in four)
 
 
-def test_the_best_is_the_reference_and_the_difference_says_what_varied(command, capsys, four):
+def test_the_best_is_the_reference_and_each_difference_names_what_varied(command, capsys, four):
     found, printed = compared(command, capsys, *four)
     assert found["reference"] == "n_layers=2"
     worse, best = (row["difference"] for row in found["settings"])
@@ -122,7 +122,7 @@ def test_several_comparisons_are_corrected_and_the_report_says_so(command, capsy
     assert "p-values are corrected for 2 comparisons by Holm's method" in printed
 
 
-def test_every_setting_that_differs_is_named_and_the_encoder_as_it_was_chosen(command, capsys):
+def test_every_differing_setting_is_named_and_the_encoder_by_its_name(command, capsys):
     scratch = finished("scratch", settings={"model.name": "mini"})
     given = {"model.name": "bert", "model.pooling": "mean", "training.learning_rate": 0.0002, "init_from": "org/MiniLM"}
     finetuned = finished("finetuned", right=0.9, command="finetune", settings=given)
@@ -138,7 +138,7 @@ def test_every_setting_that_differs_is_named_and_the_encoder_as_it_was_chosen(co
     assert "bert" not in printed
 
 
-def test_runs_that_put_different_figures_first_are_compared_by_a_named_one(command, capsys, four):
+def test_runs_with_different_main_figures_are_compared_by_a_named_one(command, capsys, four):
     path = RunFolder(Path(four[0])).report
     report = json.loads(path.read_text())
     report["splits"]["test"] |= {"f1": 0.4, "positive_label": "good"}
@@ -154,7 +154,7 @@ def test_runs_that_put_different_figures_first_are_compared_by_a_named_one(comma
         command("compare", four[0], four[1])
 
 
-def test_another_figure_can_be_compared_and_a_wrong_one_is_met_with_those_there_are(command, capsys, four):
+def test_another_figure_can_be_compared_and_a_wrong_one_lists_the_valid_ones(command, capsys, four):
     found, _ = compared(command, capsys, *four, "figure=loss")
     assert found["figure"] == "loss"
     with pytest.raises(SettingError, match=r"has no figure acuracy. Allowed: loss, accuracy. Did you mean figure=accuracy"):
@@ -182,14 +182,14 @@ def test_the_files_hold_every_run_and_the_page_is_well_formed_without_scripts(co
     assert all(path in page for path in four)
 
 
-def test_a_label_that_holds_markup_is_shown_as_it_is(command, capsys):
+def test_markup_in_a_label_is_shown_literally(command, capsys):
     runs = [finished(f"run{n}", settings={"model.name": name}) for n, name in enumerate(["<b>|x", "y"])]
     compared(command, capsys, *runs)
     assert "<b>|x" not in Path("compared/compare.html").read_text()
     assert "\\<b\\>\\|x" in Path("compared/compare.md").read_text()
 
 
-def test_a_run_that_is_not_finished_is_left_out_and_named(command, capsys, four):
+def test_an_unfinished_run_is_skipped_and_named(command, capsys, four):
     RunFolder(Path(four[0])).report.unlink()
     command("compare", *four)
     said = capsys.readouterr()
@@ -197,7 +197,7 @@ def test_a_run_that_is_not_finished_is_left_out_and_named(command, capsys, four)
     assert four[0] not in said.out
 
 
-def test_a_sweeps_folder_stands_for_its_finished_runs(command, capsys, four):
+def test_a_sweeps_folder_means_its_finished_runs(command, capsys, four):
     sweep = SweepFolder(Path("sweep"))
     for number, folder in enumerate(four):
         sweep.write(JobRecord(f"{number:016x}", number, [], FINISHED, Path(folder)))
@@ -206,7 +206,7 @@ def test_a_sweeps_folder_stands_for_its_finished_runs(command, capsys, four):
     assert [run["folder"] for row in found["settings"] for run in row["runs"]] == four
 
 
-def test_runs_that_a_sweeps_folder_was_moved_without_are_named(command, capsys, four):
+def test_runs_missing_from_a_moved_sweep_are_named(command, capsys, four):
     for number, folder in enumerate(four):
         SweepFolder(Path("sweep")).write(JobRecord(f"{number:016x}", number, [], FINISHED, Path(folder)))
     Path("elsewhere").mkdir()
@@ -222,7 +222,7 @@ def test_runs_that_a_sweeps_folder_was_moved_without_are_named(command, capsys, 
     assert f"{len(four) - 2} {gone}/{four[2]}, ..." in capsys.readouterr().err
 
 
-def test_of_two_runs_alike_the_newer_is_taken(command, capsys, four):
+def test_the_newer_of_two_identical_runs_is_used(command, capsys, four):
     again = finished("again", seed=0, right=0.6, settings={"model.n_layers": 1})
     os.utime(RunFolder(Path(again)).report, (2e9, 2e9))
     found, printed = compared(command, capsys, *four, again)
@@ -238,7 +238,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED)
-def test_runs_that_were_not_scored_alike_are_refused_with_what_to_type(command, four, words):
+def test_runs_scored_differently_are_refused_with_a_remedy(command, four, words):
     other = finished("other", **REFUSED[words])
     with pytest.raises(DataError, match=words) as refused:
         command("compare", *four, other)
@@ -247,7 +247,7 @@ def test_runs_that_were_not_scored_alike_are_refused_with_what_to_type(command, 
     assert not Path("compared").exists()
 
 
-def test_answers_that_are_not_those_of_the_scored_rows_are_refused(command, four):
+def test_predictions_of_other_rows_than_those_scored_are_refused(command, four):
     predictions = RunFolder(Path(four[1])).predictions
     predictions.write_text("".join(predictions.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(DataError, match="does not contain the 200 rows that were scored"):
@@ -273,7 +273,7 @@ def test_damaged_records_and_folders_without_a_run_are_named(command, four):
         command("compare", *four)
 
 
-def test_answers_that_are_missing_are_named_and_a_damaged_journal_or_score_leaves_no_file(command, capsys, four):
+def test_missing_predictions_are_named_and_a_damaged_journal_or_score_leaves_no_file(command, capsys, four):
     RunFolder(Path(four[1])).predictions.unlink()
     _, printed = compared(command, capsys, *four)
     assert f"Nothing is compared row by row, because {four[1]} has no predictions.csv" in " ".join(printed.split())
@@ -287,19 +287,19 @@ def test_answers_that_are_missing_are_named_and_a_damaged_journal_or_score_leave
         command("compare", *four)
 
 
-def test_folders_with_odd_names_are_taken_as_they_are(command, capsys):
+def test_folders_with_unusual_names_work(command, capsys):
     runs = [finished(name, settings={"model.n_layers": n}) for n, name in enumerate(["a b,c", "seed=1", "it's [1]"])]
     found, _ = compared(command, capsys, *runs)
     assert [run["folder"] for row in found["settings"] for run in row["runs"]] == runs
 
 
-def test_the_checkpoint_that_was_chosen_on_the_scored_split_is_warned_about(command, capsys):
+def test_a_checkpoint_chosen_on_the_scored_split_is_warned_about(command, capsys):
     runs = [finished(f"run{n}", split="validation", chosen_on="validation", settings={"model.n_layers": n}) for n in (1, 2)]
     _, printed = compared(command, capsys, *runs)
     assert "Checkpoints were chosen on validation, the split that is compared" in printed
 
 
-def test_evaluations_belong_together_by_the_settings_of_the_runs_they_scored(command, capsys, four):
+def test_evaluations_are_grouped_by_the_settings_of_their_runs(command, capsys, four):
     scored = [
         finished(f"eval{n}", seed=n % 2, right=0.7 + 0.1 * (n > 1), command="eval", settings={"run": run})
         for n, run in enumerate(four)

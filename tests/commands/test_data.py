@@ -29,7 +29,7 @@ def facts(command, capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_odd_rows_are_named_by_the_line_they_stand_on_wherever_they_were_taken_to(command, films, capsys):
+def test_odd_rows_are_named_by_their_line_in_any_split(command, films, capsys):
     splits = facts(command, capsys, *FILE, *SMALL)["splits"]
     odd = [
         (kind["kind"], row["where"], row.get("like"))
@@ -63,7 +63,7 @@ def test_rows_classes_and_lengths_are_counted(command, films, capsys):
     assert found["max_length"] == 8
 
 
-def test_the_share_that_is_cut_is_the_one_a_run_reports(command, films, tmp_path, capsys):
+def test_the_truncated_fraction_equals_the_one_a_run_reports(command, films, tmp_path, capsys):
     found = facts(command, capsys, *FILE, *SMALL, "model.max_length=9", "examples=0")
     command("train", *FILE, *SMALL, "model.max_length=9", "model.n_layers=1", "training=smoke", "training.steps=1", "run_dir=run")
     notes = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["notes"]
@@ -72,7 +72,7 @@ def test_the_share_that_is_cut_is_the_one_a_run_reports(command, films, tmp_path
     assert 0 < cut < 1
 
 
-def test_people_read_the_same_on_the_screen(command, films, capsys):
+def test_the_screen_shows_the_same_facts(command, films, capsys):
     command("data", *FILE, *SMALL, "model.max_length=8")
     printed = capsys.readouterr().out
     assert "tokens of a row" in printed and "truncated at 8" in printed
@@ -82,7 +82,7 @@ def test_people_read_the_same_on_the_screen(command, films, capsys):
     assert "Pieces:" in printed
 
 
-def test_what_is_odd_deep_inside_a_text_is_what_is_shown(command, tmp_path, capsys):
+def test_the_odd_part_of_a_long_text_is_what_is_shown(command, tmp_path, capsys):
     rows = [f"word {n},{n % 2}" for n in range(30)] + [f"{'long ' * 40}tag <i>here</i> end,1"]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     found = facts(command, capsys, "task=classification", "dataset=files", "dataset.path=rows.csv", "tokenizer.vocabulary_size=100")
@@ -90,7 +90,7 @@ def test_what_is_odd_deep_inside_a_text_is_what_is_shown(command, tmp_path, caps
     assert markup["first"][0]["text"].startswith("...") and "<i>here</i>" in markup["first"][0]["text"]
 
 
-def test_words_with_labels_are_counted_as_they_are_cut_for_training(command, capsys):
+def test_labelled_words_are_counted_as_training_tokenises_them(command, capsys):
     found = facts(command, capsys, "task=reverse", "dataset.limit=50", "examples=1")
     assert found["pieces"]["unknown_pieces"] == 0 and found["pieces"]["pieces_per_word"] == 1
     (row,) = found["splits"]["train"]["examples"]
@@ -127,7 +127,7 @@ def test_documents_are_counted_with_their_pairs(command, tmp_path, capsys):
     assert "texts of an epoch" in printed and "Texts of validation" in printed
 
 
-def test_nothing_is_written_but_what_can_be_made_again(command, films, tmp_path):
+def test_only_the_cache_is_written(command, films, tmp_path):
     command("data", *FILE, *SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["films.csv"]
 
@@ -141,6 +141,6 @@ def test_nothing_is_written_but_what_can_be_made_again(command, films, tmp_path)
         ([*FILE, "examples=-1"], SettingError, "examples is -1. Allowed: at least 0"),
     ],
 )
-def test_what_cannot_be_looked_at_is_refused_in_one_line(command, films, arguments, error, message):
+def test_unreadable_data_is_refused_in_one_line(command, films, arguments, error, message):
     with pytest.raises(error, match=message):
         command("data", *SMALL, *arguments)

@@ -110,7 +110,7 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
-def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher, documents, tmp_path):
+def test_a_pruned_teacher_is_a_better_start_than_its_embeddings_alone(command, teacher, documents, tmp_path):
     hardly = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0", "model.n_heads=1", "model.d_head=16")
     for start in ("pruned", "embeddings"):
         command("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *hardly, f"start={start}", f"run_dir={start}")
@@ -118,7 +118,7 @@ def test_a_pruned_teacher_is_a_better_start_than_its_embeddings(command, teacher
     assert pruned > 0.5 > embeddings
 
 
-def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
+def test_a_stopped_student_verifies_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = (
         "distill",
         f"teacher={teacher}",
@@ -153,7 +153,7 @@ def test_a_student_that_was_stopped_is_verified_and_resumes_bit_for_bit(command,
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
 
 
-def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
+def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
     weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
@@ -178,7 +178,9 @@ def test_a_resumed_run_notices_another_teacher_and_other_unlabelled_texts(comman
     assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
 
 
-def test_resume_auto_finds_a_run_whose_settings_the_teacher_completed(command, teacher, documents, tmp_path, monkeypatch, capsys):
+def test_resume_auto_finds_a_run_whose_open_settings_came_from_the_teacher(
+    command, teacher, documents, tmp_path, monkeypatch, capsys
+):
     line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
     from encoderlab.runs.fitting.journal import Journal
 
@@ -197,7 +199,7 @@ def test_vectors_are_not_scored_without_their_teacher(command, student):
         command("eval", f"run={student}")
 
 
-def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brackets_teacher, tmp_path, capsys):
+def test_a_task_report_compares_teacher_student_and_control(command, brackets_teacher, tmp_path, capsys):
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=10", "training.learning_rate=0.003")
     command("distill", f"teacher={brackets_teacher}", *line, "run_dir=student")
     with pytest.raises(SettingError, match="is finished"):  # found though the task was not given again
@@ -217,8 +219,8 @@ def test_on_a_task_teacher_student_and_control_stand_side_by_side(command, brack
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 
 
-def test_a_teacher_alone_is_copied_though_all_labels_are_wrong(command, cache, tmp_path):
-    """The labels count for nothing at teacher_weight=1: the student answers as a teacher that was taught the opposite."""
+def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command, cache, tmp_path):
+    """With teacher_weight=1 the labels have no effect: the student predicts like a teacher trained on the opposite labels."""
     rows = [(f"{'good' if n % 2 else 'bad'} {'abcdefgh'[n % 8]}", n % 2) for n in range(200)]
     for name, flip in (("right", 0), ("wrong", 1)):
         lines = "".join(f"{text},{'yes' if label != flip else 'no'}\n" for text, label in rows)
@@ -261,7 +263,7 @@ def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher,
         (("training.steps=2", "task=brackets"), "was not trained on a task like brackets"),
     ],
 )
-def test_what_cannot_be_distilled_is_one_line(command, teacher, documents, arguments, message):
+def test_an_impossible_distillation_is_refused_in_one_line(command, teacher, documents, arguments, message):
     own = documents if not {"task=brackets", "task=wikipedia"} & set(arguments) else ()
     with pytest.raises((SettingError, DataError), match=message):
         command("distill", f"teacher={teacher}", *own, *SHAPE, *arguments)

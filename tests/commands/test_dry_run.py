@@ -23,7 +23,7 @@ def reviews(tmp_path_factory):
 
 @pytest.fixture
 def printed(command, capsys):
-    """What a command prints on standard output."""
+    """Return what a command prints on standard output."""
 
     def run(*arguments):
         capsys.readouterr()
@@ -33,7 +33,7 @@ def printed(command, capsys):
     return run
 
 
-def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp_path):
+def test_the_estimate_matches_the_actual_run(printed, command, reviews, tmp_path):
     length = (
         "training.steps=null",
         "training.epochs=1",
@@ -66,7 +66,7 @@ def test_what_is_said_of_a_run_is_what_the_run_is(printed, command, reviews, tmp
     assert said.count("baseline: ") == len(report["baselines"])
 
 
-def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(printed, reverse_run, tmp_path):
+def test_a_dry_run_finetunes_a_tagger_and_leaves_its_encoder_unchanged(printed, reverse_run, tmp_path):
     before = {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()}
     arguments = (
         "task=reverse",
@@ -86,7 +86,7 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_what_it_starts_from_alone(print
     assert {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()} == before
 
 
-def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
+def test_a_dry_run_of_pretraining_respects_its_budget(printed, tmp_path):
     text = "\n\n".join(" ".join(f"The word {n * k % 17} stands in line {k} of the paragraph." for k in range(8)) for n in range(40))
     (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
     arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
@@ -101,7 +101,7 @@ def test_pretraining_is_tried_out_within_its_budget(printed, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
 
-def test_each_job_of_a_sweep_is_tried_out(printed, reviews, tmp_path):
+def test_each_job_of_a_sweep_gets_a_dry_run(printed, reviews, tmp_path):
     said = printed("train", "-m", *reviews, "training.steps=3", "seed=1,2", "dry_run=true")
     assert [line.partition(":")[0] for line in said.splitlines() if "dry run: only" in line] == [
         "train classification, seed 1",
@@ -110,7 +110,7 @@ def test_each_job_of_a_sweep_is_tried_out(printed, reviews, tmp_path):
     assert not list(tmp_path.rglob("report.json")) and not list(tmp_path.rglob("config.yaml"))
 
 
-def test_a_baseline_that_will_be_skipped_is_said_to_be(printed, reviews, monkeypatch):
+def test_a_baseline_that_will_be_skipped_is_reported(printed, reviews, monkeypatch):
     monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
     said = printed("train", *reviews, "training.steps=1", "dry_run=true")
     assert "TF-IDF + logistic regression (skipped: the linear baseline is fitted on at most 10 rows" in said
@@ -118,7 +118,7 @@ def test_a_baseline_that_will_be_skipped_is_said_to_be(printed, reviews, monkeyp
 
 
 @pytest.mark.parametrize("resume", ["outputs/mine", "auto"])
-def test_a_run_that_goes_on_is_not_tried_out(command, tmp_path, resume):
+def test_a_resumed_run_has_no_dry_run(command, tmp_path, resume):
     with pytest.raises(SettingError) as refused:
         command("train", "task=brackets", "dry_run=true", f"resume={resume}")
     assert str(refused.value) == (
@@ -127,13 +127,13 @@ def test_a_run_that_goes_on_is_not_tried_out(command, tmp_path, resume):
     )
 
 
-def test_a_folder_that_is_taken_is_refused_before_anything_is_tried(command, brackets_run):
+def test_a_used_folder_is_refused_before_the_dry_run(command, brackets_run):
     with pytest.raises(SettingError, match="already holds a run"):
         command("train", "task=brackets", "dry_run=true", f"run_dir={brackets_run}")
 
 
 @pytest.mark.slow
-def test_several_processes_try_a_run_out_together(reviews, cache, tmp_path):
+def test_several_processes_share_a_dry_run(reviews, cache, tmp_path):
     code, out, _ = torchrun(
         2, "-m", "encoderlab", "train", *reviews, "training.steps=6", "dry_run=true", folder=tmp_path, ENCODERLAB_CACHE=str(cache)
     )

@@ -52,7 +52,7 @@ def index(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_mean_vectors_of_a_padded_file_are_those_of_transformers_in_its_order(command, bert, tmp_path, monkeypatch):
+def test_mean_vectors_equal_those_of_transformers_in_the_files_order(command, bert, tmp_path, monkeypatch):
     monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     command("embed", f"run={bert}", "input=texts.txt", "output=vectors.npy")
@@ -74,7 +74,7 @@ def test_cls_vectors_and_vectors_of_length_one(command, bert, tmp_path, monkeypa
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_vectors_of_tokens_stand_one_text_after_the_other_beside_their_pieces(command, bert, tmp_path, monkeypatch, capsys):
+def test_token_vectors_follow_text_by_text_with_their_pieces(command, bert, tmp_path, monkeypatch, capsys):
     typed(monkeypatch, "\n".join(TEXTS))
     command("embed", f"run={bert}", "output=tokens.npy", "tokens=true")
     found, (hidden, real) = np.load(tmp_path / "tokens.npy"), theirs(bert, TEXTS)
@@ -98,7 +98,7 @@ def test_pairs_are_read_together_with_their_segments(command, bert, tmp_path):
     assert index(tmp_path / "pairs.index.jsonl")[0] == {"row": 0, "text": PAIRS[0][0], "text_pair": PAIRS[0][1]}
 
 
-def test_texts_longer_than_the_model_are_cut_as_transformers_cuts_them_and_counted(command, bert, tmp_path, monkeypatch, capsys):
+def test_long_texts_are_truncated_like_in_transformers_and_counted(command, bert, tmp_path, monkeypatch, capsys):
     texts = ["fox " * 40, "a dog"]
     typed(monkeypatch, "\n".join(texts))
     command("embed", f"run={bert}", "output=cut.npy")
@@ -123,7 +123,7 @@ def test_a_split_of_a_run_on_pairs_gives_pairs_and_its_lines_single_texts(comman
     assert not np.allclose(np.load(tmp_path / "lines.npy"), np.load(tmp_path / "test.npy"), atol=1e-3)
 
 
-def test_a_run_of_words_gives_words_as_it_was_trained_and_zeros_for_none(command, reverse_run, tmp_path, monkeypatch):
+def test_a_tagging_run_embeds_words_and_gives_zeros_for_empty_rows(command, reverse_run, tmp_path, monkeypatch):
     typed(monkeypatch, "1 2 3\n\n4\n")
     command("embed", f"run={reverse_run}", "output=words.npy")
     found = np.load(tmp_path / "words.npy")
@@ -142,7 +142,7 @@ def test_a_folder_of_transformers_has_no_splits(command, bert):
         command("embed", f"run={bert}", "split=test", "output=out.npy")
 
 
-def test_no_lines_give_no_vectors(command, brackets_run, tmp_path, monkeypatch):
+def test_empty_input_gives_no_vectors(command, brackets_run, tmp_path, monkeypatch):
     typed(monkeypatch, "")
     command("embed", f"run={brackets_run}", "output=none.npy")
     assert np.load(tmp_path / "none.npy").shape[0] == 0
@@ -162,7 +162,7 @@ def test_no_lines_give_no_vectors(command, brackets_run, tmp_path, monkeypatch):
         (["output=nowhere/out.npy", "split=test"], DataError, "output=nowhere/out.npy cannot be written"),
     ],
 )
-def test_what_cannot_be_embedded_is_refused_and_leaves_nothing(command, brackets_run, tmp_path, arguments, error, message):
+def test_invalid_input_is_refused_and_leaves_nothing(command, brackets_run, tmp_path, arguments, error, message):
     (tmp_path / "empty.txt").touch()
     (tmp_path / "latin.txt").write_bytes(b"fine\ncaf\xe9\n")
     with pytest.raises(error, match=message):
@@ -178,7 +178,7 @@ def test_a_failure_half_way_leaves_nothing(command, brackets_run, tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_path):
+def test_an_existing_output_is_not_overwritten(command, brackets_run, tmp_path):
     (tmp_path / "out.npy").write_text("precious")
     with pytest.raises(SettingError, match="output=out.npy: out.npy already exists"):
         command("embed", f"run={brackets_run}", "split=test", "output=out.npy")

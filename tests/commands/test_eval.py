@@ -7,7 +7,7 @@ import pytest
 from encoderlab.errors import DataError, SettingError
 
 
-def test_eval_finds_the_scores_the_training_reported(command, brackets_run, tmp_path):
+def test_eval_reproduces_the_scores_of_the_training(command, brackets_run, tmp_path):
     command("eval", f"run={brackets_run}", "split=validation", "run_dir=scored", "threads=1")
     trained = json.loads((brackets_run / "report.json").read_text())
     scored = json.loads((tmp_path / "scored" / "report.json").read_text())
@@ -17,7 +17,7 @@ def test_eval_finds_the_scores_the_training_reported(command, brackets_run, tmp_
     assert (tmp_path / "scored" / "predictions.csv").is_file()
 
 
-def test_eval_takes_the_test_split_where_none_is_named(command, reverse_run, tmp_path):
+def test_eval_uses_the_test_split_by_default(command, reverse_run, tmp_path):
     command("eval", f"run={reverse_run}", "run_dir=scored", "threads=1")
     trained = json.loads((reverse_run / "report.json").read_text())
     assert json.loads((tmp_path / "scored" / "report.json").read_text())["splits"] == {"test": trained["splits"]["test"]}
@@ -26,7 +26,7 @@ def test_eval_takes_the_test_split_where_none_is_named(command, reverse_run, tmp
 COLUMNS = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way")
 
 
-def test_a_file_of_ones_own_is_scored_whole_even_if_it_holds_one_class_only(command, pairs_run, tmp_path):
+def test_a_users_file_is_scored_whole_even_with_a_single_class(command, pairs_run, tmp_path):
     rows = "\n".join(f"title {n},body {n},up" for n in range(100, 140))
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
     command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, "run_dir=scored")
@@ -37,7 +37,7 @@ def test_a_file_of_ones_own_is_scored_whole_even_if_it_holds_one_class_only(comm
     assert note.startswith("Too few rows of all to score 'down' (0)")
 
 
-def test_a_named_split_of_another_dataset_is_not_taken_for_the_one_that_chose_the_checkpoint(command, pairs_run, tmp_path):
+def test_a_split_of_another_dataset_did_not_choose_the_checkpoint(command, pairs_run, tmp_path):
     rows = "\n".join(f"title {n},body {n},{('up', 'down')[n % 2]}" for n in range(100, 140))
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
     half = ("dataset.validation_fraction=0.5", "split=validation")
@@ -47,7 +47,7 @@ def test_a_named_split_of_another_dataset_is_not_taken_for_the_one_that_chose_th
     assert not any("too good" in note for note in report["notes"])
 
 
-def test_eval_refuses_labels_that_mean_something_else(command, pairs_run, tmp_path):
+def test_eval_refuses_labels_with_other_meanings(command, pairs_run, tmp_path):
     rows = "\n".join(f"title {n},body {n},{('left', 'right')[n % 2]}" for n in range(40))
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
     with pytest.raises((DataError, SettingError), match="left"):
@@ -81,7 +81,7 @@ def test_a_setting_of_a_dataset_that_was_not_chosen_is_refused(command, brackets
         command("eval", f"run={brackets_run}", "dataset.limit=5")
 
 
-def test_eval_of_a_split_that_is_not_there_names_those_that_are(command, brackets_run, tmp_path):
+def test_eval_of_a_missing_split_names_those_available(command, brackets_run, tmp_path):
     with pytest.raises(DataError, match="split=dev is not in this dataset.*train, validation, test"):
         command("eval", f"run={brackets_run}", "split=dev")
     assert list(tmp_path.iterdir()) == []

@@ -56,7 +56,7 @@ def test_predict_and_explain_agree_on_the_answer(command, brackets_run, tmp_path
     assert list(figures["token_scores"]) == ["gradient"]
 
 
-def test_rows_of_a_split_and_a_class_of_ones_own_choice_are_explained(command, pairs_run, tmp_path, capsys):
+def test_rows_of_a_split_and_a_chosen_class_are_explained(command, pairs_run, tmp_path, capsys):
     chosen = ("split=test", "rows=[0,2]", "label=down", "method=occlusion")
     command("explain", f"run={pairs_run}", *chosen, "run_dir=why")
     found = json.loads((tmp_path / "why" / "explain.json").read_text())
@@ -77,7 +77,7 @@ def test_the_label_of_a_word_is_explained_by_all_words(command, reverse_run, tmp
     assert [word["word"] for word in figures["words"]] == ["1", "2", "3", "4"]
 
 
-def test_markup_in_a_text_stays_text(command, brackets_run, tmp_path, capsys):
+def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "method=gradient", "run_dir=why")
     written = (tmp_path / "why" / "explain.html").read_text()
     assert "<script" not in written
@@ -85,7 +85,7 @@ def test_markup_in_a_text_stays_text(command, brackets_run, tmp_path, capsys):
     assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
 
 
-def test_what_was_cut_off_is_shown_without_a_score(command, brackets_run, tmp_path, capsys):
+def test_truncated_words_are_shown_without_a_score(command, brackets_run, tmp_path, capsys):
     command("explain", f"run={brackets_run}", "text=" + "(" * 400, "method=gradient", "run_dir=why")
     (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
     assert figures["truncated"]
@@ -106,21 +106,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("typed", REFUSED)
-def test_what_contradicts_itself_is_refused_and_leaves_nothing_behind(command, brackets_run, tmp_path, typed):
+def test_contradictory_settings_are_refused_and_leave_nothing(command, brackets_run, tmp_path, typed):
     with pytest.raises(SettingError) as refused:
         command("explain", f"run={brackets_run}", *typed)
     assert str(refused.value).startswith(REFUSED[typed])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_class_is_taken_as_it_was_typed(command, brackets_run):
+def test_a_class_is_matched_as_typed(command, brackets_run):
     for label in ("true", "a,b", "[x]", "null"):
         with pytest.raises(SettingError, match="is not a class of this model") as refused:
             command("explain", f"run={brackets_run}", "text=(", f"label={label}")
         assert str(refused.value).startswith(f"label={label} is not a class")
 
 
-def test_a_word_and_a_row_that_are_not_there_are_refused(command, reverse_run, tmp_path):
+def test_a_missing_word_and_a_missing_row_are_refused(command, reverse_run, tmp_path):
     with pytest.raises(DataError, match="word=4 is not one of the text's 4 words. Allowed: 0 to 3"):
         command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=4")
     with pytest.raises(DataError, match="no row 300"):

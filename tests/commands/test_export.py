@@ -103,7 +103,7 @@ def their_logits(folder, opened_by, *texts):
 
 
 @pytest.mark.parametrize("shape", [{}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}])
-def test_transformers_answers_for_single_texts_as_the_run_does(command, finished, shape, capsys):
+def test_transformers_predicts_single_texts_as_the_run_does(command, finished, shape, capsys):
     run = finished(ClassificationConfig(name="moods"), **shape, positions=Positions.sinusoidal, bias=False)
     command("export", f"run={run}", "format=huggingface", "path=out/there")
     modes = {file.stat().st_mode for file in Path("out/there").iterdir()}
@@ -113,7 +113,7 @@ def test_transformers_answers_for_single_texts_as_the_run_does(command, finished
     assert capsys.readouterr().out.splitlines()[0] == "out/there"
 
 
-def test_transformers_answers_for_pairs_as_the_run_does_the_real_labels_included(command, finished):
+def test_transformers_predicts_pairs_as_the_run_does_with_its_labels(command, finished):
     run = finished(ClassificationConfig(name="moods"), paired=True)
     command("export", f"run={run / 'model'}", "path=there")
     theirs = their_logits("there", "AutoModelForSequenceClassification", *map(list, zip(*PAIRS, strict=True))).logits
@@ -125,7 +125,7 @@ def test_transformers_answers_for_pairs_as_the_run_does_the_real_labels_included
 
 
 @pytest.mark.parametrize("shape", [{}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}])
-def test_the_tokenizer_cuts_and_joins_as_ours_does(command, finished, shape):
+def test_the_exported_tokenizer_truncates_and_joins_as_ours_does(command, finished, shape):
     run = finished(ClassificationConfig(name="moods"), **shape)
     command("export", f"run={run}", "path=there")
     assembly, tokenizer = opened(run), transformers.AutoTokenizer.from_pretrained("there")
@@ -192,7 +192,7 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     assert "BertForSequenceClassification" in capsys.readouterr().out
 
 
-def test_what_has_no_equivalent_is_refused_with_what_to_choose(command, brackets_run, tmp_path):
+def test_settings_without_an_equivalent_are_refused_with_an_alternative(command, brackets_run, tmp_path):
     with pytest.raises(
         SettingError, match=r"has no equivalent of .*model\.pooling=mean.*Use format=onnx, or train with .*model\.pooling=pooler"
     ):
@@ -206,7 +206,7 @@ def test_words_without_special_tokens_are_refused(command, finished):
         command("export", f"run={run}", "path=there")
 
 
-def test_a_path_that_is_taken_is_refused(command, finished, tmp_path):
+def test_an_existing_path_is_refused(command, finished, tmp_path):
     run = finished(ClassificationConfig(name="moods"))
     (tmp_path / "taken").mkdir()
     for path in ("taken", "."):
@@ -219,7 +219,7 @@ def test_a_path_that_is_taken_is_refused(command, finished, tmp_path):
         command("export", f"run={run}", "path=file/there")
 
 
-def test_an_export_that_fails_leaves_nothing(command, finished, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_nothing(command, finished, tmp_path, monkeypatch):
     run = finished(ClassificationConfig(name="moods"))
     before = sorted(tmp_path.iterdir())
 
@@ -242,14 +242,14 @@ def encoded_there(folder, texts):
 
 
 @pytest.mark.parametrize("pooling", [Pooling.mean, Pooling.max, Pooling.cls])
-def test_sentence_transformers_answers_as_the_run_does_whatever_it_pools_by(command, finished, pooling):
+def test_sentence_transformers_gives_the_runs_vectors_with_every_pooling(command, finished, pooling):
     run = finished(ClassificationConfig(name="moods"), pooling=pooling)
     command("export", f"run={run}", "format=sentence_transformers", "path=there")
     ours = torch.stack(our_logits(run, [TextExample(text) for text in TEXTS]))
     assert_close(encoded_there("there", TEXTS), ours, rtol=1e-5, atol=1e-5)
 
 
-def test_pairs_are_read_there_too_and_the_card_shows_how(command, finished, tmp_path, capsys, monkeypatch, caplog):
+def test_sentence_transformers_reads_pairs_as_the_card_shows(command, finished, tmp_path, capsys, monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     caplog.set_level(logging.WARNING)
     run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean, paired=True)
@@ -277,19 +277,19 @@ def test_an_encoder_gives_the_vectors_of_embed_and_training_starts_from_it(comma
     assert "pool.dense.weight" not in pretrained.weights
 
 
-def test_what_sentence_transformers_has_no_equivalent_of_is_refused_with_what_has(command, finished):
+def test_what_sentence_transformers_cannot_express_is_refused_with_an_alternative(command, finished):
     words = finished(TaggingConfig(name="digits"))
     with pytest.raises(SettingError, match=r"this model labels words\. Use format=huggingface, or heads=false"):
         command("export", f"run={words}", "format=sentence_transformers", "path=there")
 
 
-def test_a_pooler_is_refused_as_transformers_has_it(command, finished):
+def test_a_pooler_is_refused_with_the_format_that_has_it(command, finished):
     with_pooler = finished(ClassificationConfig(name="moods"))
     with pytest.raises(SettingError, match=r"no equivalent of model\.pooling=pooler\. Use format=huggingface"):
         command("export", f"run={with_pooler}", "format=sentence_transformers", "path=there")
 
 
-def test_mean_pooling_is_refused_by_transformers_with_what_has_it(command, finished):
+def test_mean_pooling_is_refused_for_transformers_with_the_format_that_has_it(command, finished):
     run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
     with pytest.raises(SettingError, match=r"of model\.pooling=mean\. Use format=sentence_transformers, or train with model\."):
         command("export", f"run={run}", "path=there")
@@ -312,7 +312,7 @@ def predicted(command, capsys, *arguments):
     return list(csv.reader(io.StringIO(capsys.readouterr().out)))
 
 
-def test_predict_answers_from_a_hugging_face_folder_as_from_the_run(command, exported, capsys):
+def test_predict_from_a_hugging_face_folder_equals_predict_from_the_run(command, exported, capsys):
     ours = predicted(command, capsys, f"run={exported}", "text=The quick fox")
     theirs = predicted(command, capsys, "run=there", "text=The quick fox")
     assert theirs[0] == ours[0] and theirs[1][:2] == ours[1][:2]
@@ -341,9 +341,7 @@ def test_eval_scores_a_hugging_face_folder_on_a_dataset(command, exported, tmp_p
 
 
 @pytest.mark.parametrize("labels", [["LABEL_0", "LABEL_1"], ["Unbalanced", "BALANCED"]])
-def test_labels_that_differ_in_case_or_are_mere_numbers_are_taken_in_order_and_the_report_says_so(
-    command, exported, tmp_path, labels
-):
+def test_labels_that_differ_in_case_or_are_bare_numbers_are_matched_in_order_and_reported(command, exported, tmp_path, labels):
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained("there")
     config = theirs.config
     config.id2label, config.label2id = dict(enumerate(labels)), {label: number for number, label in enumerate(labels)}
@@ -355,12 +353,12 @@ def test_labels_that_differ_in_case_or_are_mere_numbers_are_taken_in_order_and_t
     assert f"The model's labels {labels} are matched with" in " ".join(report["notes"])
 
 
-def test_attention_is_drawn_from_a_hugging_face_folder(command, exported, tmp_path):
+def test_attention_is_plotted_from_a_hugging_face_folder(command, exported, tmp_path):
     command("attention", "run=there", "text=The quick fox", "run_dir=maps")
     assert (tmp_path / "maps" / "attention" / "text" / "layer-2.png").is_file()
 
 
-def test_an_encoder_without_a_head_answers_nothing_but_shows_its_attention(command, exported, tmp_path):
+def test_an_encoder_without_a_head_predicts_nothing_but_shows_its_attention(command, exported, tmp_path):
     transformers.AutoModel.from_pretrained("there").save_pretrained("bare")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / name).write_bytes((tmp_path / "there" / name).read_bytes())
@@ -372,7 +370,7 @@ def test_an_encoder_without_a_head_answers_nothing_but_shows_its_attention(comma
     assert (tmp_path / "maps" / "attention" / "text" / "layer-1.png").is_file()
 
 
-def test_a_vocabulary_is_enough_of_a_tokenizer_and_none_is_not(command, exported, tmp_path, capsys):
+def test_a_vocabulary_suffices_as_a_tokenizer_and_a_missing_one_is_refused(command, exported, tmp_path, capsys):
     before = predicted(command, capsys, "run=there", "text=The quick fox")
     pieces = json.loads((tmp_path / "there" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -383,7 +381,7 @@ def test_a_vocabulary_is_enough_of_a_tokenizer_and_none_is_not(command, exported
     assert predicted(command, capsys, "run=there", "text=The quick fox") == before
 
 
-def test_embeddings_filled_up_to_a_round_number_of_rows_are_fine_and_too_few_are_not(command, exported, capsys):
+def test_padded_embeddings_are_accepted_and_too_few_are_refused(command, exported, capsys):
     before = predicted(command, capsys, "run=there", "text=The quick fox")
     model = transformers.AutoModelForSequenceClassification.from_pretrained("there")
     size = model.config.vocab_size

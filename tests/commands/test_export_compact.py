@@ -22,7 +22,7 @@ def probabilities(command, capsys, run):
     return [float(cell) for cell in next(csv.reader(io.StringIO(capsys.readouterr().out.splitlines()[1])))[2:]]
 
 
-def test_a_run_answers_as_before_from_less_space(command, brackets_run, tmp_path, capsys):
+def test_a_compact_run_predicts_as_before(command, brackets_run, tmp_path, capsys):
     before = probabilities(command, capsys, brackets_run)
     command("export", f"run={brackets_run}", "format=compact", "path=small")
     path, said = capsys.readouterr().out.splitlines()
@@ -37,14 +37,14 @@ def test_a_run_answers_as_before_from_less_space(command, brackets_run, tmp_path
     assert capsys.readouterr().out.startswith("good  model")
 
 
-def test_words_are_answered_too(command, reverse_run, capsys):
+def test_a_compact_tagging_run_predicts_words(command, reverse_run, capsys):
     command("export", f"run={reverse_run}", "format=compact", "path=small")
     assert "a probability by at most" in capsys.readouterr().out
     command("predict", "run=small", "text=1 2 3")
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_the_encoder_alone_keeps_nothing_of_the_run(command, pairs_run, tmp_path, capsys):
+def test_an_exported_encoder_holds_nothing_else_of_the_run(command, pairs_run, tmp_path, capsys):
     command("export", f"run={pairs_run}", "format=compact", "heads=false", "path=boxes/mine")
     assert "probability" not in capsys.readouterr().out
     folder = tmp_path / "boxes" / "mine"
@@ -59,7 +59,7 @@ def test_the_encoder_alone_keeps_nothing_of_the_run(command, pairs_run, tmp_path
     assert load_pretrained(str(folder)).heads.sequence_classes is None
 
 
-def test_the_encoder_alone_makes_the_vectors_of_the_run(command, pairs_run, tmp_path):
+def test_an_exported_encoder_gives_the_runs_vectors(command, pairs_run, tmp_path):
     (tmp_path / "texts.txt").write_text("title 3\nbody 5\n", encoding="utf-8")
     command("export", f"run={pairs_run}", "format=compact", "heads=false", "path=mine")
     for run, name in ((pairs_run, "before"), ("mine", "after")):
@@ -68,7 +68,7 @@ def test_the_encoder_alone_makes_the_vectors_of_the_run(command, pairs_run, tmp_
     assert 0 < np.abs(before - after).max() < 0.02 * np.abs(before).max()
 
 
-def test_its_card_holds_hashes_and_the_text_that_was_named(command, brackets_run, tmp_path):
+def test_its_card_has_hashes_and_the_given_text(command, brackets_run, tmp_path):
     (tmp_path / "card.md").write_text("# Mine\n\nAll about it.\n", encoding="utf-8")
     command("export", f"run={brackets_run}", "format=compact", "heads=false", "path=small", "card=card.md")
     card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
@@ -77,12 +77,12 @@ def test_its_card_holds_hashes_and_the_text_that_was_named(command, brackets_run
         assert f"| {name} | `{sha256_of(tmp_path / 'small' / name)}` |" in card
 
 
-def test_transformers_opens_the_encoder_alone(command, pairs_run):
+def test_transformers_opens_the_exported_encoder(command, pairs_run):
     command("export", f"run={pairs_run}", "format=huggingface", "heads=false", "path=theirs")
     assert isinstance(transformers.AutoModel.from_pretrained("theirs"), transformers.BertModel)
 
 
-def test_what_cannot_be_written_is_refused(command, brackets_run, pairs_run, tmp_path):
+def test_impossible_exports_are_refused(command, brackets_run, pairs_run, tmp_path):
     with pytest.raises(SettingError, match="heads=false does not work with format=onnx, which writes the heads too"):
         command("export", f"run={brackets_run}", "format=onnx", "heads=false", "path=there")
     with pytest.raises(DataError, match=r"card=nowhere\.md cannot be read: No such file"):

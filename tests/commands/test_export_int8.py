@@ -18,7 +18,7 @@ pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
 pytestmark = [pytest.mark.usefixtures("symbolic_sizes"), pytest.mark.slow]
 
 
-def test_both_names_write_the_same_graph_and_the_card_says_what_it_changes(command, brackets_run, tmp_path, capsys):
+def test_both_names_write_the_same_graph_and_the_card_describes_the_difference(command, brackets_run, tmp_path, capsys):
     command("export", f"run={brackets_run}", "format=int8", "path=short")
     said = capsys.readouterr().out.splitlines()[-1]
     command("export", f"run={brackets_run}", "format=onnx", "precision=int8", "path=long")
@@ -36,7 +36,7 @@ def test_both_names_write_the_same_graph_and_the_card_says_what_it_changes(comma
 
 
 @pytest.mark.parametrize("kind", ["brackets_run", "pairs_run"])
-def test_the_folder_answers_as_the_run_does(command, tmp_path, capsys, request, kind):
+def test_the_exported_folder_predicts_as_the_run_does(command, tmp_path, capsys, request, kind):
     run = request.getfixturevalue(kind)
     command("export", f"run={run}", "format=int8", "path=small")
     texts = [("()", "a"), ("((" * 20, "b"), (")(", "c")]
@@ -58,7 +58,7 @@ def test_words_are_compared_too(command, reverse_run, tmp_path, capsys):
     assert (tmp_path / "scored" / "predictions.csv").exists()
 
 
-def test_without_the_rows_of_the_run_sentences_are_compared(command, run_in, cache, tmp_path, capsys):
+def test_without_the_runs_rows_built_in_sentences_are_compared(command, run_in, cache, tmp_path, capsys):
     rows = "".join(f"title {n},{('up', 'down')[n % 2]}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     sizes = ("model.n_layers=1", "model.d_model=16", "tokenizer.vocabulary_size=120", "training.steps=2")
@@ -69,7 +69,7 @@ def test_without_the_rows_of_the_run_sentences_are_compared(command, run_in, cac
     assert "It was not scored: " in (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_graph_that_loses_too_much_is_not_written(command, brackets_run, tmp_path, monkeypatch):
+def test_a_graph_that_loses_too_much_accuracy_is_not_written(command, brackets_run, tmp_path, monkeypatch):
     monkeypatch.setattr(int8_check, "LARGEST_LOSS", -1.0)
     with pytest.raises(
         DataError, match=r"In 8 bits, accuracy on test changes from .* Allowed: a loss of at most .* nothing was written"
@@ -82,7 +82,7 @@ def test_a_graph_that_loses_too_much_is_not_written(command, brackets_run, tmp_p
     "arguments",
     [("format=huggingface", "precision=int8"), ("format=compact", "precision=fp32"), ("format=int8", "precision=fp32")],
 )
-def test_a_precision_that_a_format_does_not_have_is_refused(command, brackets_run, tmp_path, arguments):
+def test_a_precision_the_format_lacks_is_refused(command, brackets_run, tmp_path, arguments):
     with pytest.raises(SettingError, match=r"does not support precision=.*format=onnx with fp32 or int8"):
         command("export", f"run={brackets_run}", *arguments, "path=there")
     assert list(tmp_path.iterdir()) == []
@@ -94,7 +94,7 @@ def test_an_encoder_is_refused(command, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_program_needs_numpy_onnxruntime_and_tokenizers_alone(command, brackets_run, tmp_path):
+def test_the_program_needs_only_numpy_onnxruntime_and_tokenizers(command, brackets_run, tmp_path):
     command("export", f"run={brackets_run}", "format=int8", "path=small")
     venv.create(tmp_path / "alone", with_pip=True)
     python = tmp_path / "alone" / "bin" / "python"

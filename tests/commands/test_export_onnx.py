@@ -41,7 +41,7 @@ def exported(command, tmp_path):
     return export_it
 
 
-def test_texts_are_answered_as_by_the_run_cut_and_padded(command, exported, brackets_run, tmp_path, capsys):
+def test_texts_are_predicted_as_by_the_run_with_truncation_and_padding(command, exported, brackets_run, tmp_path, capsys):
     folder = exported(brackets_run)
     assert sorted(path.name for path in folder.iterdir()) == FILES
     card = (folder / "README.md").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def test_texts_are_answered_as_by_the_run_cut_and_padded(command, exported, brac
         assert found["probabilities"] == pytest.approx(mine["probabilities"], abs=1e-4)
 
 
-def test_pairs_are_answered_as_by_the_run(command, exported, pairs_run, tmp_path, capsys):
+def test_pairs_are_predicted_as_by_the_run(command, exported, pairs_run, tmp_path, capsys):
     folder = exported(pairs_run)
     pairs = [("title 1", "body 2"), ("x" * 900, "title 3"), ("", "body")]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"title": a, "body": b}) + "\n" for a, b in pairs))
@@ -72,7 +72,7 @@ def test_pairs_are_answered_as_by_the_run(command, exported, pairs_run, tmp_path
         assert found["probabilities"] == pytest.approx(mine["probabilities"], abs=1e-4)
 
 
-def test_words_are_answered_as_by_the_run(command, exported, reverse_run, tmp_path, capsys):
+def test_words_are_predicted_as_by_the_run(command, exported, reverse_run, tmp_path, capsys):
     folder = exported(reverse_run)
     texts = ["1 2 3", "7", "4 5 6 7 8 9 0 1 2 3"]
     (tmp_path / "rows.txt").write_text("\n".join(texts) + "\n")
@@ -107,7 +107,7 @@ def test_encoderlab_opens_the_folder(command, exported, tmp_path, capsys, reques
         ("export", "path=again", "format=int8"),
     ],
 )
-def test_what_needs_weights_is_refused_in_one_line(command, exported, brackets_run, tmp_path, arguments):
+def test_commands_that_need_weights_are_refused_in_one_line(command, exported, brackets_run, tmp_path, arguments):
     folder = exported(brackets_run)
     (tmp_path / "texts.txt").write_text("()\n", encoding="utf-8")
     with pytest.raises(DataError, match="contains an ONNX graph.*Use the run it was exported from"):
@@ -115,7 +115,7 @@ def test_what_needs_weights_is_refused_in_one_line(command, exported, brackets_r
     assert not (tmp_path / "again").exists()
 
 
-def test_a_device_and_a_precision_that_a_graph_does_not_have_are_refused(command, exported, brackets_run):
+def test_a_device_and_a_precision_the_graph_lacks_are_refused(command, exported, brackets_run):
     folder = exported(brackets_run)
     with pytest.raises(SettingError, match="device=mps does not work with"):
         command("predict", f"run={folder}", "text=()", "device=mps")
@@ -130,7 +130,7 @@ def test_a_damaged_graph_is_one_line(command, exported, brackets_run):
         command("predict", f"run={folder}", "text=()")
 
 
-def test_a_graph_that_does_not_agree_is_not_left_behind(command, brackets_run, tmp_path, monkeypatch):
+def test_a_graph_that_disagrees_with_the_model_is_deleted(command, brackets_run, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_graph, "TOLERANCE", -1.0)
     with pytest.raises(DataError, match="The ONNX graph is wrong"):
         command("export", f"run={brackets_run}", "format=onnx", "path=there")
@@ -138,7 +138,7 @@ def test_a_graph_that_does_not_agree_is_not_left_behind(command, brackets_run, t
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_library_that_is_missing_is_named_with_what_to_install(command, brackets_run, tmp_path, monkeypatch, missing):
+def test_a_missing_library_is_named_with_its_extra(command, brackets_run, tmp_path, monkeypatch, missing):
     find_spec = export.find_spec
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == missing else find_spec(name))
     with pytest.raises(

@@ -26,7 +26,7 @@ def weights_of(folder):
     return safetensors.torch.load_file(folder / "model" / "model.safetensors")
 
 
-def test_a_run_is_finetuned_and_every_file_says_from_what(command, brackets_run, tmp_path, capsys):
+def test_a_run_is_finetuned_and_every_file_names_its_encoder(command, brackets_run, tmp_path, capsys):
     command("finetune", *QUICK, f"init_from={brackets_run}", "seed=5")
     (folder,) = (tmp_path / "outputs" / "finetune" / "brackets").iterdir()
     report = report_of(folder)
@@ -44,7 +44,7 @@ def test_a_run_is_finetuned_and_every_file_says_from_what(command, brackets_run,
     assert settings["model"] == pretrained | {"max_length": 32, "dropout": 0.1}  # as its rows need; finetuning's own
 
 
-def test_a_run_on_texts_that_is_not_above_its_baseline_names_the_command_that_may_be(command, brackets_run, tmp_path, capsys):
+def test_a_run_not_above_its_baseline_suggests_a_stronger_command(command, brackets_run, tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{('dull', 'fine')[n % 2]} {n},{n % 2}\n" for n in range(80)))
     own, still = (
         ("task=classification", "dataset=files", "dataset.path=rows.csv"),
@@ -58,7 +58,7 @@ def test_a_run_on_texts_that_is_not_above_its_baseline_names_the_command_that_ma
     assert report_of(brackets_run)["stronger_command"] is None  # symbols are no words
 
 
-def test_a_run_from_scratch_says_so(brackets_run):
+def test_a_run_from_scratch_is_marked_as_such(brackets_run):
     assert report_of(brackets_run)["init_from"] is None
     assert "trained from scratch by `encoderlab train`" in (brackets_run / "model" / "README.md").read_text()
 
@@ -96,7 +96,7 @@ def test_frozen_layers_are_those_of_the_pretrained_encoder(command, brackets_run
     )
 
 
-def test_both_settings_work_from_scratch_too(command, tmp_path):
+def test_freezing_and_layer_decay_work_from_scratch_too(command, tmp_path):
     command("train", *QUICK, *BRACKETS_MODEL, "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
     assert any("were frozen" in note for note in report_of(tmp_path / "run")["notes"])
 
@@ -132,7 +132,7 @@ LEFT_OPEN = ("task=brackets", "dataset.limit=160", "training.threads=1", "baseli
 
 
 def length_of(folder):
-    """What the settings of a run say of its length."""
+    """Return the settings of a run that determine its length."""
     training = yaml.safe_load((folder / "config.yaml").read_text())["training"]
     return [training[name] for name in ("epochs", "evaluate_every", "patience")]
 
@@ -146,7 +146,7 @@ def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_ru
     assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
 
 
-def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(command, brackets_run, tmp_path, capsys):
+def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorded(command, brackets_run, tmp_path, capsys):
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.patience=9", "run_dir=run")
     length = "2 epochs, 20 steps of 16 rows; evaluated every 5 steps, and stopped after 9 evaluations without a better score"
     assert length in capsys.readouterr().err.splitlines()
@@ -157,7 +157,7 @@ def test_the_rows_decide_how_long_a_finetuning_is_and_it_is_said_and_recorded(co
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
-def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run, tmp_path, typed, patience):
+def test_a_finetuning_stops_early_unless_set_otherwise(command, brackets_run, tmp_path, typed, patience):
     rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run")
     stopped = [note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")]
@@ -167,7 +167,7 @@ def test_a_finetuning_stops_early_unless_it_is_told_not_to(command, brackets_run
 
 @pytest.mark.slow
 @pytest.mark.parametrize("resume", ["run", "auto"])
-def test_a_finetuning_whose_length_was_decided_goes_on_to_the_same_end(command, stop_after, brackets_run, tmp_path, resume):
+def test_a_resumed_finetuning_keeps_its_decided_length(command, stop_after, brackets_run, tmp_path, resume):
     typed = ("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.patience=null")
     command(*typed, "run_dir=whole")
     stop_after(7)
@@ -189,7 +189,7 @@ def test_a_finetuning_whose_length_was_decided_goes_on_to_the_same_end(command, 
         ("finetune init_from={pairs} model.max_length=20", 20),
     ],
 )
-def test_how_far_a_run_reads_follows_its_rows_and_is_recorded(command, pairs_run, tmp_path, start, reads):
+def test_the_maximum_length_follows_the_rows_and_is_recorded(command, pairs_run, tmp_path, start, reads):
     rows = "\n".join(f"{'1 ' * 57}{n // 10} {n % 10} {n % 2},{n % 2}" for n in range(60))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
     own = ("task=classification", "dataset=files", "dataset.path=rows.csv", "training=smoke", "baselines=false", "run_dir=run")
@@ -213,15 +213,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_what_does_not_fit_the_pretrained_encoder_is_refused_and_nothing_is_left_behind(
-    command, brackets_run, tmp_path, change, message
-):
+def test_settings_that_do_not_fit_the_encoder_are_refused_and_leave_nothing(command, brackets_run, tmp_path, change, message):
     with pytest.raises(SettingError, match=message):
         command("finetune", *QUICK, f"init_from={brackets_run}", *change)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_positions_than_learnt_are_refused_before_the_data_is_read(command, pairs_run):
+def test_more_positions_than_learned_are_refused_before_the_data_is_read(command, pairs_run):
     with pytest.raises(SettingError, match=r"^model\.max_length is 1000, but the pretrained encoder has only \d+ positions\."):
         command(
             "finetune",
@@ -233,7 +231,7 @@ def test_more_positions_than_learnt_are_refused_before_the_data_is_read(command,
         )
 
 
-def test_a_run_that_has_not_finished_is_refused(command, tmp_path):
+def test_an_unfinished_run_is_refused(command, tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.yaml").write_text("")
     with pytest.raises(DataError, match=r"^init_from=unfinished is not a model folder\. Allowed: the folder of a finished run"):
@@ -248,7 +246,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
 
 
 @pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=docs"), ("task=wikipedia",)])
-def test_train_has_nothing_to_learn_from_text_alone(command, task):
+def test_train_refuses_texts_without_labels(command, task):
     with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Run encoderlab pretrain\.$"):
         command("train", *task)
 
@@ -300,7 +298,7 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 3])  # while the encoder adapts, and while it learns the task
-def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_after, tmp_path, step):
+def test_an_adapted_finetuning_resumes_where_it_stopped(adapted, stop_after, tmp_path, step):
     whole = adapted("run_dir=run", "training.checkpoint_every=1").rename(tmp_path / "whole")
     stop_after(step)
     with pytest.raises(Interrupted):
@@ -312,6 +310,6 @@ def test_an_adapted_finetuning_goes_on_from_where_it_was_stopped(adapted, stop_a
 
 
 @pytest.mark.parametrize("adapt", ["5", "0m", "soon"])
-def test_a_time_to_adapt_that_is_none_is_refused(command, adapt):
+def test_an_invalid_adaptation_time_is_refused(command, adapt):
     with pytest.raises(SettingError, match=rf"^adapt={adapt} is not a time\..*Set adapt=30m"):
         command("finetune", *QUICK, "init_from=somewhere", f"adapt={adapt}")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 TINY = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "tokenizer.vocabulary_size=100")
 QUICK = (*TINY, "training.epochs=1", "training.batch_size=8", "training.learning_rate=3e-3", "training.threads=1")
+LEARNING = (*TINY, "training.epochs=8", "training.batch_size=8", "training.learning_rate=1e-2", "training.threads=1")
 WORDS = {"good": ("fine", "nice", "warm"), "bad": ("cold", "grim", "dull")}
 
 
@@ -38,9 +39,7 @@ def files(label, *more):
     return ("dataset=files", "dataset.path=rows.csv", "dataset.text=review", f"dataset.label={label}", *more)
 
 
-def test_a_stopped_cross_validation_keeps_its_finished_folds_and_its_report_says_what_they_tell_together(
-    command, stop_after, tmp_path, capsys
-):
+def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_them(command, stop_after, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv")
     line = ("train", "task=classification", *files("verdict", "dataset.group=author"), *QUICK, "folds=3", "run_dir=all")
     stop_after(3)
@@ -80,7 +79,7 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_its_report_says
     assert len(answers.labels) == 60
 
 
-def test_a_dry_run_is_that_of_the_first_fold_and_makes_no_folder(command, tmp_path, capsys):
+def test_a_dry_run_covers_the_first_fold_and_makes_no_folder(command, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv")
     command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "dry_run=true")
     printed = capsys.readouterr()
@@ -89,21 +88,73 @@ def test_a_dry_run_is_that_of_the_first_fold_and_makes_no_folder(command, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "figure", "has_errors"),
+    ("arguments", "figure", "judged"),
     [
-        (("task=multilabel", *files("marks")), "f1_micro", False),
-        (("task=regression", *files("price")), "pearson", False),
-        (("task=reverse", "dataset.limit=40", *TINY[:-1]), "token_accuracy", False),
+        (("task=regression", *files("price")), "pearson", 40),
+        (("task=reverse", "dataset.limit=40", *TINY[:-1]), "token_accuracy", None),
     ],
 )
-def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure, has_errors):
+def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure, judged):
     write_rows(tmp_path / "rows.csv", 40)
     quick = [one for one in QUICK if "task=reverse" not in arguments or not one.startswith("tokenizer")]
     command("train", *arguments, *quick, "folds=2", "run_dir=all", "baselines=false")
     report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
     assert report["main_figure"] == figure and report["splits"]["out_of_fold"]["n"] == 40
-    assert len(rows_of(tmp_path / "all" / "predictions.csv")) == 40
-    assert (tmp_path / "all" / "label_errors.csv").exists() is has_errors
+    rows = rows_of(tmp_path / "all" / "predictions.csv")
+    words = sum(len(row["label"].split()) for row in rows)
+    assert len(rows) == 40 and report["label_errors"]["of"] == (judged or words)
+
+
+def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
+    """Each topic has its own words; a topic of one row in ten is removed or added."""
+    generator = random.Random(0)
+    lines, flipped = ["text,topics"], set()
+    for row in range(300):
+        topics = [topic for topic in WORDS if generator.random() < 0.5]
+        text = " ".join([*(generator.choice(WORDS[topic]) for topic in topics for _ in range(2)), "film", f"n{row % 7}"])
+        if row % 10 == 0:
+            changed = generator.choice(list(WORDS))
+            flipped.add((row + 2, f"{'remove' if changed not in topics else 'add'} {changed}"))
+            topics = [topic for topic in WORDS if (topic in topics) != (topic == changed)]
+        lines.append(f"{text},{'|'.join(topics)}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = ("task=multilabel", "dataset=files", "dataset.path=rows.csv", "dataset.label=topics")
+    command("train", *data, *LEARNING, "folds=2", "run_dir=all", "baselines=false")
+    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    errors = rows_of(tmp_path / "all" / "label_errors.csv")
+    assert report["main_figure"] == "f1_micro" and report["label_errors"] == {"n": len(errors), "of": 600}
+    found = [(int(error["line"]), error["change"]) for error in errors]
+    assert len(flipped & set(found)) >= 0.7 * len(flipped) and len(flipped & set(found[:15])) >= 12
+    assert f"{len(errors)} of 600 labels (given to a row or not) are probably wrong" in capsys.readouterr().err
+    page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
+    assert "is as confident in the opposite" in page and page.count('<article class="mistake">') == min(20, len(errors))
+
+
+def test_flipped_labels_of_words_are_found(command, tmp_path, capsys):
+    """Names of persons and places among other words; the label of one name in ten is another."""
+    names = {"person": ["Ada", "Bob", "Eve"], "place": ["Rome", "York", "Lima"]}
+    generator, lines, flipped, at = random.Random(0), [], set(), 0
+    for sentence in range(1, 201):
+        begin, words = len(lines) + 1, []
+        for kind in generator.choices(list(names), k=2):
+            words += [("met", "O"), (generator.choice(names[kind]), f"B-{kind}")]
+            at += 1
+            if at % 10 == 0:
+                other = "O" if at % 20 else {"person": "B-place", "place": "B-person"}[kind]
+                flipped.add((begin, sentence, len(words), *words[-1]))
+                words[-1] = (words[-1][0], other)
+        lines += [*(f"{word} {label}" for word, label in words), ""]
+    (tmp_path / "names.conll").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = ("task=tagging", "dataset=files", "dataset.path=names.conll")
+    command("train", *data, *LEARNING, "folds=2", "run_dir=all", "baselines=false")
+    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    errors = rows_of(tmp_path / "all" / "label_errors.csv")
+    assert report["main_figure"] == "entity_f1" and report["label_errors"] == {"n": len(errors), "of": 800}
+    places = ("line", "sentence", "word_number")
+    found = {(*(int(error[name]) for name in places), error["word"], error["predicted"]) for error in errors}
+    assert len(found & flipped) >= 0.8 * len(flipped) and len(found & flipped) >= 0.8 * len(found)
+    printed = capsys.readouterr().err
+    assert f"{len(errors)} of 800 words' labels are probably wrong" in printed and ", sentence " in printed
 
 
 @pytest.mark.parametrize(
@@ -130,7 +181,7 @@ def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure,
         (("train", "task=pretraining", "dataset=docs", "folds=5"), SettingError, "Run encoderlab pretrain"),
     ],
 )
-def test_what_cannot_be_folded_is_one_line_with_the_remedy(command, tmp_path, arguments, error, words):
+def test_an_impossible_cross_validation_is_refused_with_the_remedy(command, tmp_path, arguments, error, words):
     write_rows(tmp_path / "rows.csv")
     with pytest.raises(error, match=words):
         command(*arguments)

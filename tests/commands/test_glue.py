@@ -54,7 +54,7 @@ def test_every_task_reads_its_columns_and_knows_its_labels_by_glues_ids(task, tm
     )
 
 
-def test_each_task_is_scored_by_its_figures_and_mnli_on_both_of_its_splits(glue_sweep):
+def test_each_task_has_its_own_figures_and_mnli_is_scored_on_both_splits(glue_sweep):
     _, runs = glue_sweep
     assert runs["cola"][1]["checkpoint"]["chosen_by"] == "matthews"
     low, high = runs["cola"][1]["splits"]["validation"]["matthews_ci95"]
@@ -66,7 +66,7 @@ def test_each_task_is_scored_by_its_figures_and_mnli_on_both_of_its_splits(glue_
     assert "validation_mismatched" in page
 
 
-def test_the_sweep_ends_with_the_table_and_says_which_average_it_is(glue_sweep):
+def test_the_sweep_ends_with_a_table_that_names_its_average(glue_sweep):
     folder, runs = glue_sweep
     (setting,) = json.loads((folder / "glue.json").read_text(encoding="utf-8"))["settings"]
     assert [task["title"] for task in setting["tasks"]] == ["CoLA", "STS-B", "MNLI"]
@@ -103,7 +103,7 @@ def test_the_submission_has_glues_names_spellings_and_an_index_from_0(command, g
         command("predict", f"run={runs['cola'][0]}", "split=test", "format=glue", "output=submission")
 
 
-def test_a_folder_for_a_submission_needs_a_split_and_a_task_of_glue(command, glue_sweep, pairs_run):
+def test_a_submission_needs_a_split_and_a_glue_task(command, glue_sweep, pairs_run):
     _, runs = glue_sweep
     with pytest.raises(SettingError, match=r"output=there is a folder, which holds the predictions of a split. Set split=test"):
         command("predict", f"run={runs['cola'][0]}", "text=red", "format=glue", "output=there")

@@ -8,7 +8,7 @@ from tests.commands.test_folds import QUICK, files, write_rows
 
 
 @pytest.mark.slow
-def test_the_comparison_of_the_sweep_holds_a_curve_a_table_and_a_picture(command, tmp_path, capsys):
+def test_the_sweeps_comparison_has_a_curve_a_table_and_a_plot(command, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv", 120)
     line = ("train", "-m", "sweep=learning_curve", "dataset.train_share=0.25,0.5,1", "task=classification", *QUICK)
     command(*line, *files("verdict", "dataset.test_fraction=0.2"), "sweep_dir=curve")

@@ -8,7 +8,7 @@ from encoderlab.errors import SettingError
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_option_has_its_line(group, capsys):
+def test_every_option_has_a_line(group, capsys):
     options = options_of(config_folder(), group)
     assert options and all(options.values())
     list_configs(config_folder(), [group])
@@ -17,12 +17,12 @@ def test_every_option_has_its_line(group, capsys):
     assert [line.split()[0] for line in lines] == list(options)
 
 
-def test_encoders_that_ship_are_listed_with_their_size(shipped, capsys):
+def test_shipped_encoders_are_listed_with_their_size(shipped, capsys):
     list_configs(config_folder(), ["encoders"])
     said = capsys.readouterr().out
     assert "mini-en" in said and "1 layers x 16" in said
 
 
-def test_a_group_that_there_is_not_offers_the_nearest():
+def test_an_unknown_group_suggests_the_closest():
     with pytest.raises(SettingError, match="encoderlab list model"):
         list_configs(config_folder(), ["modle"])

@@ -12,7 +12,7 @@ from encoderlab.training.memory import MemoryTooSmallError
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """A device that has room for so many tokens at a time, padding among them."""
+    """A device with memory for so many tokens at a time, padding included."""
     encode, refused = Encoder.encode, []
 
     def leave(tokens):
@@ -39,7 +39,7 @@ def texts(tmp_path):
     (tmp_path / "texts.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_answers_are_the_same_and_nothing_is_said(command, brackets_run, texts, little_memory, tmp_path, capsys):
+def test_predictions_are_the_same_without_a_message(command, brackets_run, texts, little_memory, tmp_path, capsys):
     whole = predicted(command, brackets_run, tmp_path / "whole.csv")
     said = capsys.readouterr().err
     refused = little_memory(100)
@@ -48,7 +48,7 @@ def test_answers_are_the_same_and_nothing_is_said(command, brackets_run, texts, 
     assert capsys.readouterr().err == said.replace("whole.csv", "halves.csv")
 
 
-def test_vectors_are_the_same(command, brackets_run, texts, little_memory, tmp_path):
+def test_vectors_are_the_same_with_little_memory(command, brackets_run, texts, little_memory, tmp_path):
     command("embed", f"run={brackets_run}", "input=texts.csv", "output=whole.npy")
     refused = little_memory(100)
     command("embed", f"run={brackets_run}", "input=texts.csv", "output=halves.npy")
@@ -56,7 +56,7 @@ def test_vectors_are_the_same(command, brackets_run, texts, little_memory, tmp_p
     assert np.load(tmp_path / "halves.npy") == pytest.approx(np.load(tmp_path / "whole.npy"), abs=1e-5)
 
 
-def test_a_text_that_is_too_much_by_itself_is_said_to_be(command, brackets_run, little_memory):
+def test_a_single_text_that_does_not_fit_is_reported(command, brackets_run, little_memory):
     little_memory(3)
     with pytest.raises(MemoryTooSmallError, match="too small for a row of 12 tokens. Choose another device, or a smaller model"):
         command("predict", f"run={brackets_run}", "text=()()()()()")
@@ -70,7 +70,7 @@ def test_a_text_that_is_too_much_by_itself_is_said_to_be(command, brackets_run, 
         pytest.param("train", "training.accumulate=auto", marks=pytest.mark.slow),
     ],
 )
-def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_path, kind, typed, capsys):
+def test_a_training_run_continues_in_smaller_micro_batches(command, little_memory, tmp_path, kind, typed, capsys):
     documents = "\n\n".join(" ".join(f"word{n % 7} tree{n % 5} house{n % 3}." for _ in range(4)) for n in range(40))
     (tmp_path / "documents.txt").write_text(documents, encoding="utf-8")
     data = {
@@ -95,7 +95,7 @@ def test_a_training_run_goes_on_in_smaller_parts(command, little_memory, tmp_pat
 
 
 @pytest.mark.slow
-def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
+def test_an_explicit_accumulation_is_not_changed(command, little_memory, tmp_path):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
     with pytest.raises(MemoryTooSmallError, match="in 1 micro-batch. Set training.accumulate=2"):
@@ -103,7 +103,7 @@ def test_parts_that_were_set_are_not_changed(command, little_memory, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_the_smaller_parts_it_had_come_to(command, little_memory, stopped, capsys):
+def test_a_resumed_run_keeps_its_smaller_micro_batches(command, little_memory, stopped, capsys):
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
     stopped("task=brackets", "dataset.limit=200", *little, "run_dir=run", step=20)

@@ -43,7 +43,7 @@ def report_of(folder):
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
-def test_the_report_holds_every_figure_with_its_interval(topics_run):
+def test_the_report_has_every_figure_with_its_interval(topics_run):
     report = report_of(topics_run)
     test = report["splits"]["test"]
     assert report["main_figure"] == "f1_micro" and test["f1_micro"] > 0.8
@@ -55,7 +55,7 @@ def test_the_report_holds_every_figure_with_its_interval(topics_run):
     assert set(report["baselines"]) == {"majority", "tfidf_logreg"} and report["baselines"]["tfidf_logreg"]["f1_macro"] > 0.8
 
 
-def test_the_thresholds_of_validation_hold_for_the_other_splits_and_are_saved_with_the_model(topics_run):
+def test_thresholds_fitted_on_validation_apply_to_other_splits_and_are_saved_with_the_model(topics_run):
     splits = report_of(topics_run)["splits"]
     fitted = {label: one["threshold"] for label, one in splits["validation"]["per_class"].items()}
     assert {label: one["threshold"] for label, one in splits["test"]["per_class"].items()} == fitted
@@ -73,7 +73,7 @@ def test_the_predictions_have_a_probability_of_each_label_and_the_labels_side_by
         assert row["predicted"] == "|".join(given)
 
 
-def test_predict_answers_with_a_list_of_labels(command, topics_run, capsys, tmp_path):
+def test_predict_returns_a_list_of_labels(command, topics_run, capsys, tmp_path):
     command("predict", f"run={topics_run}", "text=rain goal table", "format=jsonl")
     answer = json.loads(capsys.readouterr().out)
     assert answer["predicted"] == ["sport", "weather"] and list(answer["probabilities"]) == ["politics", "sport", "weather"]
@@ -83,20 +83,20 @@ def test_predict_answers_with_a_list_of_labels(command, topics_run, capsys, tmp_
         command("predict", f"run={topics_run}", "text=rain", "min_probability=0.5")
 
 
-def test_eval_on_a_file_with_fewer_labels_takes_the_model_s(command, topics_run, tmp_path):
+def test_eval_on_a_file_with_fewer_labels_uses_the_models(command, topics_run, tmp_path):
     (tmp_path / "new.csv").write_text("text,topics\nrain,weather\ngoal sun,weather|sport\ntable,\n", encoding="utf-8")
     where = ("dataset=files", "dataset.path=new.csv", "dataset.label=topics", "run_dir=scored")
     command("eval", f"run={topics_run}", *where)
     assert report_of(tmp_path / "scored")["splits"]["all"]["n"] == 3
 
 
-def test_eval_names_the_row_with_a_label_that_the_model_does_not_know(command, topics_run, tmp_path):
+def test_eval_names_the_row_with_an_unknown_label(command, topics_run, tmp_path):
     (tmp_path / "new.csv").write_text("text,topics\nrain,weather\ngoal,weather|chess\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"new.csv, line 3 has the label 'chess'"):
         command("eval", f"run={topics_run}", "dataset=files", "dataset.path=new.csv", "dataset.label=topics")
 
 
-def test_explain_speaks_of_one_label(command, topics_run, capsys, tmp_path):
+def test_explain_covers_one_label(command, topics_run, capsys, tmp_path):
     command("explain", f"run={topics_run}", "text=rain goal", "label=sport", "run_dir=why", "method=occlusion")
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}
@@ -115,7 +115,7 @@ def test_the_page_lists_the_labels_with_their_thresholds(topics_run):
     assert "threshold" in page and "have missing or extra labels" in page and "Confusion matrix" not in page
 
 
-def test_one_threshold_for_all_and_thresholds_of_one_s_own(command, tmp_path):
+def test_one_threshold_for_all_labels_and_one_for_each(command, tmp_path):
     write_rows(tmp_path / "rows.csv", 60)
     where = (*COLUMNS, "dataset.path=rows.csv", *SIZE, "training=smoke", "baselines=false")
     command("train", *where, "task.fit_thresholds=shared", "task.thresholds={sport: 0.9}", "run_dir=run")
@@ -150,7 +150,7 @@ def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, to
     )
 
 
-def test_a_finished_run_answers_over_http_with_its_labels(topics_run, cache):
+def test_a_finished_run_serves_its_labels_over_http(topics_run, cache):
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     from starlette.testclient import TestClient
 
@@ -179,7 +179,7 @@ def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
     assert [row["difference"]["value"] for row in found["settings"] if row["difference"]] == [0]
 
 
-def test_baseline_and_data_speak_of_labels(command, tmp_path, capsys):
+def test_baseline_and_data_count_labels(command, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv", 120)
     where = ("task=multilabel", "dataset=files", "dataset.path=rows.csv", "dataset.label=topics")
     command("baseline", *where, "format=json")
@@ -219,7 +219,7 @@ def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_an_8_bit_graph_gives_sets_of_labels(command, topics_run, tmp_path, capsys):
+def test_an_8_bit_graph_predicts_sets_of_labels(command, topics_run, tmp_path, capsys):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     command("export", f"run={topics_run}", "format=int8", "path=small")
     assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]

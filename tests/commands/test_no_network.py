@@ -31,7 +31,7 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
         (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that has it"),
     ],
 )
-def test_what_needs_the_hub_says_how_to_go_on_without(command, no_network, tmp_path, asked, told):
+def test_a_missing_hub_is_reported_with_alternatives(command, no_network, tmp_path, asked, told):
     with pytest.raises(DataError) as refused:
         command(*asked)
     assert told in str(refused.value) and str(refused.value).isprintable()

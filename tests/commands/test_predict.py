@@ -12,7 +12,7 @@ from encoderlab.errors import DataError, SettingError
 
 
 def typed(text):
-    """Standard input that holds `text`."""
+    """Make `text` the standard input."""
     return io.TextIOWrapper(io.BytesIO(text if isinstance(text, bytes) else text.encode()))
 
 
@@ -20,7 +20,7 @@ def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_a_text_with_every_odd_character_comes_back_as_it_is(command, brackets_run, capsys):
+def test_a_text_with_unusual_characters_comes_back_unchanged(command, brackets_run, capsys):
     text = 'It\'s "great", ${really}: (())\\ [x]={y}'
     command("predict", f"run={brackets_run}", f"text={text}")
     (row,) = rows_of(capsys.readouterr().out)
@@ -35,7 +35,7 @@ def test_the_model_folder_alone_is_enough(command, brackets_run, capsys):
     assert first == second
 
 
-def test_answers_are_those_of_the_report(command, brackets_run, capsys):
+def test_predictions_equal_those_of_the_report(command, brackets_run, capsys):
     command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     with (brackets_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
@@ -46,13 +46,13 @@ def test_answers_are_those_of_the_report(command, brackets_run, capsys):
         assert found[row["text"]]["probabilities"]["balanced"] == pytest.approx(float(row["probability_balanced"]), abs=1e-5)
 
 
-def test_standard_input_is_answered_line_by_line_blank_lines_too(command, brackets_run, capsys, monkeypatch):
+def test_standard_input_is_predicted_line_by_line_with_blank_lines(command, brackets_run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", typed("(())\n\n)(\r\nno newline at the end"))
     command("predict", f"run={brackets_run}")
     assert [row["text"] for row in rows_of(capsys.readouterr().out)] == ["(())", "", ")(", "no newline at the end"]
 
 
-def test_a_file_is_answered_row_by_row_into_a_new_file(command, pairs_run, tmp_path):
+def test_a_file_is_predicted_row_by_row_into_a_new_file(command, pairs_run, tmp_path):
     texts = [("one", 'a "quoted", cell'), ("two", "two\nlines"), ("", ""), ("three", "x" * 3000)]
     with (tmp_path / "new.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("id", "title", "body"), *((n, *pair) for n, pair in enumerate(texts))])
@@ -61,13 +61,13 @@ def test_a_file_is_answered_row_by_row_into_a_new_file(command, pairs_run, tmp_p
     assert [(row["text"], row["text_pair"]) for row in answers] == texts
 
 
-def test_other_column_names_can_be_given(command, pairs_run, tmp_path, capsys):
+def test_column_names_can_be_set(command, pairs_run, tmp_path, capsys):
     (tmp_path / "new.csv").write_text("a,b\none,two\n")
     command("predict", f"run={pairs_run}", "input=new.csv", "text_column=a", "text_pair_column=b")
     assert rows_of(capsys.readouterr().out)[0]["text_pair"] == "two"
 
 
-def test_pairs_on_standard_input_have_a_tab_between_them(command, pairs_run, capsys, monkeypatch):
+def test_pairs_on_standard_input_are_separated_by_a_tab(command, pairs_run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", typed("one\ttwo\n"))
     command("predict", f"run={pairs_run}")
     assert rows_of(capsys.readouterr().out)[0]["text_pair"] == "two"
@@ -76,7 +76,7 @@ def test_pairs_on_standard_input_have_a_tab_between_them(command, pairs_run, cap
         command("predict", f"run={pairs_run}")
 
 
-def test_every_word_is_answered_and_those_beyond_the_model_are_marked(command, reverse_run, capsys):
+def test_every_word_is_predicted_and_truncated_ones_are_marked(command, reverse_run, capsys):
     command("predict", f"run={reverse_run}", "text=1 2 3")
     (row,) = rows_of(capsys.readouterr().out)
     assert len(row["predicted"].split()) == 3
@@ -89,7 +89,7 @@ def test_every_word_is_answered_and_those_beyond_the_model_are_marked(command, r
     assert answers[0] != "?"
 
 
-def test_glues_form_has_an_index_and_a_class_id(command, pairs_run, tmp_path):
+def test_glue_format_has_an_index_and_a_class_id(command, pairs_run, tmp_path):
     command("predict", f"run={pairs_run}", "split=test", "format=glue", "output=submission.tsv")
     header, *rows = (tmp_path / "submission.tsv").read_text().splitlines()
     assert header == "index\tprediction"
@@ -97,7 +97,7 @@ def test_glues_form_has_an_index_and_a_class_id(command, pairs_run, tmp_path):
     assert {row.split("\t")[1] for row in rows} <= {"0", "1"}
 
 
-def test_more_rows_than_fit_in_one_go_come_back_in_order(command, brackets_run, capsys, monkeypatch):
+def test_more_rows_than_a_chunk_come_back_in_order(command, brackets_run, capsys, monkeypatch):
     monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 7)
     texts = ["()" * (n % 11 + 1) + ")" * (n % 3) for n in range(40)]
     monkeypatch.setattr(sys, "stdin", typed("\n".join(texts)))
@@ -105,13 +105,13 @@ def test_more_rows_than_fit_in_one_go_come_back_in_order(command, brackets_run, 
     assert [row["text"] for row in rows_of(capsys.readouterr().out)] == texts
 
 
-def test_standard_input_that_is_no_utf8_is_refused_with_its_line(command, brackets_run, monkeypatch):
+def test_invalid_utf8_on_standard_input_is_refused_with_its_line(command, brackets_run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", typed(b"fine\ncaf\xe9\n"))
     with pytest.raises(DataError, match="Line 2 of standard input is not UTF-8"):
         command("predict", f"run={brackets_run}")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_text(command, brackets_run, capsys, monkeypatch):
+def test_a_byte_order_mark_is_not_part_of_the_first_text(command, brackets_run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", typed(b"\xef\xbb\xbf(())\n"))
     command("predict", f"run={brackets_run}")
     assert rows_of(capsys.readouterr().out)[0]["text"] == "(())"
@@ -124,12 +124,12 @@ def test_one_text_and_a_pair_are_not_taken_for_each_other(command, brackets_run,
         command("predict", f"run={brackets_run}", "text=a", "text_pair=b")
 
 
-def test_a_split_is_answered_whole_even_where_training_was_limited(command, brackets_run, tmp_path):
+def test_a_split_is_predicted_whole_even_if_training_was_limited(command, brackets_run, tmp_path):
     command("predict", f"run={brackets_run}", "split=test", "format=glue", "output=all.tsv")
     assert len((tmp_path / "all.tsv").read_text().splitlines()) == 4001
 
 
-def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys):
+def test_glue_format_is_refused_for_a_tagging_model(command, reverse_run, capsys):
     with pytest.raises(SettingError, match="format=glue writes one"):
         command("predict", f"run={reverse_run}", "text=1 2", "format=glue")
     assert capsys.readouterr().out == ""
@@ -156,15 +156,17 @@ def test_glues_form_is_refused_for_a_model_of_words(command, reverse_run, capsys
         (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue writes one label per row, without top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
+        (["text=a", "output=out.xlsx"], SettingError, "Predictions cannot be written as .xlsx .out.xlsx.. Allowed: .csv, .jsonl"),
+        (["text=a", "output=out.csv.gz"], SettingError, "Predictions cannot be written as .gz"),
         (["text=a", "output=nowhere/out.csv"], DataError, "output=nowhere/out.csv cannot be written"),
     ],
 )
-def test_what_cannot_be_answered_is_refused(command, brackets_run, arguments, error, message):
+def test_invalid_input_is_refused(command, brackets_run, arguments, error, message):
     with pytest.raises(error, match=message):
         command("predict", f"run={brackets_run}", *arguments)
 
 
-def test_an_output_that_is_there_is_not_overwritten(command, brackets_run, tmp_path):
+def test_an_existing_output_is_not_overwritten(command, brackets_run, tmp_path):
     (tmp_path / "out.csv").write_text("precious")
     with pytest.raises(SettingError, match="output=out.csv already exists"):
         command("predict", f"run={brackets_run}", "text=a", "output=out.csv")
@@ -198,7 +200,7 @@ def test_a_damaged_model_is_refused_in_one_line(command, brackets_run, reverse_r
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "txt"])
-def test_the_ending_of_the_output_says_how_it_is_written(command, brackets_run, tmp_path, ending):
+def test_the_extension_of_the_output_selects_its_format(command, brackets_run, tmp_path, ending):
     command("predict", f"run={brackets_run}", "text=(())", f"output=out.{ending}")
     read = {
         "csv": lambda path: rows_of(path.read_text()),
@@ -211,12 +213,12 @@ def test_the_ending_of_the_output_says_how_it_is_written(command, brackets_run, 
     assert row["predicted"] in ("balanced", "unbalanced")
 
 
-def test_a_format_that_is_typed_wins_over_the_ending(command, brackets_run, tmp_path):
+def test_an_explicit_format_overrides_the_extension(command, brackets_run, tmp_path):
     command("predict", f"run={brackets_run}", "text=(())", "output=out.csv", "format=parquet")
     assert pq.read_table(tmp_path / "out.csv").column("text").to_pylist() == ["(())"]
 
 
-def test_a_parquet_file_goes_in_and_comes_out_with_as_many_rows_in_order(command, brackets_run, tmp_path):
+def test_a_parquet_file_is_predicted_with_all_rows_in_order(command, brackets_run, tmp_path):
     command("predict", f"run={brackets_run}", "split=test", "output=first.parquet", "top_k=1")
     command("predict", f"run={brackets_run}", "input=first.parquet", "output=second.parquet", "top_k=1")
     first, second = (pq.read_table(tmp_path / name) for name in ("first.parquet", "second.parquet"))
@@ -225,7 +227,7 @@ def test_a_parquet_file_goes_in_and_comes_out_with_as_many_rows_in_order(command
     assert first.column("predicted").equals(second.column("predicted"))
 
 
-def test_answers_that_are_not_probable_enough_are_left_open_and_no_row_is_lost(command, brackets_run, capsys):
+def test_uncertain_predictions_stay_open_and_no_row_is_lost(command, brackets_run, capsys):
     command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
     sure = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     least = sorted(max(answer["probabilities"].values()) for answer in sure)[2000]
@@ -238,7 +240,7 @@ def test_answers_that_are_not_probable_enough_are_left_open_and_no_row_is_lost(c
     assert {answer["predicted"] for answer in found} >= {"ask"}
 
 
-def test_words_are_left_open_one_by_one_and_have_a_top_k_each(command, reverse_run, capsys):
+def test_uncertain_words_stay_open_and_each_word_has_its_top_k(command, reverse_run, capsys):
     command("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
     answer = json.loads(capsys.readouterr().out)
     assert answer["predicted"] == "_ _ _"

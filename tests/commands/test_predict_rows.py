@@ -49,7 +49,7 @@ def answers(path):
 @example(rows=["", "", ""], kind="csv")
 @example(rows=["\r"], kind="csv")
 @example(rows=['"a', "b", '"'], kind="tsv")
-def test_each_row_is_answered_once_in_order_or_none_is(command, brackets_run, tmp_path_factory, rows, kind):
+def test_each_row_is_predicted_once_in_order_or_none_is(command, brackets_run, tmp_path_factory, rows, kind):
     folder = tmp_path_factory.mktemp("rows")
     path = folder / f"rows.{kind}"
     WRITERS[kind](rows, path)
@@ -73,7 +73,7 @@ def lines_of(rows):
 @pytest.mark.slow
 @FEW
 @given(rows=st.lists(st.tuples(ANY | NASTY, ANY | NASTY), min_size=1, max_size=8), kind=st.sampled_from(["jsonl", "parquet"]))
-def test_pairs_too_are_answered_once_each_in_order(command, pairs_run, tmp_path_factory, rows, kind):
+def test_each_pair_is_predicted_once_in_order(command, pairs_run, tmp_path_factory, rows, kind):
     folder = tmp_path_factory.mktemp("pairs")
     path = folder / f"rows.{kind}"
     if kind == "jsonl":
@@ -84,7 +84,7 @@ def test_pairs_too_are_answered_once_each_in_order(command, pairs_run, tmp_path_
     assert [(answer["text"], answer["text_pair"]) for answer in answers(folder / "out.jsonl")] == rows
 
 
-def test_quotes_that_could_be_read_either_way_are_explained_by_a_setting_of_predict(command, brackets_run, tmp_path):
+def test_ambiguous_quotes_are_explained_with_a_setting_of_predict(command, brackets_run, tmp_path):
     (tmp_path / "rows.csv").write_text('text\n"(\n)"\n()\n')
     with pytest.raises(DataError, match="Set quoting=double if quotes enclose cells, quoting=literal if"):
         command("predict", f"run={brackets_run}", "input=rows.csv")
@@ -93,7 +93,7 @@ def test_quotes_that_could_be_read_either_way_are_explained_by_a_setting_of_pred
         assert [answer["text"] for answer in answers(tmp_path / quoting)] == rows
 
 
-def test_lines_of_standard_input_are_answered_whatever_they_hold(command, brackets_run, capsys, monkeypatch):
+def test_any_lines_on_standard_input_are_predicted(command, brackets_run, capsys, monkeypatch):
     typed = b"\xef\xbb\xbfa\x0cb\r\n\r\n \n\xe2\x80\xa8\n\0\na\rb\n\r\r\nlast"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
     command("predict", f"run={brackets_run}", "format=jsonl")
@@ -101,14 +101,14 @@ def test_lines_of_standard_input_are_answered_whatever_they_hold(command, bracke
     assert found == ["a\x0cb", "", " ", "\u2028", "\0", "a\rb", "\r", "last"]
 
 
-def test_a_line_without_end_on_standard_input_is_refused(command, brackets_run, monkeypatch):
+def test_an_endless_line_on_standard_input_is_refused(command, brackets_run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"()\n" + b"(" * 2**24)))
     with pytest.raises(DataError, match="Line 2 of standard input has more than 16,777,216 bytes"):
         command("predict", f"run={brackets_run}")
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(command, brackets_run, tmp_path, name):
+def test_a_full_disk_is_one_line_and_leaves_no_partial_file(command, brackets_run, tmp_path, name):
     (tmp_path / "rows.txt").write_text("".join(f"(({n:>40}))\n" for n in range(3000)))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # as a full disk: a file may grow no further
@@ -131,7 +131,7 @@ def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
     )
 
 
-def test_other_columns_come_along_and_the_last_line_says_what_was_written(command, brackets_run, tmp_path, capsys):
+def test_other_columns_are_copied_and_the_last_line_reports_the_output(command, brackets_run, tmp_path, capsys):
     (tmp_path / "new.csv").write_text("id;text;predicted\n7;( );old\n8;" + "( " * 3000 + ";older\n")
     command("predict", f"run={brackets_run}", f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -141,7 +141,7 @@ def test_other_columns_come_along_and_the_last_line_says_what_was_written(comman
     assert last.startswith("encoderlab: wrote 2 rows, 1 of them truncated at ") and last.endswith(f"to {tmp_path / 'out.csv'}")
 
 
-def test_a_reader_that_leaves_early_is_no_error(brackets_run, tmp_path):
+def test_a_closed_pipe_is_not_an_error(brackets_run, tmp_path):
     (tmp_path / "new.txt").write_text("( )\n" * 20_000)
     line = f"{sys.executable} -m encoderlab predict run={brackets_run} input={tmp_path / 'new.txt'} | head -1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)

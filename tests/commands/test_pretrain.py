@@ -23,7 +23,7 @@ SMALL = (
 
 
 def words_of(topic, draw):
-    """Fifty words of four letters; no letter tells the topic."""
+    """Return fifty words of four letters, none of which reveals the topic."""
     return ["".join(draw.choice(list("bdfgklmnprstaeiou"), 4)) for _ in range(50)]
 
 
@@ -64,7 +64,7 @@ def pretrained(tmp_path_factory, corpus, cache, run_in):
     return folder
 
 
-def test_a_pretraining_run_leaves_what_the_contract_says(pretrained):
+def test_a_pretraining_run_leaves_the_promised_files(pretrained):
     files = {str(path.relative_to(pretrained)) for path in pretrained.rglob("*") if path.is_file()}
     assert files >= {"config.yaml", "environment.json", "metrics.jsonl", "report.json", "report.html", "plots/curves.png", "model/model.safetensors",
                      "model/config.json", "model/tokenizer.json", "model/README.md"}  # fmt: skip
@@ -81,14 +81,14 @@ def test_a_pretraining_run_leaves_what_the_contract_says(pretrained):
     assert all(len(filled["guesses"]) == 5 and "[MASK]" in filled["text"] for filled in report["filled_masks"])
 
 
-def test_it_learns_more_than_counting_tells(pretrained):
+def test_it_learns_more_than_token_counts(pretrained):
     report = report_of(pretrained)
     scores = report["splits"]["validation"]
     assert scores["mlm_loss"] < report["baselines"]["unigram"]["mlm_loss"] - 0.3  # one of a topic's words, not of all
     assert scores["nsp_accuracy"] > 0.6
 
 
-def test_tied_weights_are_saved_once_and_come_back_tied(pretrained):
+def test_tied_weights_are_saved_once_and_loaded_tied(pretrained):
     weights = load_file(pretrained / "model" / "model.safetensors")
     assert not [name for name in weights if "decoder" in name]
     assert len(weights["masked_token_head.bias"]) == len(weights["encoder.embeddings.token.weight"])
@@ -101,7 +101,7 @@ def labelled_rows(words, n, seed):
 
 @pytest.fixture(scope="session")
 def new_words(tmp_path_factory, topics):
-    """Which topic is a text of? Training holds one half of the words, the other splits hold the other half."""
+    """Texts labelled by topic. Training has one half of the words, the other splits the other half."""
     folder = tmp_path_factory.mktemp("task")
     halves = [[words[:25] for words in topics], [words[25:] for words in topics]]
     for name, half, n in (("train", 0, 120), ("validation", 1, 80), ("test", 1, 200)):
@@ -129,7 +129,7 @@ def test_pretraining_solves_a_task_that_training_from_scratch_cannot(pretrained,
 
 
 @pytest.mark.slow
-def test_pretraining_goes_on_from_an_earlier_run(pretrained, corpus, command, tmp_path):
+def test_pretraining_continues_from_an_earlier_run(pretrained, corpus, command, tmp_path):
     data = ("dataset=files", f"dataset.path={corpus}", "tokenizer=as_pretrained", "model=as_pretrained", "training.threads=1")
     command("pretrain", *data, f"init_from={pretrained}", "training.steps=1", "training.learning_rate=1e-9", "run_dir=on")
     before, after = (report_of(folder)["splits"]["validation"] for folder in (pretrained, tmp_path / "on"))
@@ -156,7 +156,7 @@ def test_every_kind_of_pretraining_runs(settings, corpus, command, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_ends_the_run_by_itself_with_a_rate_near_zero(corpus, command, tmp_path):
+def test_a_budget_ends_the_run_with_a_rate_near_zero(corpus, command, tmp_path):
     data = ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40", "tokenizer.vocabulary_size=200", "training.log_every=1")
     command("pretrain", *data, *SMALL, "training.budget=2s", "run_dir=run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -166,7 +166,7 @@ def test_a_budget_ends_the_run_by_itself_with_a_rate_near_zero(corpus, command, 
     assert report_of(tmp_path / "run")["checkpoint"]["step"] == len(rates)
 
 
-def test_a_pretraining_run_can_be_scored_again_and_looked_at(pretrained, command, tmp_path):
+def test_a_pretraining_run_works_with_eval_predict_and_attention(pretrained, command, tmp_path):
     command("eval", f"run={pretrained}", "split=validation", "threads=1", "run_dir=again")
     before, again = (report_of(folder)["splits"]["validation"] for folder in (pretrained, tmp_path / "again"))
     assert again["mlm_loss"] == pytest.approx(before["mlm_loss"], abs=1e-4)
@@ -200,7 +200,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("setting", REFUSED)
-def test_what_cannot_be_pretrained_is_refused_and_nothing_is_written(setting, corpus, command, tmp_path):
+def test_invalid_pretraining_is_refused_and_nothing_is_written(setting, corpus, command, tmp_path):
     error, message = REFUSED[setting]
     data = () if setting in ("dataset=brackets", "task=sst2") else ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40")
     with pytest.raises(error) as refused:
@@ -211,6 +211,6 @@ def test_what_cannot_be_pretrained_is_refused_and_nothing_is_written(setting, co
     assert not (tmp_path / "run").exists()
 
 
-def test_train_says_which_command_pretrains(command):
+def test_train_names_the_command_that_pretrains(command):
     with pytest.raises(SettingError, match="encoderlab pretrain"):
         command("train", "task=pretraining", "dataset=docs")

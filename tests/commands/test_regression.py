@@ -34,7 +34,7 @@ def numbers_run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def test_the_report_holds_correlations_and_errors_with_intervals_in_the_units_of_the_file(numbers_run):
+def test_the_report_has_correlations_and_errors_with_intervals_in_the_files_units(numbers_run):
     report = json.loads((numbers_run / "report.json").read_text(encoding="utf-8"))
     test = report["splits"]["test"]
     assert report["main_figure"] == "pearson" and test["pearson"] > 0.5
@@ -46,7 +46,7 @@ def test_the_report_holds_correlations_and_errors_with_intervals_in_the_units_of
     assert report["verdict"]["against"] in ("mean", "tfidf_ridge")
 
 
-def test_the_predictions_hold_the_numbers_as_they_were_written(numbers_run):
+def test_predictions_have_the_numbers_as_they_were_written(numbers_run):
     with (numbers_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -60,7 +60,7 @@ def test_the_page_shows_the_numbers_and_the_largest_errors(numbers_run):
     assert "Calibration" not in page and (numbers_run / "plots" / "numbers.png").is_file()
 
 
-def test_predict_answers_with_a_number_in_every_form(command, numbers_run, capsys, tmp_path):
+def test_predict_returns_a_number_in_every_format(command, numbers_run, capsys, tmp_path):
     command("predict", f"run={numbers_run}", "text=good great")
     plain = list(csv.DictReader(capsys.readouterr().out.splitlines()))[0]
     assert float(plain["predicted"]) > 20000 and set(plain) == {"text", "predicted"}
@@ -85,7 +85,7 @@ def test_eval_on_another_file_gives_the_same_figures_as_its_predictions(command,
     assert report["splits"]["all"]["mae"] == pytest.approx(sum(errors) / 40)
 
 
-def test_explain_says_what_makes_the_number_larger(command, numbers_run, capsys, tmp_path):
+def test_explain_shows_what_increases_the_number(command, numbers_run, capsys, tmp_path):
     command("explain", f"run={numbers_run}", "text=great awful", "run_dir=why", "method=occlusion")
     assert "makes it larger" in capsys.readouterr().out
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
@@ -95,25 +95,25 @@ def test_explain_says_what_makes_the_number_larger(command, numbers_run, capsys,
         command("explain", f"run={numbers_run}", "text=great", "label=great")
 
 
-def test_a_cell_that_is_no_number_is_named_with_its_line(command, tmp_path):
+def test_a_cell_that_is_not_a_number_is_named_with_its_line(command, tmp_path):
     write_rows(tmp_path / "rows.csv", 20, broken="3,5")
     columns = ("dataset.path=rows.csv", "dataset.text=review", "dataset.label=price")
     with pytest.raises(DataError, match=r"rows.csv, line 4 has '3,5' in column 'price', which is not a number.*decimal point"):
         command("train", "task=regression", "dataset=files", *columns)
 
 
-def test_rows_that_all_have_one_number_teach_nothing(command, tmp_path):
+def test_rows_with_a_constant_number_are_refused(command, tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"text {row},1.5\n" for row in range(20)), encoding="utf-8")
     with pytest.raises(DataError, match="All training rows have the number 1.5"):
         command("train", "task=regression", "dataset=files", "dataset.path=rows.csv")
 
 
-def test_a_dataset_with_labels_of_its_own_has_no_numbers(command):
+def test_a_dataset_with_labels_is_refused_for_regression(command):
     with pytest.raises(DataError, match="dataset=brackets has one label in each row, but the task needs a number"):
         command("train", "task=regression", "dataset=brackets")
 
 
-def test_an_exported_model_answers_in_the_units_of_the_file_by_itself(command, numbers_run, capsys):
+def test_an_exported_model_predicts_in_the_files_units(command, numbers_run, capsys):
     transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")
     command("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")
     ours = json.loads(capsys.readouterr().out)["predicted"]
@@ -139,7 +139,7 @@ def test_runs_are_compared_row_by_row_and_the_smaller_error_is_the_better(comman
     assert [one["test"] for one in tested] in ([], ["paired bootstrap"])
 
 
-def test_a_finished_run_answers_over_http_and_from_python_alike(numbers_run, cache):
+def test_a_finished_run_predicts_the_same_over_http_and_from_python(numbers_run, cache):
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     from starlette.testclient import TestClient
 
@@ -157,7 +157,7 @@ def test_a_finished_run_answers_over_http_and_from_python_alike(numbers_run, cac
 
 
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_the_program_of_an_onnx_folder_answers_in_the_units_of_the_file(command, numbers_run, tmp_path, capsys):
+def test_the_program_of_an_onnx_folder_predicts_in_the_files_units(command, numbers_run, tmp_path, capsys):
     from tests.commands.test_export_onnx import answers_of_the_program
 
     command("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")
@@ -169,7 +169,7 @@ def test_the_program_of_an_onnx_folder_answers_in_the_units_of_the_file(command,
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_an_8_bit_graph_predicts_in_the_units_of_the_file(command, numbers_run, capsys):
+def test_an_8_bit_graph_predicts_in_the_files_units(command, numbers_run, capsys):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     command("export", f"run={numbers_run}", "format=int8", "path=small")
     assert "a number changes by at most" in capsys.readouterr().out.splitlines()[-1]

@@ -36,7 +36,7 @@ def assert_same_run(folder, other):
 
 @pytest.fixture(scope="module")
 def whole(run_in, cache, tmp_path_factory):
-    """The run that nothing stopped."""
+    """A run that was never stopped."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     run_in(cache, "train", *SHORT, f"run_dir={folder}")
     return folder
@@ -44,7 +44,7 @@ def whole(run_in, cache, tmp_path_factory):
 
 # At an evaluation, and not; `scripts/faults run resumed_equals` tries many more.
 @pytest.mark.parametrize("step", [4, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped, whole, step, capsys):
+def test_a_run_resumes_at_any_step_as_if_it_had_never_stopped(command, stopped, whole, step, capsys):
     stopped(*SHORT, "run_dir=run", step=step)
     assert "Resume with: encoderlab train resume=run" in capsys.readouterr().err
     command("train", "resume=run")
@@ -52,7 +52,7 @@ def test_a_run_goes_on_from_any_step_as_if_it_had_never_stopped(command, stopped
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, stopped, whole):
+def test_a_run_stopped_repeatedly_reaches_the_same_end(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", step=2)
     for step in (3, 4, 8):
         stopped("resume=run", step=step)
@@ -60,7 +60,7 @@ def test_a_run_that_is_stopped_again_and_again_comes_to_the_same_end(command, st
     assert_same_run("run", whole)
 
 
-def test_a_finished_run_is_refused_and_so_is_another_command(command, reverse_run):
+def test_a_finished_run_and_another_command_are_refused(command, reverse_run):
     with pytest.raises(SettingError, match="is finished. Start a new one"):
         command("train", f"resume={reverse_run}")
     with pytest.raises(SettingError, match="was started by encoderlab train. Run encoderlab train resume="):
@@ -78,14 +78,14 @@ def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(comma
         command("train", "resume=run", "run_dir=other")
 
 
-def test_a_default_that_is_typed_counts_as_said(command, stopped):
+def test_a_default_that_is_typed_counts_as_explicit(command, stopped):
     stopped(*SHORT, "seed=1", "run_dir=run")
     with pytest.raises(SettingError, match=r"seed=0 \(the run: 1\)"):
         command("train", "resume=run", "seed=0")
 
 
 @pytest.mark.slow
-def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command, stopped):
+def test_the_same_overrides_may_be_repeated_and_logging_may_change(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", *SHORT, "training.log_every=1", "training.checkpoint_every=1", "resume=run")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 1
@@ -94,7 +94,7 @@ def test_what_was_typed_before_may_be_typed_again_and_logging_may_change(command
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_with_other_threads_says_that_it_is_rounded_otherwise(command, stopped, capsys):
+def test_a_run_resumed_with_other_threads_reports_that_rounding_differs(command, stopped, capsys):
     stopped(*SHORT, "training.threads=1", "run_dir=run")
     command("train", "resume=run", "training.threads=2")
     note = "Resumed with threads 2 instead of 1: from here on, rounding differs"
@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_with_other_threads_says_that_it_is_rounded_otherwise
 
 
 @pytest.mark.slow
-def test_a_longer_run_can_be_made_of_one_that_is_not_finished(command, stopped):
+def test_an_unfinished_run_can_be_made_longer(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", "resume=run", "training.steps=12")
     assert report("run")["checkpoint"]["step"] <= 12
@@ -134,7 +134,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
 
 
 @pytest.mark.slow
-def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tmp_path, capsys):
+def test_auto_resumes_the_unfinished_run_of_the_same_settings(command, stopped, tmp_path, capsys):
     stopped(*SHORT, "seed=1", step=2)
     stopped(*SHORT, "seed=2", step=2)
     command("train", *SHORT, "seed=1", "resume=auto")
@@ -150,7 +150,7 @@ def test_auto_takes_the_unfinished_run_of_the_same_settings(command, stopped, tm
 
 
 @pytest.mark.slow
-def test_auto_with_a_folder_goes_on_with_what_is_in_it_and_starts_it_where_there_is_nothing(command, stopped, whole):
+def test_auto_with_a_folder_resumes_its_run_or_starts_one(command, stopped, whole):
     stopped(*SHORT, "run_dir=run", "resume=auto", step=2)
     command("train", *SHORT, "run_dir=run", "resume=auto")
     assert_same_run("run", whole)
@@ -169,7 +169,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command
     assert_same_run("run", whole)
 
 
-def test_where_every_checkpoint_is_damaged_that_is_said_and_nothing_is_started_over(command, stopped, tmp_path):
+def test_if_every_checkpoint_is_damaged_the_run_fails_instead_of_starting_over(command, stopped, tmp_path):
     stopped(*SHORT, "run_dir=run", step=5)
     for path in checkpoints(tmp_path / "run" / "checkpoints"):
         (path / "manifest.json").unlink()
@@ -178,7 +178,7 @@ def test_where_every_checkpoint_is_damaged_that_is_said_and_nothing_is_started_o
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_beginning(command, stopped, whole, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_over(command, stopped, whole, tmp_path):
     stopped(*SHORT, "run_dir=run", step=1)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     command("train", "resume=run")
@@ -186,7 +186,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_its_begin
 
 
 @pytest.mark.slow
-def test_a_best_checkpoint_that_was_damaged_is_said_and_the_last_step_taken(command, stopped, tmp_path, capsys):
+def test_a_damaged_best_checkpoint_is_reported_and_replaced_by_the_last(command, stopped, tmp_path, capsys):
     arguments = (*SHORT, "training.learning_rate=1e-30", "training.patience=9")  # never better than at first
     stopped(*arguments, "run_dir=run", step=9)
     (tmp_path / "run/checkpoints/step-4/manifest.json").unlink()
@@ -206,8 +206,8 @@ def test_a_record_that_cannot_be_read_is_one_line(command, stopped, tmp_path, da
 
 
 @pytest.mark.slow
-def test_auto_leaves_a_run_alone_that_was_started_with_more_said_than_now(command, stopped, tmp_path):
-    """Nothing said is the default, and no wildcard: a trial on few rows is not gone on with."""
+def test_auto_skips_a_run_started_with_more_overrides_than_now(command, stopped, tmp_path):
+    """A setting that is not given means its default and is no wildcard: a trial on few rows is not resumed."""
     whole = [argument for argument in SHORT if not argument.startswith("dataset.limit")]
     stopped(*SHORT, "training.patience=3", step=2)
     for arguments in (SHORT, (*whole, "dataset.train_rows=60", "training.patience=3")):
@@ -219,7 +219,7 @@ def test_auto_leaves_a_run_alone_that_was_started_with_more_said_than_now(comman
 
 
 @pytest.mark.slow
-def test_a_run_of_other_settings_than_there_are_now_is_named_and_stands_in_nobodys_way(command, stopped, tmp_path):
+def test_a_run_with_obsolete_settings_is_named_and_does_not_block_auto(command, stopped, tmp_path):
     stopped(*SHORT, step=2)
     run = next((tmp_path / "outputs/train/reverse").iterdir())
     text = (run / "config.yaml").read_text()
@@ -237,7 +237,7 @@ def test_a_run_of_other_settings_than_there_are_now_is_named_and_stands_in_nobod
 
 
 @pytest.mark.slow
-def test_a_group_that_is_typed_again_resets_nothing_that_may_change(command, stopped):
+def test_a_repeated_group_resets_no_changeable_setting(command, stopped):
     stopped(*SHORT, "run_dir=run", step=2)  # training.log_every=2, where training=smoke has 5
     command("train", "resume=run", "training.learning_rate=1e-3", "task=reverse")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 2
@@ -245,21 +245,21 @@ def test_a_group_that_is_typed_again_resets_nothing_that_may_change(command, sto
 
 
 @pytest.mark.slow
-def test_a_run_that_a_limit_has_ended_goes_on_with_another_one(command, stopped):
+def test_a_run_ended_by_a_limit_resumes_with_another_limit(command, stopped):
     stopped(*SHORT, "run_dir=run", step=2)
     command("train", "resume=run", "training.accumulate=3", "training.skip_nonfinite=5")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["accumulate"] == 3
 
 
 @pytest.mark.slow
-def test_steps_can_take_the_place_of_a_budget(command, stopped):
+def test_steps_can_replace_a_budget(command, stopped):
     arguments = [argument for argument in SHORT if not argument.startswith("training.steps")]
     stopped(*arguments, "training.steps=null", "training.budget=1h", "run_dir=run", step=2)
     command("train", "resume=run", "training.budget=null", "training.steps=4")
     assert journal_of("run")[-1]["step"] == 4
 
 
-def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
+def test_a_folder_without_a_run_cannot_be_resumed(command):
     with pytest.raises(DataError, match="nowhere is not a run folder: it has no environment.json. Use a run folder"):
         command("train", "resume=nowhere")
 
@@ -273,7 +273,7 @@ def test_there_is_nothing_to_resume_in_a_folder_without_a_run(command):
         ("tagging", [f"word{n % 5}\t{('X', 'Y')[n % 2]}\n" for n in range(60)]),
     ],
 )
-def test_the_same_line_resumes_whatever_the_rows_have_decided(command, stop_after, tmp_path, task, rows):
+def test_the_same_command_line_resumes_whatever_the_rows_decided(command, stop_after, tmp_path, task, rows):
     """Such as the positive label, the scale of numbers, or whether the vocabulary keeps capitals."""
     header = [] if task == "tagging" else ["text,label"]
     path = tmp_path / ("rows.conll" if task == "tagging" else "rows.csv")

@@ -19,7 +19,7 @@ def run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def test_a_pair_is_predicted_and_explained_and_settings_say_how_it_is_read(run, command, capsys):
+def test_a_pair_is_predicted_and_explained_as_its_settings_say(run, command, capsys):
     command("predict", f"run={run}", "text=word 1", "text_pair=word 2", "format=jsonl")
     assert json.loads(capsys.readouterr().out)["predicted"] in ("same", "other")
     command("explain", f"run={run}", "text=word 1", "text_pair=word 2", "run_dir=why")

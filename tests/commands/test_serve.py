@@ -66,7 +66,7 @@ def refused(client, status, **request):
     return answer.json()["error"]
 
 
-def test_texts_are_answered_in_order_as_predict_answers_them(texts, command, brackets_run, tmp_path, capsys):
+def test_texts_are_predicted_in_order_as_by_predict(texts, command, brackets_run, tmp_path, capsys):
     given = ["(())", ")(", "((("]
     (tmp_path / "rows.txt").write_text("\n".join(given) + "\n")
     command("predict", f"run={brackets_run}", "input=rows.txt", "format=jsonl", "threads=1")
@@ -77,7 +77,7 @@ def test_texts_are_answered_in_order_as_predict_answers_them(texts, command, bra
     assert asked(texts, text="(())")[0]["probabilities"] == pytest.approx(expected[0]["probabilities"], abs=1e-5)
 
 
-def test_the_most_probable_labels_are_listed_as_predict_lists_them(texts, command, brackets_run, capsys):
+def test_the_most_probable_labels_are_listed_as_by_predict(texts, command, brackets_run, capsys):
     command("predict", f"run={brackets_run}", "text=(())", "format=jsonl", "top_k=1", "threads=1")
     wanted = json.loads(capsys.readouterr().out)
     (found,) = asked(texts, text="(())", top_k=1)
@@ -87,14 +87,14 @@ def test_the_most_probable_labels_are_listed_as_predict_lists_them(texts, comman
     assert len(asked(texts, text="(())", top_k=2)[0]["top"]) == 2
 
 
-def test_pairs_are_answered_alone_and_several_at_a_time(pairs):
+def test_pairs_are_predicted_alone_and_in_lists(pairs):
     (one,) = asked(pairs, text="title 1", text_pair="body 2")
     both = asked(pairs, texts=["title 1", "x"], text_pairs=["body 2", "y"])
     assert one["probabilities"] == pytest.approx(both[0]["probabilities"], abs=1e-3)
     assert len(both) == 2
 
 
-def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
+def test_every_word_is_predicted_and_truncated_ones_are_null(words):
     (answer,) = asked(words, text="1 2 3")
     assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
     assert all(0 < word["probability"] <= 1 for word in answer["words"])
@@ -104,7 +104,7 @@ def test_every_word_is_answered_and_those_that_do_not_fit_are_null(words):
     assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
 
 
-def test_the_most_probable_classes_are_given_of_texts_and_of_words(texts, words):
+def test_the_most_probable_classes_are_returned_for_texts_and_words(texts, words):
     (text,) = asked(texts, text="(())", top_k=1)
     assert list(text) == ["predicted", "top"] and [one["label"] for one in text["top"]] == [text["predicted"]]
     (answer,) = asked(words, text="1 2", top_k=3)
@@ -130,11 +130,11 @@ def test_the_most_probable_classes_are_given_of_texts_and_of_words(texts, words)
         ({"text": "(" * 3000}, 413, "The request has more than 2,000 bytes"),
     ],
 )
-def test_what_cannot_be_answered_is_refused_in_one_line_of_json(texts, request_, status, message):
+def test_invalid_requests_are_refused_in_one_line_of_json(texts, request_, status, message):
     assert message in refused(texts, status, **request_)
 
 
-def test_texts_and_their_seconds_have_to_be_as_many(pairs):
+def test_texts_and_second_texts_must_be_equally_many(pairs):
     assert "There are 2 texts and 1 text_pairs" in refused(pairs, 422, texts=["a", "b"], text_pairs=["c"])
     assert "trained on pairs of texts, but one text was given" in refused(pairs, 422, text="a")
 
@@ -143,13 +143,13 @@ def test_texts_and_their_seconds_have_to_be_as_many(pairs):
     ("body", "status"),
     [(b"", 400), (b"{", 400), (b"\xff", 400), (b"[" * 1990, 400), (b"[]", 422), (rb'{"text": "\ud800"}', 422), (b'"text"', 422)],
 )
-def test_what_is_no_such_json_is_refused_in_one_line_of_json(texts, body, status):
+def test_malformed_json_is_refused_in_one_line_of_json(texts, body, status):
     answer = texts.post("/predict", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert list(answer.json()) == ["error"]
 
 
-def test_a_page_of_another_site_can_neither_ask_nor_come_under_another_name(texts):
+def test_other_sites_are_refused_by_origin_and_host(texts):
     assert texts.post("/predict", content=TIGHT, headers={"content-type": "text/plain"}).status_code == 415
     for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000"):
         assert texts.get("/health", headers={"host": host}).status_code == 400
@@ -159,19 +159,19 @@ def test_a_page_of_another_site_can_neither_ask_nor_come_under_another_name(text
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_every_answer_says_that_nothing_may_be_loaded_or_framed(texts):
+def test_every_response_forbids_loading_and_framing(texts):
     for answer in (texts.get("/"), texts.get("/nothing"), texts.get("/health", headers={"host": "evil.example"})):
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_paths_and_methods_that_are_none_are_refused_in_json(texts):
+def test_unknown_paths_and_methods_are_refused_in_json(texts):
     assert (texts.get("/nothing").status_code, texts.get("/nothing").json()) == (404, {"error": "Not Found"})
     assert texts.get("/predict").status_code == 405
 
 
-def test_the_model_says_what_it_is(texts, words):
+def test_the_model_describes_itself(texts, words):
     facts = texts.get("/model").json()
     assert (facts["task"], set(facts["labels"]), facts["paired"]) == ("brackets", {"balanced", "unbalanced"}, False)
     assert facts["limits"] == {"texts": 3, "characters": 20, "body": 2000}
@@ -197,7 +197,7 @@ def test_the_page_has_a_field_for_each_text_and_loads_nothing(texts, pairs):
     assert not re.search(r'(src|href)="(?!/model|/health)', texts.get("/").text)
 
 
-def test_one_request_is_answered_at_a_time_and_others_do_not_wait_for_it(texts, monkeypatch):
+def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(texts, monkeypatch):
     at_work, most, begun, go_on = [], [], threading.Event(), threading.Event()
     answers_of = service.answers_of
 
@@ -221,7 +221,7 @@ def test_one_request_is_answered_at_a_time_and_others_do_not_wait_for_it(texts, 
     assert most == [1, 1, 1]
 
 
-def test_a_request_that_does_not_arrive_is_given_up(texts, monkeypatch):
+def test_a_request_that_never_arrives_times_out(texts, monkeypatch):
     import asyncio
 
     monkeypatch.setattr(service, "BODY_SECONDS", 0.01)
@@ -239,7 +239,7 @@ def test_a_request_that_does_not_arrive_is_given_up(texts, monkeypatch):
 
 @pytest.fixture
 def served(brackets_run, cache):
-    """A real server on a port of its own, and its address."""
+    """Start a real server on a free port and return it with its address."""
     arguments = [sys.executable, "-m", "encoderlab", "serve", f"run={brackets_run}", "port=0", "threads=1", f"cache_dir={cache}"]
     started = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     yield started, started.stdout.readline().split(" ")[0]
@@ -266,12 +266,12 @@ def test_a_server_answers_and_ends_cleanly_on_a_signal(served, command, brackets
     assert said.strip().splitlines() == [promise, f"encoderlab: stopped by {name}"]
 
 
-def test_an_address_that_is_not_ours_is_refused_before_a_model_is_loaded(command):
+def test_a_foreign_address_is_refused_before_a_model_is_loaded(command):
     with pytest.raises(SettingError, match=r"Cannot listen on host=192\.0\.2\.1 port=0"):
         command("serve", "run=missing", "host=192.0.2.1", "port=0")
 
 
-def test_a_model_without_answers_is_refused_before_anything_is_served(command, brackets_run, monkeypatch):
+def test_a_model_without_predictions_is_refused_before_serving(command, brackets_run, monkeypatch):
     def none(*_):
         raise DataError("predicts nothing")
 
@@ -281,7 +281,7 @@ def test_a_model_without_answers_is_refused_before_anything_is_served(command, b
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
-def test_a_library_that_is_missing_is_named_with_what_to_install(command, monkeypatch, missing):
+def test_a_missing_library_is_named_with_its_extra(command, monkeypatch, missing):
     find_spec = serve_command.find_spec
     monkeypatch.setattr(serve_command, "find_spec", lambda name: None if name == missing else find_spec(name))
     with pytest.raises(SettingError, match=rf'serve needs {missing}, which is not installed\. Run pip install "encoderlab\[serve'):
@@ -296,7 +296,7 @@ def test_only_this_machines_own_addresses_are_loopback(host, loopback):
     assert serve_command._is_loopback(host) == loopback
 
 
-def test_any_free_port_is_one():
+def test_port_zero_picks_a_free_port():
     with serve_command._listening("127.0.0.1", 0) as listening:
         assert listening.family is socket.AF_INET
         assert listening.getsockname()[1] > 0

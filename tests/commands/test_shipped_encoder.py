@@ -36,7 +36,7 @@ def test_a_damaged_encoder_is_refused_wherever_it_is_opened(command, shipped, te
         command(*line)
 
 
-def test_an_installation_without_the_encoder_says_so(command, texts, tmp_path, monkeypatch):
+def test_an_installation_without_the_encoder_is_reported(command, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "none")
     with pytest.raises(DataError, match=r"^The encoder mini-en is missing from this installation of encoderlab.*Reinstall"):
         command("embed", "input=texts.txt", "output=vectors.npy")
@@ -50,7 +50,7 @@ def test_it_starts_a_run_as_its_own_folder_does(shipped, no_network):
     assert all(weight.dtype is torch.float32 for weight in by_name.weights.values())
 
 
-def test_it_reads_pairs_separately_and_starts_runs_on_single_texts_too(command, shipped, tmp_path):
+def test_it_reads_pairs_separately_and_also_starts_runs_on_single_texts(command, shipped, tmp_path):
     rows = "".join(f"a {word} film {n},{word}\n" for n in range(20) for word in ("warm", "dull"))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     short = ("training.steps=1", "training.threads=1", "baselines=false")
@@ -61,7 +61,7 @@ def test_it_reads_pairs_separately_and_starts_runs_on_single_texts_too(command, 
         command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", "model.pairs=separate")
 
 
-def test_a_folder_of_that_name_is_meant_when_it_is_typed_as_a_path(shipped, tmp_path, monkeypatch):
+def test_a_path_means_a_folder_of_the_same_name(shipped, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = shutil.copytree(shipped, tmp_path / "mini-en")
     config = json.loads((mine / "config.json").read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def test_a_folder_of_that_name_is_meant_when_it_is_typed_as_a_path(shipped, tmp_
     assert load_pretrained("./mini-en").config.dropout == 0.5
 
 
-def test_a_name_spelled_nearly_so_is_not_looked_up_on_the_hub(command, shipped, no_network):
+def test_a_misspelled_name_is_not_looked_up_on_the_hub(command, shipped, no_network):
     with pytest.raises(
         DataError, match=r"^init_from=mini_en is neither a shipped encoder nor a folder.*Did you mean init_from=mini-en\?$"
     ):
@@ -80,7 +80,7 @@ def test_a_name_spelled_nearly_so_is_not_looked_up_on_the_hub(command, shipped, 
         command("eval", "run=mini_en")
 
 
-def test_embed_uses_it_without_being_told(command, shipped, texts, no_network, tmp_path):
+def test_embed_uses_it_by_default(command, shipped, texts, no_network, tmp_path):
     command("embed", "input=texts.txt", "output=default.npy")
     command("embed", f"run={shipped}", "input=texts.txt", "output=named.npy")
     found = np.load(tmp_path / "default.npy")
@@ -88,14 +88,14 @@ def test_embed_uses_it_without_being_told(command, shipped, texts, no_network, t
     np.testing.assert_array_equal(found, np.load(tmp_path / "named.npy"))
 
 
-def test_it_answers_nothing_and_has_no_rows_of_its_own(command, shipped):
+def test_it_predicts_nothing_and_has_no_rows(command, shipped):
     with pytest.raises(DataError, match="mini-en is an encoder without a head and predicts nothing"):
         command("predict", "run=mini-en", "text=fox")
     with pytest.raises(DataError, match="mini-en is a model without a run"):
         command("embed", "split=test", "output=vectors.npy")
 
 
-def test_a_length_beyond_its_own_is_refused_with_it(command, shipped):
+def test_a_length_beyond_its_maximum_is_refused_with_the_maximum(command, shipped):
     with pytest.raises(
         SettingError, match=r"model\.max_length is 500, but the pretrained encoder has only 32 positions\. Allowed: at most 32"
     ):
@@ -113,7 +113,7 @@ def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
     assert "is damaged: its SHA-256 differs" in capsys.readouterr().out
 
 
-def test_verify_looks_it_over(command, shipped, capsys):
+def test_verify_checks_it(command, shipped, capsys):
     command("verify", "run=mini-en")
     assert capsys.readouterr().out.split(maxsplit=2)[:2] == ["good", "model"]
     damage(shipped / "model.safetensors")

@@ -12,7 +12,7 @@ LITTLE = ("task=brackets", "model.n_layers=1", "model.d_model=16", "model.n_head
 
 @pytest.fixture
 def broken_third_step(monkeypatch):
-    """The third loss of the run is no number."""
+    """Make the third loss of the run NaN."""
     losses, calls = loop.losses, []
 
     def broken(*given):
@@ -23,7 +23,7 @@ def broken_third_step(monkeypatch):
     monkeypatch.setattr(loop, "losses", broken)
 
 
-def test_a_step_that_was_left_out_is_told_of_everywhere(command, broken_third_step, tmp_path, capsys):
+def test_a_skipped_step_is_reported_everywhere(command, broken_third_step, tmp_path, capsys):
     command("train", *LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run")
     assert (
         "encoderlab: Step 3 was skipped because it was not finite: sequence loss nan, gradient norm nan; rows "
@@ -44,7 +44,7 @@ def test_without_the_setting_the_run_stops_there(command, broken_third_step):
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_counts_the_steps_that_were_left_out_before(command, broken_third_step, stopped, tmp_path):
+def test_a_resumed_run_counts_the_steps_skipped_before(command, broken_third_step, stopped, tmp_path):
     stopped(*LITTLE, "dataset.limit=200", "training.skip_nonfinite=1", "run_dir=run", step=5)
     command("train", "resume=run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

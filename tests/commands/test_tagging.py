@@ -43,7 +43,7 @@ def report_of(folder):
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
-def test_entity_f1_is_the_headline_chooses_the_checkpoint_and_stands_beside_the_baselines(names_runs):
+def test_entity_f1_is_the_headline_the_checkpoint_score_and_the_baselines_figure(names_runs):
     report = report_of(names_runs / "long")
     test = report["splits"]["test"]
     assert report["main_figure"] == report["checkpoint"]["chosen_by"] == "entity_f1"

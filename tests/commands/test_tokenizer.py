@@ -23,7 +23,7 @@ def figures(command, capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_larger_vocabulary_cuts_held_out_texts_into_fewer_pieces(command, rows, capsys):
+def test_a_larger_vocabulary_splits_held_out_texts_into_fewer_pieces(command, rows, capsys):
     small, large = (figures(command, capsys, *rows, f"tokenizer.vocabulary_size={size}") for size in (100, 150))
     assert (small["split"], small["texts"]) == ("validation", 6)
     assert small["words"] == large["words"] > 0
@@ -45,7 +45,7 @@ def test_a_text_is_shown_as_its_pieces_with_their_ids(command, rows, capsys):
     assert below.split() == [str(piece["id"]) for piece in pieces]
 
 
-def test_what_is_written_is_opened_by_transformers_and_by_training_and_compared(command, rows, tmp_path, capsys):
+def test_the_tokenizer_opens_in_transformers_and_training_and_is_compared(command, rows, tmp_path, capsys):
     command("tokenizer", *rows, "tokenizer.vocabulary_size=150", "output=my tokenizer")
     assert "To use it: tokenizer=pretrained 'tokenizer.name=my tokenizer'" in capsys.readouterr().err
     assert {path.name for path in (tmp_path / "my tokenizer").iterdir()} == {"tokenizer.json", "tokenizer_config.json"}
@@ -79,7 +79,7 @@ def test_a_dataset_of_words_and_one_of_symbols_can_be_counted(command, capsys):
         (["tokenizer=as_pretrained"], SettingError, "tokenizer=as_pretrained needs init_from"),
     ],
 )
-def test_what_cannot_be_done_is_refused_and_writes_nothing(command, rows, tmp_path, arguments, error, message):
+def test_invalid_requests_are_refused_and_write_nothing(command, rows, tmp_path, arguments, error, message):
     (tmp_path / "taken").mkdir()
     with pytest.raises(error, match=message):
         command("tokenizer", *rows, *arguments)

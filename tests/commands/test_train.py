@@ -12,7 +12,7 @@ from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 from tests.run_files import report_of
 
 
-def test_a_run_folder_holds_what_the_contract_says(brackets_run):
+def test_a_run_folder_has_the_promised_files(brackets_run):
     files = {str(path.relative_to(brackets_run)) for path in brackets_run.rglob("*") if path.is_file()}
     assert files >= {
         "config.yaml",
@@ -75,7 +75,7 @@ def test_metrics_have_a_line_per_logged_step_and_per_evaluation(brackets_run):
     assert {"loss", "learning_rate", "gradient_norm", "tokens_per_second"} <= lines[0].keys()
 
 
-def test_config_and_environment_say_how_to_make_the_run_again(brackets_run):
+def test_config_and_environment_suffice_to_repeat_the_run(brackets_run):
     config = yaml.safe_load((brackets_run / "config.yaml").read_text())
     assert config["model"]["n_layers"] == 1
     assert config["training"]["steps"] == 30
@@ -104,9 +104,7 @@ def test_accumulation_does_not_change_the_run(command, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_what_is_trained_on_what_for_how_long_and_where_is_a_short_line_each_and_the_micro_batches_are_recorded(
-    command, tmp_path, capfd
-):
+def test_the_start_of_a_run_is_announced_in_short_lines_and_micro_batches_are_recorded(command, tmp_path, capfd):
     arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "baselines=false")
     command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
     lines = capfd.readouterr().err.splitlines()
@@ -149,7 +147,7 @@ def test_the_last_checkpoint_can_be_kept_instead(command, tmp_path):
     assert [path.name for path in checkpoints(tmp_path / "run" / "checkpoints")][-2:] == ["step-28", "step-30"]
 
 
-def test_an_own_file_is_trained_on_with_its_labels_names_everywhere(pairs_run):
+def test_a_users_file_keeps_its_label_names_everywhere(pairs_run):
     assert json.loads((pairs_run / "model" / "config.json").read_text())["id2label"] == {"0": "down", "1": "up"}
     assert set(report_of(pairs_run)["splits"]["test"]["per_class"]) == {"up", "down"}
     assert "text_pair" in (pairs_run / "predictions.csv").read_text().splitlines()[0]
@@ -177,7 +175,7 @@ def test_a_second_run_does_not_tokenise_again(command, cache, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (cache / "tokens").rglob("*.bin")} == before
 
 
-def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(command, brackets_run):
+def test_a_folder_that_holds_a_run_is_refused_and_unchanged(command, brackets_run):
     before = sorted(path.name for path in brackets_run.iterdir())
     with pytest.raises(SettingError, match="already holds a run.*Choose another name"):
         command("train", "task=brackets", f"run_dir={brackets_run}")
@@ -215,7 +213,7 @@ def test_training_data_without_labels_is_refused(command, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["plain.csv"]
 
 
-def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command, tmp_path):
+def test_a_nan_loss_ends_the_run_with_remedies(command, tmp_path):
     from encoderlab.errors import TrainingError
 
     with pytest.raises(TrainingError, match=r"not finite.*training.learning_rate"):
@@ -226,7 +224,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_to_try(command, tmp_pat
     assert not (tmp_path / "run").exists(), "a run of which nothing came leaves no folder"
 
 
-def test_a_run_that_fails_after_a_checkpoint_keeps_what_was_done(command, tmp_path, capsys):
+def test_a_run_that_fails_after_a_checkpoint_keeps_its_progress(command, tmp_path, capsys):
     from encoderlab.errors import TrainingError
 
     with pytest.raises(TrainingError):

@@ -53,7 +53,7 @@ def test_headline_verdict_baselines_and_checkpoint_follow_the_score(fraud_run):
     assert "f1 of fraud on test" in (fraud_run / "model" / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_threshold_of_validation_holds_for_the_test_split_and_for_predictions(command, fraud_run, capsys):
+def test_the_threshold_fitted_on_validation_applies_to_test_and_predictions(command, fraud_run, capsys):
     report = read(fraud_run)
     threshold = report["splits"]["test"]["threshold"]
     assert threshold == report["splits"]["validation"]["threshold"]
@@ -71,7 +71,7 @@ def test_the_threshold_of_validation_holds_for_the_test_split_and_for_prediction
     assert (fraud_run / "plots" / "precision_recall.png").is_file()
 
 
-def test_an_exported_folder_says_the_threshold_and_answers_by_it(command, fraud_run, capsys, tmp_path):
+def test_an_exported_folder_states_and_applies_the_threshold(command, fraud_run, capsys, tmp_path):
     command("export", f"run={fraud_run}", "path=there")
     fields = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
     threshold = read(fraud_run)["splits"]["test"]["threshold"]
@@ -84,7 +84,7 @@ def test_an_exported_folder_says_the_threshold_and_answers_by_it(command, fraud_
     assert json.loads(capsys.readouterr().out)["predicted"] == "fraud"
 
 
-def test_eval_and_compare_are_about_the_same_label_whatever_the_rows(command, fraud_run, tmp_path, capsys):
+def test_eval_and_compare_use_the_same_positive_label_on_any_rows(command, fraud_run, tmp_path, capsys):
     with (tmp_path / "new.csv").open("w", encoding="utf-8") as file:
         file.write("text,label\n" + "prize winner,fraud\n" * 12 + "lunch garden,ham\n" * 4)  # here the other one is rarer
     command("eval", f"run={fraud_run}", "dataset=files", "dataset.path=new.csv", "run_dir=scored")
@@ -97,7 +97,7 @@ def test_eval_and_compare_are_about_the_same_label_whatever_the_rows(command, fr
     assert capsys.readouterr().out.strip().startswith("F1 of fraud of 1 run of")
 
 
-def test_baselines_alone_are_about_the_same_label(command, tmp_path, capsys):
+def test_baselines_use_the_same_positive_label(command, tmp_path, capsys):
     write_rows(tmp_path / "rows.csv", 120)
     command("baseline", "task=classification", "task.score=f1", "dataset=files", "dataset.path=rows.csv", "format=json")
     report = json.loads(capsys.readouterr().out)

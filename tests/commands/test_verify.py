@@ -13,11 +13,11 @@ from encoderlab.training.checkpoint import save_checkpoint, write_manifest
 
 @pytest.fixture
 def copy(brackets_run, tmp_path):
-    """A finished run to be damaged."""
+    """A copy of a finished run, to be damaged."""
     return shutil.copytree(brackets_run, tmp_path / "run")
 
 
-def test_a_run_as_it_was_left_is_good_in_every_part(command, brackets_run, capsys):
+def test_an_untouched_run_verifies_in_every_part(command, brackets_run, capsys):
     for run in (brackets_run, brackets_run / "model"):
         command("verify", f"run={run}")
         lines = capsys.readouterr().out.splitlines()
@@ -26,7 +26,7 @@ def test_a_run_as_it_was_left_is_good_in_every_part(command, brackets_run, capsy
         assert sum("checkpoints/step-" in line for line in lines) >= 2
 
 
-def test_an_unfinished_run_is_compared_with_the_model_it_is_to_become(command, copy, capsys):
+def test_an_unfinished_run_is_checked_against_its_future_model(command, copy, capsys):
     shutil.rmtree(copy / "model")
     (copy / "report.json").unlink()
     command("verify", f"run={copy}")
@@ -71,7 +71,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_what_is_not_as_it_should_be_is_named(command, copy, capsys, damage):
+def test_damaged_parts_are_named(command, copy, capsys, damage):
     damage(copy)
     with pytest.raises(DataError, match=r"1 of \d+ parts of .* are damaged or inconsistent: " + DAMAGE[damage]):
         command("verify", f"run={copy}")
@@ -80,7 +80,7 @@ def test_what_is_not_as_it_should_be_is_named(command, copy, capsys, damage):
     assert DAMAGE[damage] in bad[0]
 
 
-def test_a_run_that_nothing_is_left_of_is_not_good(command, copy, capsys):
+def test_an_emptied_run_does_not_verify(command, copy, capsys):
     shutil.rmtree(copy / "model")
     with pytest.raises(DataError, match="damaged or inconsistent: model"):
         command("verify", f"run={copy}")
@@ -91,12 +91,12 @@ def test_a_run_that_nothing_is_left_of_is_not_good(command, copy, capsys):
         command("verify", f"run={copy}")
 
 
-def test_what_is_no_training_run_is_said(command, brackets_run):
+def test_other_kinds_of_runs_are_reported(command, brackets_run):
     command("eval", f"run={brackets_run}", "run_dir=scored")
     with pytest.raises(DataError, match="scored is not a training run. Allowed: a run of train, pretrain, finetune"):
         command("verify", "run=scored")
 
 
-def test_where_there_is_no_run_that_is_said(command):
+def test_a_missing_run_is_reported(command):
     with pytest.raises(DataError, match="nowhere is not a run folder"):
         command("verify", "run=nowhere")

@@ -18,7 +18,7 @@ WHERE = ("task=classification", "dataset=files", "tokenizer.vocabulary_size=100"
 
 
 def texts(n, seed=0):
-    """The word that decides stands at the end; every second text is longer than the model reads at once, and so hides it."""
+    """The decisive word comes last; every second text is longer than a window, which hides it."""
     generator = random.Random(seed)
     for row in range(n):
         label = ("sun", "rain")[row // 2 % 2]
@@ -40,7 +40,7 @@ def long_run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def test_the_report_compares_with_the_first_window_on_the_same_rows(long_run):
+def test_the_report_compares_with_the_first_window_alone(long_run):
     report = report_of(long_run)
     found, test = report["windows"], report["splits"]["test"]
     assert test["accuracy"] == found["all_windows"]["accuracy"] > 0.9
@@ -69,7 +69,7 @@ def test_eval_and_predict_read_all_windows(command, long_run, capsys, tmp_path):
     assert "1 of them truncated at 4 windows of 10 tokens" in capsys.readouterr().err
 
 
-def test_explain_finds_the_word_beyond_the_first_window(command, long_run, tmp_path):
+def test_explain_finds_a_word_beyond_the_first_window(command, long_run, tmp_path):
     text = " ".join([*WORDS * 3, "rain"])
     command("explain", f"run={long_run}", f"text={text}", "run_dir=why", "method=both")
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
@@ -102,7 +102,7 @@ def test_a_compact_model_reads_all_windows(command, long_run, capsys):
 
 
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_a_graph_reads_one_window_and_its_card_says_so(command, long_run, tmp_path):
+def test_a_graph_reads_one_window_as_its_card_states(command, long_run, tmp_path):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     command("export", f"run={long_run}", "format=onnx", "path=graph")

@@ -38,26 +38,26 @@ FREE = {
 }
 
 
-def test_nothing_given_is_the_pretrained_encoder_itself_and_its_length_is_left_to_the_rows():
+def test_without_changes_the_pretrained_encoder_is_used_and_its_length_follows_the_rows():
     assert AsPretrained().resolve(PRETRAINED) == replace(PRETRAINED, max_length=None)
 
 
 @pytest.mark.parametrize("name", [declared.name for declared in fields(AsPretrained)])
-def test_what_is_given_is_changed_and_nothing_else(name):
+def test_only_the_given_settings_change(name):
     change = {name: FREE[name]}
     assert AsPretrained(**change).resolve(PRETRAINED) == replace(PRETRAINED, **{"max_length": None} | change)
 
 
-def test_no_dropout_at_all_is_a_change_too():
+def test_setting_dropout_to_zero_is_a_change_too():
     assert AsPretrained(dropout=0.0).resolve(PRETRAINED).dropout == 0
 
 
-def test_without_a_pretrained_encoder_it_is_refused_with_what_to_type():
+def test_without_a_pretrained_encoder_it_is_refused_with_a_remedy():
     with pytest.raises(SettingError, match=r"^model=as_pretrained needs init_from.*Set init_from=\.\.\..*model=mini\.$"):
         AsPretrained().resolve(None)
 
 
-def test_settings_in_full_may_leave_their_length_to_the_rows_too():
+def test_full_settings_may_leave_the_length_open_too():
     wanted = replace(PRETRAINED, max_length=None)
     assert wanted.resolve(PRETRAINED) is wanted
 
@@ -68,13 +68,13 @@ def test_every_setting_must_agree_or_may_differ_and_none_is_forgotten():
 
 
 @pytest.mark.parametrize(("name", "value"), FREE.items())
-def test_settings_in_full_may_differ_where_weights_do_not_depend_on_them(name, value):
+def test_full_settings_may_differ_if_weights_do_not_depend_on_them(name, value):
     wanted = replace(PRETRAINED, **{name: value})
     assert wanted.resolve(PRETRAINED) is wanted
 
 
 @pytest.mark.parametrize(("name", "value"), OTHERWISE.items())
-def test_settings_in_full_that_do_not_agree_are_refused_with_both_values(name, value):
+def test_full_settings_that_do_not_match_are_refused_with_both_values(name, value):
     theirs = {"d_head": 12, "d_ff": 96}.get(name, getattr(PRETRAINED, name))
     said = [getattr(one, "value", one) for one in (value, theirs)]
     with pytest.raises(SettingError) as refused:
@@ -85,14 +85,14 @@ def test_settings_in_full_that_do_not_agree_are_refused_with_both_values(name, v
     )
 
 
-def test_what_is_derived_and_what_is_said_are_the_same():
+def test_derived_and_explicit_values_are_equivalent():
     said = replace(PRETRAINED, d_head=12, d_ff=96)
     assert said.resolve(PRETRAINED) is said
     assert PRETRAINED.resolve(said) is PRETRAINED
 
 
 @pytest.mark.parametrize("choice", [AsPretrained(max_length=41), replace(PRETRAINED, max_length=41)])
-def test_more_positions_than_were_learnt_are_refused_with_both_values(choice):
+def test_more_positions_than_were_learned_are_refused_with_both_values(choice):
     with pytest.raises(SettingError) as refused:
         choice.resolve(PRETRAINED)
     assert str(refused.value) == (
@@ -101,12 +101,12 @@ def test_more_positions_than_were_learnt_are_refused_with_both_values(choice):
 
 
 @pytest.mark.parametrize("positions", [Positions.sinusoidal, Positions.rotary])
-def test_positions_that_are_computed_go_on_further(positions):
+def test_computed_positions_extend_further(positions):
     initial = replace(PRETRAINED, positions=positions)
     assert AsPretrained(max_length=500).resolve(initial).max_length == 500
 
 
 @pytest.mark.parametrize(("name", "value"), [("dropout", 1.0), ("word_dropout", -0.1), ("max_length", 0)])
-def test_numbers_out_of_range_are_refused_as_everywhere(name, value):
+def test_numbers_out_of_range_are_refused(name, value):
     with pytest.raises(SettingError, match=rf"^model\.{name} is {value}"):
         AsPretrained(**{name: value})

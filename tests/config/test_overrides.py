@@ -12,7 +12,7 @@ from encoderlab.config.overrides import folders_as_setting, quoted_arguments, wi
 
 
 def arrives(argument):
-    """The value that Hydra and OmegaConf make of the argument."""
+    """Return the value that Hydra and OmegaConf parse from the argument."""
     (quoted,) = quoted_arguments([argument])
     override = OverridesParser.create().parse_override(quoted)
     assert not override.is_sweep_override()
@@ -34,7 +34,7 @@ def test_any_text_arrives_unchanged(text):
     assert arrives(f"text={text}") == text
 
 
-def test_a_path_that_is_no_hydra_value_is_taken_as_it_is():
+def test_a_path_that_hydra_cannot_parse_is_taken_literally():
     for path in ("my reviews (final), v2.csv", "a[1.csv", "it's.csv", "x{y.csv"):
         assert arrives(f"dataset.path={path}") == path
 
@@ -56,7 +56,9 @@ def test_everything_hydra_understands_is_left_to_hydra():
 
 @pytest.mark.parametrize("typed", ["training.batch_size=auto", "training.accumulate=auto"])
 @pytest.mark.parametrize(("recipe", "batch_size"), [("task=docs", 32), ("training=pretraining", 64)])
-def test_auto_keeps_the_recipes_batch_and_leaves_its_parts_to_the_machine(typed, recipe, batch_size, capsys, monkeypatch, tmp_path):
+def test_auto_keeps_the_recipes_batch_size_and_lets_the_machine_choose_micro_batches(
+    typed, recipe, batch_size, capsys, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["encoderlab"])
     cli.run(["train", recipe, "training.accumulate=2", typed, "--cfg", "job"])
@@ -64,7 +66,7 @@ def test_auto_keeps_the_recipes_batch_and_leaves_its_parts_to_the_machine(typed,
     assert (training["batch_size"], training["accumulate"]) == (batch_size, None)
 
 
-def test_folders_without_a_name_become_a_setting_and_flags_stay(tmp_path, monkeypatch):
+def test_positional_folders_become_a_setting_and_flags_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "seed=1").mkdir()
     typed = ["a", "output=c", "seed=1", "b d"]
@@ -76,11 +78,11 @@ def test_folders_without_a_name_become_a_setting_and_flags_stay(tmp_path, monkey
     assert folders_as_setting("compare", [long, "\0=a"], [long, "\0=a"]) == [long, "\0=a"]
 
 
-def test_what_stands_for_an_unsure_answer_is_a_text_and_no_sweep():
+def test_the_placeholder_for_an_uncertain_prediction_is_text_and_not_a_sweep():
     assert arrives("unsure=ask, a person") == "ask, a person"
 
 
-def test_own_data_without_a_task_is_classified_under_that_name():
+def test_own_data_without_a_task_is_a_classification():
     assert with_task_of_own_data("train", ["dataset=files", "seed=1"]) == ["dataset=files", "seed=1", "task=classification"]
     for line in (["dataset=files", "task=tagging"], ["dataset=sst2"], ["dataset=hub", "experiment=mine"], ["seed=1"]):
         assert with_task_of_own_data("train", line) == line

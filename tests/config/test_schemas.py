@@ -23,7 +23,7 @@ CONFIG = RunConfig(
 )
 
 
-def test_settings_are_read_back_the_same_and_their_text_is_never_interpolated():
+def test_settings_are_read_back_unchanged_and_never_interpolated():
     plain = settings_to_dict(CONFIG)
     assert plain["dataset"]["schema"] == "files"
     assert plain["training"]["compile"] == "auto"
@@ -52,7 +52,7 @@ def test_a_record_with_an_unknown_name_is_refused(changed, refusal):
         ("model.steps", "There is no setting model.steps. Allowed: "),
     ],
 )
-def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(key, refusal):
+def test_an_unknown_setting_is_refused_with_a_suggestion(key, refusal):
     config = OmegaConf.structured(replace(CONFIG))
     OmegaConf.set_struct(config, False)
     OmegaConf.update(config, key, 3, force_add=True)

@@ -21,6 +21,7 @@ import encoderlab
 from encoderlab import TextClassifier, TextRegressor
 from encoderlab.errors import SettingError
 from encoderlab.estimators.inputs import InputError
+from encoderlab.runs.fitting.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZES = {"model.n_layers": 1, "model.d_model": 16, "model.n_heads": 2}
@@ -164,6 +165,18 @@ def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
     assert "parameters" in capfd.readouterr().err
 
 
+def test_an_interrupted_fit_leaves_no_file(tmp_path, monkeypatch):
+    def interrupt(journal, step):
+        assert list(tmp_path.rglob("step-*")), "a checkpoint is there while it trains"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Journal, "step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TextClassifier(**TINY).fit(TEXTS, CLASSES)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("classes", [[True, False], [7, 3], [2.0, 1.0], ["yes", "no, never"]])
 def test_predictions_have_the_type_of_the_classes(classes):
     fitted = TextClassifier(**TINY).fit(TEXTS, np.array(classes * 20))
@@ -200,6 +213,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
         (["a", "b"], ["a", "a"], "y has 1 class. Allowed: at least two classes"),
         (["a", "b"], ["a"], "inconsistent numbers of samples"),
         (["a", "b"], None, "requires y to be passed"),
+        (["a", "b", "c"], ["a", "b", None], "Row 2 of y is None. Allowed: a target for each row"),
         (["a"], ["a"], "X has 1 sample. Allowed: at least two"),
     ],
 )

@@ -17,7 +17,7 @@ REACHED = "the command began"
 
 @pytest.fixture(autouse=True)
 def only_settings(tmp_path, monkeypatch):
-    """Every command ends as soon as it has its settings: what is tested comes before."""
+    """Each command ends once it has its settings, because the test covers only what comes before."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["encoderlab"])
     for command in COMMAND_CONFIGS:
@@ -25,7 +25,7 @@ def only_settings(tmp_path, monkeypatch):
 
 
 def answer(command, *arguments):
-    """What the user is told; REACHED where the command began."""
+    """Return the message for the user, or REACHED if the command started."""
     try:
         cli.run([command, *arguments])
     except SettingError as refused:
@@ -71,7 +71,7 @@ def test_anything_typed_works_or_is_refused_in_one_line(command, typed, capsys):
 
 
 def real_keys():
-    """Every setting of every command that can be typed without choosing another config first."""
+    """Return every setting of every command that works without choosing another config first."""
     chosen = {"task": "classification", "dataset": "docs", "tokenizer": "wordpiece", "model": "model", "training": "training"}
     for command in ("train", "predict"):
         for name in (declared.name for declared in fields(COMMAND_CONFIGS[command])):
@@ -86,7 +86,7 @@ REAL = sorted(real_keys())
 
 @st.composite
 def misspelled(draw):
-    """A real key, and it with a letter of its last part left out, doubled, swapped with the next, or another one put in."""
+    """Draw a real key, and the same key with a letter of its last part dropped, doubled, swapped or inserted."""
     command, _, key = draw(st.sampled_from(REAL)).partition(" ")
     group, dot, name = key.rpartition(".")
     place = draw(st.integers(0, len(name) - 1))
@@ -107,7 +107,7 @@ def misspelled(draw):
 @pytest.mark.slow
 @FEW
 @given(misspelled(), st.sampled_from(["", "+", "++"]))
-def test_a_misspelled_setting_offers_the_one_that_was_meant(spelled, sign):
+def test_a_misspelled_setting_suggests_the_right_one(spelled, sign):
     command, key, wrong = spelled
     assume(wrong.rpartition(".")[2].isidentifier() and f"{command} {wrong}" not in REAL)
     told = answer(command, f"{sign}{wrong}=1")
@@ -118,7 +118,7 @@ def test_a_misspelled_setting_offers_the_one_that_was_meant(spelled, sign):
 
 
 def within_two(real, wrong):
-    """Whether another real key is as near: one letter more, less or other than in `wrong`, or two swapped."""
+    """Return whether another real key is as close: one letter added, dropped or replaced in `wrong`, or two swapped."""
     import difflib
 
     return difflib.SequenceMatcher(None, real, wrong).ratio() > 1 - 2 / len(wrong)
@@ -139,7 +139,7 @@ def test_a_misspelled_group_is_named_too(sign):
         (["hydra.callbacks.x._target_=os.getcwd"], "Hydra has no setting"),
     ],
 )
-def test_a_config_that_is_only_shown_is_checked_too(typed, told):
+def test_a_config_that_is_only_printed_is_checked_too(typed, told):
     assert answer("train", "--cfg", "job", *typed).startswith(told)
 
 
@@ -153,11 +153,11 @@ def test_a_config_that_is_only_shown_is_checked_too(typed, told):
         ("hydra.mode=MULTIRUN", "hydra.mode=MULTIRUN cannot be set. Use -m to start several runs."),
     ],
 )
-def test_a_flag_that_is_none_is_refused_in_one_line(typed, told, capsys):
+def test_an_unknown_flag_is_refused_in_one_line(typed, told, capsys):
     assert told in answer("train", typed)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "a\\b", "..", ".", ""])
-def test_no_tasks_name_leads_out_of_its_folder(name):
+def test_no_task_name_leads_out_of_its_folder(name):
     assert answer("train", f"task.name='{name}'").startswith("task.name is ")

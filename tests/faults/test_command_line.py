@@ -21,7 +21,7 @@ def test_every_promise_is_listed():
     assert all(promise.name in found for promise in ALL)
 
 
-def test_a_wrong_name_gets_one_line_that_says_the_right_ones():
+def test_a_wrong_name_gets_one_line_with_the_valid_ones():
     found = typed("run", "small_disc")
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1

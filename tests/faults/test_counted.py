@@ -47,8 +47,8 @@ def test_property(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_ci", [False, True])
-def test_another_seed_tries_other_examples(tmp_path, monkeypatch, in_ci):
-    """In CI too, where Hypothesis makes the examples hang on a test's own source unless it is told otherwise."""
+def test_another_seed_tries_different_examples(tmp_path, monkeypatch, in_ci):
+    """In CI too, where Hypothesis derives its examples from a test's source by default."""
     monkeypatch.setenv("CI", "true")
     if not in_ci:
         monkeypatch.delenv("CI")
@@ -64,6 +64,6 @@ def test_another_seed_tries_other_examples(tmp_path, monkeypatch, in_ci):
     assert drawn[0] == drawn[2] != drawn[1]
 
 
-def test_a_file_that_is_not_there_is_said():
+def test_a_missing_file_is_reported():
     with pytest.raises(UnavailableError, match="test_none.py is not there"):
         list(by_tests("tests/faults/test_none.py")(Conditions(None, 0, None)))

@@ -364,7 +364,7 @@ def rows_of(splits):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_dirty_file_is_read_as_it_stands_or_refused_in_one_line(name, tmp_path):
+def test_a_dirty_file_is_read_verbatim_or_refused_in_one_line(name, tmp_path):
     case = ALL[name]
     path = written(case, tmp_path)
     try:

@@ -53,7 +53,7 @@ def folders(tmp_path_factory):
 
 @contextmanager
 def little_memory(most=2 * 10**9):
-    """Let the process have `most` more bytes of addresses in here, of which loading a model of a megabyte takes a part."""
+    """Allow the process `most` more bytes of address space inside; loading a model of a megabyte takes some of them."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + most, before[1]))
@@ -64,7 +64,7 @@ def little_memory(most=2 * 10**9):
 
 
 def refused_or_answered(folder, capsys, text="(())"):
-    """What `predict` says: the refusal, or "" where it answers."""
+    """Return the error of `predict`, or "" if it answers."""
     capsys.readouterr()
     try:
         with little_memory():
@@ -112,14 +112,14 @@ LYING_WEIGHTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ours", "huggingface"])
 @pytest.mark.parametrize("name", LYING_WEIGHTS)
-def test_weights_that_lie_are_refused(name, kind, folders, tmp_path, capsys):
+def test_inconsistent_weights_are_refused(name, kind, folders, tmp_path, capsys):
     folder = shutil.copytree(folders[kind], tmp_path / "model")
     (folder / "model.safetensors").write_bytes(LYING_WEIGHTS[name])
     assert refused_or_answered(folder, capsys)
 
 
 @pytest.mark.parametrize("kind", ["ours", "huggingface"])
-def test_weights_that_overlap_are_refused(kind, folders, tmp_path, capsys):
+def test_overlapping_weights_are_refused(kind, folders, tmp_path, capsys):
     folder = shutil.copytree(folders[kind], tmp_path / "model")
     content = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", content[:8])[0]
@@ -131,7 +131,7 @@ def test_weights_that_overlap_are_refused(kind, folders, tmp_path, capsys):
 
 
 def changed(content, path, value):
-    """The JSON with another `value` at `path`, names with dots between them."""
+    """Return the JSON with `value` at `path`, whose names are separated by dots."""
     *outer, last = path.split(".")
     inner = content
     for name in outer:
@@ -190,7 +190,7 @@ THEIRS = {
     [("ours", *case) for case in OURS.values()] + [("huggingface", *case) for case in THEIRS.values()],
     ids=[f"ours, {name}" for name in OURS] + [f"huggingface, {name}" for name in THEIRS],
 )
-def test_a_config_that_lies_is_refused_before_memory_goes(kind, path, value, folders, tmp_path, capsys):
+def test_a_config_with_absurd_values_is_refused_before_memory_runs_out(kind, path, value, folders, tmp_path, capsys):
     folder = shutil.copytree(folders[kind], tmp_path / "model")
     file = folder / "config.json"
     file.write_text(changed(json.loads(file.read_text()), path, value))
@@ -213,13 +213,15 @@ def test_a_config_that_lies_is_refused_before_memory_goes(kind, path, value, fol
     ],
     ids=["nothing", "a list", "null", "NaN", "nested objects", "nested lists", "10,000 digits", "bytes", "10 MB"],
 )
-def test_a_config_that_is_none_is_refused(kind, content, folders, tmp_path, capsys):
+def test_a_file_that_is_not_a_config_is_refused(kind, content, folders, tmp_path, capsys):
     folder = shutil.copytree(folders[kind], tmp_path / "model")
     (folder / "config.json").write_bytes(content)
     assert refused_or_answered(folder, capsys)
 
 
-def test_an_interpolation_in_a_models_config_is_a_text_and_reads_no_environment(folders, tmp_path, capsys, monkeypatch):
+def test_an_interpolation_in_a_models_config_is_plain_text_and_reads_no_environment_variable(
+    folders, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("SECRET", "what-nobody-may-see")
     folder = shutil.copytree(folders["ours"], tmp_path / "model")
     file = folder / "config.json"
@@ -229,7 +231,7 @@ def test_an_interpolation_in_a_models_config_is_a_text_and_reads_no_environment(
     assert refused_or_answered(folder, capsys) == ""
 
 
-def test_pickled_weights_are_not_opened(folders, tmp_path, capsys):
+def test_pickled_weights_are_never_opened(folders, tmp_path, capsys):
     folder = shutil.copytree(folders["huggingface"], tmp_path / "model")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     assert "a format that can run code" in refused_or_answered(folder, capsys)
@@ -261,7 +263,7 @@ TOKENIZERS = {
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_a_tokenizer_that_was_made_to_harm_is_refused(name, folders, tmp_path, capsys):
+def test_a_malicious_tokenizer_is_refused(name, folders, tmp_path, capsys):
     folder = shutil.copytree(folders["ours"], tmp_path / "model")
     file = folder / "tokenizer.json"
     file.write_text(TOKENIZERS[name](json.loads(file.read_text())))
@@ -269,7 +271,7 @@ def test_a_tokenizer_that_was_made_to_harm_is_refused(name, folders, tmp_path, c
 
 
 @pytest.mark.parametrize("content", ['{"cls_token": ["x"]}', '{"cls_token": {"a": 1}}', '{"a":' * 100_000, "\x00"])
-def test_special_tokens_that_are_none_are_refused(content, folders, tmp_path, capsys):
+def test_invalid_special_tokens_are_refused(content, folders, tmp_path, capsys):
     folder = shutil.copytree(folders["ours"], tmp_path / "model")
     (folder / "tokenizer_config.json").write_text(content)
     assert "tokenizer_config.json is damaged" in refused_or_answered(folder, capsys)
@@ -283,12 +285,12 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     "text", [LAUGHS, "a: &a [*a]\n", "a: &a {b: *a}\n", "[" * 50_000, "x\n" * 6_000_000, "!!python/object/apply:os.system [ls]"]
 )
-def test_yaml_that_grows_has_no_end_or_names_code_is_refused(text):
+def test_yaml_that_explodes_or_names_code_is_refused(text):
     with little_memory(), pytest.raises((ValueError, yaml.YAMLError, RecursionError)):
         load_yaml(text)
 
 
-def test_plain_yaml_is_read_with_its_aliases():
+def test_plain_yaml_and_its_aliases_are_read():
     assert load_yaml("a: &a [1, 2]\nb: *a\n") == {"a": [1, 2], "b": [1, 2]}
     assert load_yaml("") is None
 
@@ -321,7 +323,7 @@ CODE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CODE)
-def test_no_config_file_has_hydra_run_code(name, config_folder, tmp_path):
+def test_no_config_file_makes_hydra_run_code(name, config_folder, tmp_path):
     with pytest.raises(SettingError, match="names code to run"):
         config_folder(f"# @package _global_\n{CODE[name]}", group="experiment")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
@@ -340,13 +342,13 @@ def test_no_config_file_has_hydra_run_code(name, config_folder, tmp_path):
     ],
     ids=["target", "layers", "interpolation", "aliases", "tag", "nested", "escape"],
 )
-def test_a_config_file_that_was_made_to_harm_is_refused(content, told, config_folder):
+def test_a_malicious_config_file_is_refused(content, told, config_folder):
     with little_memory(), pytest.raises(SettingError, match=re.escape(told)) as refused:
         config_folder(content)
     assert str(refused.value).isprintable()
 
 
-def test_the_config_of_a_run_that_was_made_to_harm_is_refused(folders, tmp_path, monkeypatch):
+def test_a_malicious_config_of_a_run_is_refused(folders, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for content in (
         LAUGHS,
@@ -372,7 +374,7 @@ def error_of(path, **given):
 
 
 def bomb(path, first, repeated, times):
-    """A gzip file that unpacks to `first` and `times` times a mebibyte of `repeated`, made without unpacking it."""
+    """Return a gzip file of `first` followed by `times` mebibytes of `repeated`, made without holding them in memory."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = (repeated * (2**20 // len(repeated) + 1))[: 2**20 // len(repeated) * len(repeated)]
     with path.open("wb") as file:
@@ -392,13 +394,13 @@ def bomb(path, first, repeated, times):
     ],
     ids=["rows", "a line", "a cell"],
 )
-def test_a_file_that_unpacks_without_end_is_refused_within_bounds(first, repeated, told, tmp_path):
+def test_a_decompression_bomb_is_refused_early(first, repeated, told, tmp_path):
     bomb(tmp_path / "rows.csv.gz", first, repeated, 120)
     assert most_unpacked(tmp_path / "rows.csv.gz") < 120 * 2**20
     assert told in error_of(tmp_path / "rows.csv.gz")
 
 
-def test_the_bound_grows_with_the_file_and_texts_stay_within_it(tmp_path):
+def test_the_limit_grows_with_the_file_and_real_texts_stay_below_it(tmp_path):
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b"x" * 1000))
     assert most_unpacked(path) == 2**26 + 50 * path.stat().st_size
@@ -407,7 +409,7 @@ def test_the_bound_grows_with_the_file_and_texts_stay_within_it(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["as dictionaries", "as texts"])
-def test_a_parquet_file_that_unpacks_without_end_is_refused_within_bounds(kept, tmp_path):
+def test_a_parquet_bomb_is_refused_early(kept, tmp_path):
     text = pa.array(["x" * 2**16]).dictionary_encode()
     rows = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), text.dictionary)
     pq.write_table(pa.table({"text": rows, "label": rows}), tmp_path / "rows.parquet", compression="zstd", store_schema=kept)
@@ -437,14 +439,14 @@ def test_a_parquet_file_that_unpacks_without_end_is_refused_within_bounds(kept, 
         "digits",
     ],
 )
-def test_what_a_file_holds_is_shown_so_that_a_terminal_does_nothing_with_it(name, content, told, tmp_path):
+def test_a_files_content_is_escaped_for_the_terminal(name, content, told, tmp_path):
     (tmp_path / name).write_bytes(content)
     said = error_of(tmp_path / name)
     assert told in said and len(said) < 10_000
 
 
 @pytest.mark.slow
-def test_a_report_on_the_screen_passes_no_escape_sequence_on(tmp_path, monkeypatch, capsys):
+def test_a_report_on_the_screen_contains_no_escape_sequences(tmp_path, monkeypatch, capsys):
     labels = ["\x1b[31mred", "\x1b]0;owned\x07", "$x^$\u202e", "../../../out"]
     rows = "".join(f"text {n} of many,{labels[n % 4]}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
@@ -463,7 +465,7 @@ UNSAFE = re.compile(
 )
 
 
-def test_the_source_opens_no_pickles_and_runs_no_code_of_others():
+def test_the_source_opens_no_pickles_and_runs_no_foreign_code():
     texts = {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     assert [name for name, text in texts.items() if UNSAFE.search(text)] == []
     assert [name for name, text in texts.items() if "pickle.load" in text] == [
@@ -474,7 +476,7 @@ def test_the_source_opens_no_pickles_and_runs_no_code_of_others():
 
 
 class Harmful:
-    """What a pickle calls as it is opened."""
+    """Calls something when it is unpickled."""
 
     def __reduce__(self):
         return Path.touch, (Path("a file that only foreign code makes"),)
@@ -487,7 +489,7 @@ def saved(content, **options):
 
 
 def zipped_without_end():
-    """A zip file with a state's names that unpacks to 2.5 GB."""
+    """Return a zip file with the names of a state that unpacks to 2.5 GB."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("archive/version", "3\n")
@@ -516,7 +518,7 @@ STATES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STATES)
-def test_the_state_of_a_checkpoint_runs_no_code_though_its_hash_is_right(name, tmp_path, monkeypatch):
+def test_a_checkpoints_state_runs_no_code_even_if_its_hash_is_right(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})
     (checkpoint / STATE).write_bytes(STATES[name]())
@@ -528,7 +530,7 @@ def test_the_state_of_a_checkpoint_runs_no_code_though_its_hash_is_right(name, t
 
 
 @pytest.mark.parametrize("name", WEIGHTS_OF_CHECKPOINTS)
-def test_the_weights_of_a_checkpoint_that_lie_are_refused_though_their_hash_is_right(name, tmp_path):
+def test_inconsistent_weights_of_a_checkpoint_are_refused_even_if_their_hash_is_right(name, tmp_path):
     checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})
     (checkpoint / WEIGHTS).write_bytes(LYING_WEIGHTS[name])
     write_manifest(checkpoint, [WEIGHTS, STATE], step=1)
@@ -541,7 +543,7 @@ def test_the_weights_of_a_checkpoint_that_lie_are_refused_though_their_hash_is_r
     "content",
     [b"", b"[]", b'{"sha256": []}', b'{"a":' * 100_000, b"\xff", b'{"step": 1, "sha256": {"../../x": ""}}', b"9" * 10_000],
 )
-def test_a_manifest_that_is_none_makes_a_checkpoint_a_damaged_one(content, tmp_path):
+def test_a_checkpoint_with_an_invalid_manifest_counts_as_damaged(content, tmp_path):
     checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})
     (checkpoint / MANIFEST).write_bytes(content)
     assert not verified(checkpoint)

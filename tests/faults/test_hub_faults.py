@@ -50,7 +50,7 @@ for line in sys.stdin:
 
 
 class Faulty(BaseHTTPRequestHandler):
-    """Hands requests on to a good hub, and spoils the answers as `fault` says: those for files, after the first `spared`."""
+    """Forwards requests to a working hub and corrupts the answers as `fault` says: those for files, after the first `spared`."""
 
     protocol_version = "HTTP/1.1"
     good, fault, spared = "", "", 0
@@ -125,7 +125,7 @@ STATUS = {"fails": 500, "is overloaded": 503, "loses a file": 404, "forbids a fi
 
 @pytest.fixture(scope="module")
 def good(start_hub, hub_script, tmp_path_factory):
-    """A hub that works, with a few rows, articles and a model of its own."""
+    """A working hub with a few rows, articles and a model."""
     folder = tmp_path_factory.mktemp("hub")
     shutil.copy(hub_script, folder / "serve.py")
     for name, table, config in (
@@ -145,7 +145,7 @@ def good(start_hub, hub_script, tmp_path_factory):
 
 
 class Client:
-    """A process of ours that asks the faulty hub for what it is told to."""
+    """A process of encoderlab that requests from the faulty hub what it is told to."""
 
     def __init__(self, endpoint, home):
         environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}
@@ -154,7 +154,7 @@ class Client:
         self.process = subprocess.Popen([sys.executable, "-c", CLIENT], env=environment, cwd=home, text=True, **pipes)
 
     def ask(self, what, fault="", spared=0):
-        """The answer, and how many requests it took."""
+        """Return the answer and the number of requests it took."""
         Faulty.fault, Faulty.spared, Faulty.requests = fault, spared, 0
         self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
@@ -163,7 +163,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(good, tmp_path_factory):
-    """One process for all faults, one after the other: what a fault leaves behind is what the next try finds."""
+    """One process for all faults in turn, so that each try finds what the fault before it left behind."""
     Faulty.good = good
     home = tmp_path_factory.mktemp("home")
     with ThreadingHTTPServer(("127.0.0.1", 0), Faulty) as server:
@@ -191,7 +191,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_dataset_of_a_hub_at_fault_is_refused_in_one_line_after_few_requests(client, fault):
+def test_a_dataset_of_a_faulty_hub_is_refused_in_one_line_after_few_requests(client, fault):
     answer, requests = client.ask("rows", fault)
     assert answer.get("exit") == 3, answer
     assert answer["refused"].isprintable()
@@ -200,26 +200,26 @@ def test_a_dataset_of_a_hub_at_fault_is_refused_in_one_line_after_few_requests(c
     assert not [path for path in client.home.rglob("*") if path.name.endswith((".incomplete", ".arrow"))]
 
 
-def test_when_the_hub_is_well_again_so_is_the_next_try_even_after_a_page_was_kept_for_a_file(client):
+def test_once_the_hub_recovers_the_next_try_works_even_if_an_error_page_was_cached_as_a_file(client):
     client.ask("rows", "sends a page of the same length")
     answer, _ = client.ask("rows")
     assert answer == {"got": 4000}
 
 
 @pytest.mark.parametrize("fault", ["fails", "is overloaded", "loses a file", "breaks off", "resets the connection"])
-def test_a_stream_that_dies_midway_is_refused_after_few_requests(client, fault):
+def test_a_stream_that_breaks_off_is_refused_after_few_requests(client, fault):
     answer, requests = client.ask("articles", fault, spared=2)
     assert answer.get("exit") == 3, answer
     assert answer["refused"].isprintable()
     assert 0 < requests <= 40
 
 
-def test_a_stream_of_a_hub_that_is_well_again_is_read_whole(client):
+def test_a_stream_is_read_to_its_end_once_the_hub_recovers(client):
     assert client.ask("articles") == ({"got": 900}, Faulty.requests)
 
 
 @pytest.mark.parametrize("fault", ["fails", "loses a file", "breaks off", "resets the connection", "sends a page"])
-def test_a_model_of_a_hub_at_fault_is_refused_and_not_half_kept(client, fault):
+def test_a_model_of_a_faulty_hub_is_refused_and_leaves_no_partial_copy(client, fault):
     answer, requests = client.ask("model", fault)
     assert answer.get("exit") == 3, answer
     assert answer["refused"].isprintable()
@@ -228,6 +228,6 @@ def test_a_model_of_a_hub_at_fault_is_refused_and_not_half_kept(client, fault):
     assert not [path for path in kept if path.exists()]
 
 
-def test_a_model_is_fetched_when_the_hub_is_well_again(client):
+def test_a_model_is_downloaded_once_the_hub_recovers(client):
     answer, _ = client.ask("model")
     assert answer["got"] > 400_000

@@ -40,7 +40,7 @@ ASK = (
 )
 
 
-def test_a_link_is_as_slow_as_it_is_made_and_counts_its_bytes(two, tmp_path):
+def test_a_link_has_the_bandwidth_it_is_given_and_counts_its_bytes(two, tmp_path):
     first, second = two
     second.port.link = Link(delay=0.1)
     answering = second.start([sys.executable, "-c", ECHO], tmp_path / "echo.txt")
@@ -54,12 +54,12 @@ def test_a_link_is_as_slow_as_it_is_made_and_counts_its_bytes(two, tmp_path):
 
 
 def _listening(machine):
-    """A word if a socket of the machine listens on port 9."""
+    """Return a word if a socket of the machine listens on port 9."""
     return ["listening" for line in machine.run("cat", "/proc/1/net/tcp").splitlines() if ":0009 00000000:0000 0A" in line]
 
 
 @pytest.mark.slow
-def test_two_machines_compute_what_one_process_does(tmp_path):
+def test_two_machines_compute_the_same_as_one_process(tmp_path):
     assert failures(equality.equal, tmp_path) == []
 
 
@@ -76,7 +76,7 @@ def test_a_machine_with_another_setting_is_named(tmp_path, monkeypatch):
 
 
 def failures(tried, folder):
-    """What went wrong in the first trial of a promise; skipped where there can be none."""
+    """Return what went wrong in the first trial of a promise; skip the test if no trial is possible here."""
     try:
         trials = list(tried(Conditions(1, 0, folder.resolve())))
     except UnavailableError as error:

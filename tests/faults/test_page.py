@@ -18,14 +18,14 @@ def promise(name="one"):
     return Promise(name, "It holds | always.", lambda conditions: iter(()), quick=1)
 
 
-def test_without_failures_the_bound_is_what_would_show_one_with_a_chance_of_nineteen_in_twenty():
+def test_without_failures_the_upper_bound_has_95_percent_confidence():
     assert page.upper_bound(0, 59) == pytest.approx(1 - 0.05 ** (1 / 59))
     assert page.upper_bound(0, 1000) == pytest.approx(0.003, rel=0.01)
     assert page.upper_bound(5, 5) == 1
 
 
 @given(st.integers(1, 400), st.data())
-def test_the_bound_is_the_share_that_would_fail_so_rarely_with_a_chance_of_one_in_twenty(trials, data):
+def test_with_failures_the_upper_bound_has_95_percent_confidence(trials, data):
     failures = data.draw(st.integers(0, trials - 1))
     share = page.upper_bound(failures, trials)
     assert failures / trials < share < 1
@@ -33,7 +33,7 @@ def test_the_bound_is_the_share_that_would_fail_so_rarely_with_a_chance_of_one_i
     assert chance == pytest.approx(0.05, rel=1e-4)
 
 
-def test_a_row_says_what_was_found_and_what_was_not_tried():
+def test_a_row_lists_what_was_found_and_what_was_not_tested():
     found = page.result(promise(), [Trial("a"), Trial("b", "it broke")], 3, 1.0, "scripts/faults run one")
     written = page.table([promise(), promise("two")], {"one": found})
     first, second = (line for line in written.splitlines() if "It holds" in line)
@@ -49,7 +49,7 @@ def test_cases_are_spread_evenly():
     assert Conditions(9, 0, Path()).of(range(2)) == [0, 1]
 
 
-def test_the_page_has_a_row_for_every_promise_as_it_is_now():
+def test_the_page_has_a_row_for_every_current_promise():
     text = page.PAGE.read_text(encoding="utf-8")
     assert all(promise.sentence in text and promise.command in text for promise in ALL)
     assert len({promise.name for promise in ALL}) == len(ALL)

@@ -22,7 +22,7 @@ def test_a_promise_is_kept(promise, tmp_path):
     assert trials
 
 
-def test_every_promise_is_tried_by_a_test_that_there_is():
+def test_every_promise_names_a_test_that_exists():
     for promise in ALL:
         assert bool(promise.quick) is not bool(promise.tests), promise.name
         for test in promise.tests:

@@ -27,19 +27,19 @@ def failures(tried, tmp_path, count, work):
 
 
 @pytest.mark.slow
-def test_deleting_the_old_before_saving_the_new_is_found_out(tmp_path):
+def test_deleting_the_old_before_saving_the_new_is_detected(tmp_path):
     found = failures(while_saving.killed, tmp_path, 12, "delete_then_save")
     assert "no checkpoint is left" in {trial.failure for trial in found}
 
 
 @pytest.mark.slow
-def test_a_save_that_syncs_nothing_is_found_out_when_the_power_goes(tmp_path):
+def test_a_save_without_fsync_is_detected_at_a_power_failure(tmp_path):
     found = failures(while_saving.without_power, tmp_path, 72, "save_unsynced")
     assert "the newest verified checkpoint is step 10" in {trial.failure for trial in found}
 
 
 @pytest.mark.slow
-def test_a_host_outlives_children_that_are_killed(tmp_path):
+def test_a_host_survives_its_killed_children(tmp_path):
     folder = saving.prepared(tmp_path / "run")
     job = Job("faults.saving:save", {"folder": str(folder), "step": 20})
     with saving.host() as host:
@@ -51,7 +51,7 @@ def test_a_host_outlives_children_that_are_killed(tmp_path):
 
 @pytest.mark.slow
 def test_the_library_counts_what_the_kernel_sees(tmp_path):
-    """strace shows every system call; those that change the disk below the folder are the ones that were counted."""
+    """The system calls in strace that change the disk below the folder are exactly those counted."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     folder, journal, seen = saving.prepared(tmp_path.resolve() / "run"), tmp_path / "journal", tmp_path / "seen"
@@ -75,7 +75,7 @@ def test_the_library_counts_what_the_kernel_sees(tmp_path):
     assert len(names) > 15
 
 
-def test_what_was_not_synced_is_lost_and_what_was_is_kept(tmp_path):
+def test_unsynced_data_is_lost_and_synced_data_survives(tmp_path):
     for name in ("synced", "written"):
         (tmp_path / name).write_text("content")
     calls = [Call(1, "create", f"{tmp_path}/synced", ""), Call(2, "write", f"{tmp_path}/synced", "")]
@@ -87,7 +87,7 @@ def test_what_was_not_synced_is_lost_and_what_was_is_kept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["synced"]
 
 
-def test_a_rename_is_undone_unless_its_folder_was_synced(tmp_path):
+def test_a_rename_is_lost_unless_its_folder_was_synced(tmp_path):
     (tmp_path / "new").mkdir()
     rename = Call(1, "rename", f"{tmp_path}/old", f"{tmp_path}/new")
     lose("renames", [rename, Call(2, "fsync", str(tmp_path), "")], tmp_path)

@@ -16,7 +16,7 @@ TINY = " ".join(("task=reverse", *WITHOUT_HEADS, "training=smoke dataset.limit=6
 
 @pytest.fixture
 def sweep(tmp_path, tmp_path_factory, monkeypatch):
-    """Run a sweep in a folder of its own; its records."""
+    """Run a sweep in a new folder and return its records."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.setattr(sys, "argv", ["encoderlab"])
@@ -30,7 +30,7 @@ def sweep(tmp_path, tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def commands(monkeypatch):
-    """What the training command was called with; it trains nothing, and raises what it is told to for a seed."""
+    """The configs that `train` is called with; it trains nothing, and raises the error registered for a seed."""
     called, raised = [], {}
 
     def train(config, **_):

@@ -37,7 +37,7 @@ class OfBerta(Claims):
 
 @pytest.fixture
 def on_berta(sweep, commands):
-    """A record of a job, and what holds that job on another machine until the sweep here waits for it."""
+    """A job's record, and the lock that holds it on another machine until the sweep here waits for it."""
     called, _ = commands
     (record,) = sweep("seed=1")
     called.clear()
@@ -67,7 +67,7 @@ def on_berta(sweep, commands):
 
 @pytest.fixture
 def until_it_waits(monkeypatch):
-    """Have a sweep set an event when it says that it waits for others."""
+    """Make a sweep set an event when it prints that it waits for others."""
     from encoderlab.sweeps import other_machines
 
     say = other_machines.say
@@ -83,7 +83,7 @@ def until_it_waits(monkeypatch):
     return let
 
 
-def test_what_another_machine_finishes_is_waited_for_and_not_repeated(sweep, commands, on_berta, until_it_waits, capsys):
+def test_a_job_on_another_machine_is_waited_for_and_not_repeated(sweep, commands, on_berta, until_it_waits, capsys):
     called, _ = commands
     with on_berta({"state": FINISHED}) as may_end:
         until_it_waits(may_end)
@@ -95,7 +95,7 @@ def test_what_another_machine_finishes_is_waited_for_and_not_repeated(sweep, com
     assert "encoderlab: waiting for job 0 on " in said
 
 
-def test_what_fails_on_another_machine_is_listed_and_not_tried_again(sweep, commands, on_berta, until_it_waits, capsys):
+def test_a_job_that_fails_on_another_machine_is_listed_and_not_tried_again(sweep, commands, on_berta, until_it_waits, capsys):
     called, _ = commands
     with on_berta({"state": FAILED, "error": "There are no rows.", "exit_code": 3}) as may_end:
         until_it_waits(may_end)
@@ -106,7 +106,7 @@ def test_what_fails_on_another_machine_is_listed_and_not_tried_again(sweep, comm
     assert "encoderlab: job 0 failed: seed=1" in capsys.readouterr().err
 
 
-def test_what_is_stopped_on_another_machine_is_resumed_here(sweep, commands, on_berta, until_it_waits):
+def test_a_job_stopped_on_another_machine_is_resumed_here(sweep, commands, on_berta, until_it_waits):
     called, _ = commands
     with on_berta({"state": STOPPED}) as may_end:
         until_it_waits(may_end)
@@ -114,7 +114,7 @@ def test_what_is_stopped_on_another_machine_is_resumed_here(sweep, commands, on_
     assert [config.seed for config in called] == [2, 1]
 
 
-def test_the_job_of_a_silent_machine_is_taken_over_with_its_locks(sweep, commands, on_berta, capsys):
+def test_the_job_of_an_unresponsive_machine_is_taken_over_with_its_locks(sweep, commands, on_berta, capsys):
     called, _ = commands
     lock = RunFolder(SweepFolder(Path("sweep")).records()[0].folder).lock
     lock.parent.mkdir(parents=True)
@@ -127,7 +127,7 @@ def test_the_job_of_a_silent_machine_is_taken_over_with_its_locks(sweep, command
     assert not lock.exists()
 
 
-def test_a_job_that_failed_under_an_earlier_line_is_not_waited_for(sweep, commands):
+def test_a_job_that_failed_in_an_earlier_sweep_is_not_waited_for(sweep, commands):
     called, _ = commands
     (record,) = sweep("seed=1")
     other = JobRecord("0" * 16, 1, ["seed=9"], RUNNING)
@@ -139,7 +139,7 @@ def test_a_job_that_failed_under_an_earlier_line_is_not_waited_for(sweep, comman
 
 @pytest.fixture
 def machine(tmp_path, tmp_path_factory, monkeypatch):
-    """Start a sweep on a machine with a name of its own, in a folder that all of them share."""
+    """Start a sweep on a machine with its own name, in a folder that all machines share."""
     monkeypatch.chdir(tmp_path)
     cache, started = str(tmp_path_factory.getbasetemp() / "cache"), []
 
@@ -158,7 +158,7 @@ def machine(tmp_path, tmp_path_factory, monkeypatch):
 
 
 def rows_of(record):
-    """What a run has logged: a run that was started anew would have other times."""
+    """Return what a run has logged; a restarted run would have other times."""
     return [json.loads(row) for row in RunFolder(record.folder).metrics.read_text().splitlines()]
 
 
@@ -167,7 +167,7 @@ LINES = [("seed=1,2",), ("trials=2", "training.learning_rate=log(1e-4,1e-2)")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", LINES, ids=["combinations", "search"])
-def test_a_killed_machine_is_replaced_by_one_that_shares_the_folder(machine, line):
+def test_a_killed_machine_is_replaced_by_another_that_shares_the_folder(machine, line):
     if line[0].startswith("trials"):
         pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
     anna = machine("anna", *line)

@@ -16,7 +16,7 @@ from encoderlab.system.signals import Interrupted
 
 @pytest.fixture
 def scored(commands, monkeypatch):
-    """A search in which a learning rate near 1e-3 is the best."""
+    """A search whose best learning rate is near 1e-3."""
     pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
     called, raised = commands
     by_folder = {}
@@ -37,7 +37,7 @@ SPACE = "training.learning_rate=log(1e-5,1e-1) model.n_heads=1,2 training.warmup
 
 
 @pytest.mark.slow
-def test_a_search_draws_from_the_ranges_learns_and_goes_on_where_it_ended(sweep, scored, capsys):
+def test_a_search_draws_from_the_ranges_learns_and_resumes_where_it_ended(sweep, scored, capsys):
     called, _ = scored
     sweep(f"trials=4 {SPACE}")
     assert len(called) == 4
@@ -55,7 +55,7 @@ def test_a_search_draws_from_the_ranges_learns_and_goes_on_where_it_ended(sweep,
     assert len(called) == 12
 
 
-def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
+def test_a_search_resumes_its_unfinished_trial(sweep, scored):
     called, raised = scored
     raised[0] = Interrupted(signal.SIGINT)
     with pytest.raises(Interrupted):
@@ -68,7 +68,7 @@ def test_a_search_goes_on_with_the_trial_that_was_left(sweep, scored):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("values", ["1,2,4", "interval(1,2)"])
-def test_a_search_that_cannot_go_on_with_other_values_says_which_it_was_begun_with(sweep, scored, values):
+def test_a_search_cannot_resume_with_other_values_and_names_its_own(sweep, scored, values):
     sweep("trials=1 model.n_heads=1,2")
     with pytest.raises(SettingError) as refused:
         sweep(f"trials=2 model.n_heads={values}")
@@ -81,7 +81,7 @@ def test_a_search_that_cannot_go_on_with_other_values_says_which_it_was_begun_wi
 @pytest.mark.parametrize(
     "values", ["1,2", "range(1,8,2)", "range(1,4)", "interval(0.5,3)", "log(1e-05,8)", "tag(log,int(interval(1,8)))"]
 )
-def test_the_values_that_a_search_was_begun_with_are_said_as_they_are_typed(values):
+def test_the_values_of_a_search_are_printed_as_they_are_typed(values):
     pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
     space, _ = search_space([f"training.warmup={values}"])
     assert _written("training.warmup", space["training.warmup"]) == f"training.warmup={values}"
@@ -104,7 +104,7 @@ NOT_SEARCHED = {
 
 
 @pytest.mark.parametrize("line", NOT_SEARCHED)
-def test_what_cannot_be_searched_is_refused_in_one_line(sweep, line):
+def test_an_impossible_search_is_refused_in_one_line(sweep, line):
     pytest.importorskip("optuna", reason="pip install 'encoderlab[optuna]'")
     with pytest.raises(SettingError, match=NOT_SEARCHED[line]) as refused:
         sweep(f"trials=2 {line}")

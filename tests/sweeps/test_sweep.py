@@ -36,7 +36,7 @@ def test_a_sweep_of_dry_runs_tries_each_job_out_and_writes_nothing(tmp_path, swe
         sweep("training.learning_rate=log(1e-4,1e-2) dry_run=true trials=2")
 
 
-def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, commands, capsys):
+def test_a_failed_job_is_listed_with_its_reason_and_the_others_run(sweep, commands, capsys):
     called, raised = commands
     raised[2], raised[3] = DataError("There are no rows"), ValueError("a bug")
     with pytest.raises(SweepError) as ended:
@@ -55,7 +55,7 @@ def test_a_failed_job_is_listed_with_its_reason_and_the_others_go_on(sweep, comm
 
 
 @pytest.mark.slow
-def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
+def test_a_sweep_without_its_failed_values_succeeds(sweep, commands):
     _, raised = commands
     raised[2] = DataError("There are no rows")
     with pytest.raises(SweepError):
@@ -63,7 +63,7 @@ def test_a_line_that_leaves_out_what_failed_is_mended(sweep, commands):
     assert [record.state for record in sweep("seed=1,3")] == [FINISHED, FAILED, FINISHED]
 
 
-def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
+def test_refused_settings_are_a_failed_job_too(sweep, commands):
     with pytest.raises(SweepError) as ended:
         sweep("training.learning_rate=-1,1e-3")
     assert ended.value.exit_code == SettingError.exit_code
@@ -73,7 +73,7 @@ def test_settings_that_are_refused_are_a_failed_job_too(sweep, commands):
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is_then_done(sweep, monkeypatch, capsys):
+def test_an_interrupted_sweep_resumes_the_same_run_and_ends_with_a_table(sweep, monkeypatch, capsys):
     count = Journal.step
 
     def interrupted(self, done):
@@ -100,7 +100,7 @@ def test_an_interrupted_sweep_goes_on_with_the_very_run_ends_with_a_table_and_is
     assert "Token accuracy of 2 runs of reverse" in said
 
 
-def test_a_job_whose_process_was_killed_after_its_reportis_finished(tmp_path):
+def test_a_job_whose_process_was_killed_after_its_report_is_finished(tmp_path):
     folder = RunFolder(tmp_path)
     record = JobRecord("a", 0, [], RUNNING, folder.root)
     assert not is_finished(record)
@@ -108,26 +108,26 @@ def test_a_job_whose_process_was_killed_after_its_reportis_finished(tmp_path):
     assert is_finished(record)
 
 
-def test_jobs_started_in_one_second_have_a_folder_each(sweep, commands):
+def test_jobs_started_in_the_same_second_have_separate_folders(sweep, commands):
     called, _ = commands
     sweep("seed=range(3)")
     assert len({config.run_dir for config in called}) == 3
 
 
 @pytest.mark.slow
-def test_a_sweep_by_its_name_runs_its_values(sweep, commands):
+def test_a_named_sweep_runs_its_values(sweep, commands):
     called, _ = commands
     sweep("sweep=seeds")
     assert [config.seed for config in called] == [0, 1, 2, 3, 4]
 
 
-def test_what_is_typed_wins_over_the_values_of_a_named_sweep(sweep, commands):
+def test_explicit_values_override_those_of_a_named_sweep(sweep, commands):
     called, _ = commands
     sweep("sweep=seeds seed=7,8")
     assert [config.seed for config in called] == [7, 8]
 
 
-def test_a_name_that_is_left_empty_is_refused():
+def test_an_empty_sweep_dir_is_refused():
     with pytest.raises(SettingError, match="sweep_dir is empty"):
         cli.run(["train", "-m", "seed=1,2", "sweep_dir="])
 
@@ -141,7 +141,7 @@ def config_of(**training):
 @pytest.mark.parametrize(
     ("cores", "jobs", "at_once", "threads"), [(8, 8, 8, 1), (8, 2, 8, 4), (2, 5, 4, 1), (8, 1, 8, None), (8, 4, 1, None)]
 )
-def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
+def test_parallel_jobs_share_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
     monkeypatch.setattr("encoderlab.system.device.available_cores", lambda: cores)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=at_once)
     sweep.composed.update((str(number),) for number in range(jobs + 1))
@@ -152,7 +152,7 @@ def test_jobs_at_the_same_time_share_out_the_cores(tmp_path, monkeypatch, cores,
         assert settings.training.threads == 3
 
 
-def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, monkeypatch):
+def test_parallel_jobs_have_a_gpu_each_unless_a_device_is_set(tmp_path, monkeypatch):
     monkeypatch.setattr("encoderlab.system.device.count_gpus", lambda: 2)
     sweep = Sweep("train", SweepFolder(tmp_path), lambda *_: None, at_once=2)
     sweep.folder.jobs.mkdir()
@@ -173,14 +173,14 @@ def test_jobs_at_the_same_time_have_a_card_each_unless_one_was_typed(tmp_path, m
         ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
     ],
 )
-def test_values_that_make_no_run_or_more_than_any_sweep_has_are_refused_at_once(sweep, tmp_path, values, message):
+def test_values_that_make_no_run_or_too_many_are_refused_at_once(sweep, tmp_path, values, message):
     with pytest.raises(SettingError, match=message):
         sweep(values)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("launcher", "extra"), [("parallel", "parallel"), ("slurm", "slurm"), ("local_jobs", "slurm")])
-def test_a_launcher_that_is_not_installed_is_refused_with_what_brings_it(sweep, tmp_path, monkeypatch, launcher, extra):
+def test_a_launcher_that_is_not_installed_is_refused_with_its_extra(sweep, tmp_path, monkeypatch, launcher, extra):
     Plugins.instance()  # those that are installed register their launchers
     installed = ConfigStore.instance().repo["hydra"]["launcher"]
     for name in ("joblib", "submitit_slurm", "submitit_local"):
@@ -206,7 +206,7 @@ def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
 
 @pytest.fixture
 def parallel_jobs(sweep):
-    """A sweep of three long jobs in processes of its own, two at a time, of which two train."""
+    """A sweep of three long jobs in separate processes, two at a time; it is yielded once two of them train."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
     line = ["seed=1,2,3", "hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "training.log_every=1", "sweep_dir=sweep"]
     arguments = [sys.executable, "-m", "encoderlab", "train", "-m", *TINY.split(), "training.steps=1000000", *line]
@@ -220,7 +220,7 @@ def parallel_jobs(sweep):
 
 
 @pytest.mark.slow
-def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parallel_jobs):
+def test_stopped_parallel_jobs_save_and_the_last_never_starts(parallel_jobs):
     parallel_jobs.send_signal(signal.SIGTERM)
     _, said = parallel_jobs.communicate()
     records = SweepFolder(Path("sweep")).records()
@@ -234,7 +234,7 @@ def test_jobs_in_parallel_that_are_stopped_save_and_the_last_never_begins(parall
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
-def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(parallel_jobs):
+def test_a_killed_worker_ends_the_sweep_with_the_resume_command(parallel_jobs):
     children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]
     workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(workers[0], signal.SIGKILL)
@@ -246,6 +246,6 @@ def test_a_worker_that_is_killed_from_outside_ends_the_sweep_with_how_to_go_on(p
     assert "Traceback" not in said
 
 
-def test_the_runs_of_a_sweep_with_a_folder_of_its_own_are_in_it(sweep, commands):
+def test_runs_are_inside_the_sweep_dir(sweep, commands):
     records = sweep("seed=1,2", name="mine")
     assert {record.folder.parent for record in records} == {Path("mine/runs")}

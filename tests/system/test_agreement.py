@@ -26,7 +26,7 @@ processes.end(0)
 
 
 @pytest.mark.slow
-def test_the_first_difference_is_named_by_all(tmp_path):
+def test_all_processes_name_the_first_difference(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     code, _, errors = torchrun(3, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)

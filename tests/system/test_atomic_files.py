@@ -5,7 +5,7 @@ import pytest
 from encoderlab.system.atomic_files import atomic_write, atomic_write_text, write_synced
 
 
-def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
+def test_a_file_keeps_its_old_content_until_the_new_one_is_complete(tmp_path):
     final = tmp_path / "file"
     final.write_text("old")
     with atomic_write(final) as temporary:
@@ -16,7 +16,7 @@ def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_an_error_leaves_the_old_and_nothing_half_written(tmp_path, folder):
+def test_an_error_leaves_the_old_file_and_no_partial_one(tmp_path, folder):
     final = tmp_path / "final"
     final.write_text("old")
     with pytest.raises(KeyError), atomic_write(final) as temporary:

@@ -10,7 +10,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-def test_plain_values_and_shared_ones_are_read():
+def test_plain_values_and_aliases_are_read():
     assert load_yaml("a: &b [1, two]\nc: *b\nd: null") == {"a": [1, "two"], "c": [1, "two"], "d": None}
 
 
@@ -24,7 +24,7 @@ def test_plain_values_and_shared_ones_are_read():
     ],
     ids=["a billion laughs", "a list in itself", "deep", "long"],
 )
-def test_what_would_grow_is_refused(text, words):
+def test_yaml_that_would_explode_is_refused(text, words):
     with pytest.raises(ValueError, match=words):
         load_yaml(text)
 

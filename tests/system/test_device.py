@@ -33,12 +33,12 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize(("accelerators", "picked"), [(["cuda", "mps"], "cuda"), (["cuda"], "cuda"), (["mps"], "mps"), ([], "cpu")])
-def test_the_best_device_that_is_there_is_picked(machine, accelerators, picked):
+def test_the_best_available_device_is_picked(machine, accelerators, picked):
     machine(*accelerators)
     assert choose_compute(threads=1).device.type == picked
 
 
-def test_a_device_that_is_asked_for_is_taken_even_where_a_better_one_is(machine):
+def test_an_explicit_device_is_used_even_if_there_is_a_better_one(machine):
     machine("cuda", "mps")
     assert choose_compute("cpu", threads=1).device == torch.device("cpu")
     assert choose_compute("mps", threads=1).device == torch.device("mps")
@@ -46,7 +46,7 @@ def test_a_device_that_is_asked_for_is_taken_even_where_a_better_one_is(machine)
 
 
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
-def test_what_is_no_device_is_refused_with_what_there_is(machine, device):
+def test_an_unknown_device_is_refused_with_those_available(machine, device):
     machine("mps")
     with pytest.raises(SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu.*Remove training.device"):
         choose_compute(device, threads=1)
@@ -59,7 +59,7 @@ def test_a_device_the_machine_lacks_is_refused(machine, device):
         choose_compute(device, threads=1)
 
 
-def test_a_card_beyond_the_last_one_is_refused(machine):
+def test_a_gpu_index_out_of_range_is_refused(machine):
     machine("cuda")
     with pytest.raises(SettingError, match=r"^training.device=cuda:2 is not available on this machine.*auto, cuda, cpu"):
         choose_compute("cuda:2", threads=1)
@@ -91,14 +91,14 @@ def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerat
     assert reason in compute.reason
 
 
-def test_a_narrow_model_computes_in_fp32_where_a_wider_one_computes_in_bf16(machine):
+def test_a_narrow_model_computes_in_fp32_and_a_wider_one_in_bf16(machine):
     machine(amx=True)
     assert choose_compute("cpu", threads=1, width=127).precision is torch.float32
     assert "bf16 is faster only from model.d_model=128" in choose_compute("cpu", threads=1, width=64).reason
     assert choose_compute("cpu", threads=1, width=128).precision is torch.bfloat16
 
 
-def test_the_precision_that_is_set_is_taken(machine):
+def test_an_explicit_precision_is_used(machine):
     machine(amx=True)
     assert choose_compute("cpu", "fp32", 1).precision is torch.float32
     machine(amx=False)
@@ -114,14 +114,14 @@ def test_the_precision_that_is_set_is_taken(machine):
         (None, None),  # macOS and Windows have no such file
     ],
 )
-def test_the_maker_of_the_processor_is_read_where_the_system_says_it(tmp_path, cpuinfo, vendor):
+def test_the_processors_vendor_is_read_if_the_system_reports_it(tmp_path, cpuinfo, vendor):
     if cpuinfo is not None:
         (tmp_path / "cpuinfo").write_text(cpuinfo)
     assert processor_vendor(tmp_path / "cpuinfo") == vendor
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
-def test_the_precision_is_that_of_the_matrix_products_and_not_of_the_weights(precision, dtype):
+def test_precision_applies_to_matrix_products_and_not_to_weights(precision, dtype):
     linear = torch.nn.Linear(4, 3)
     with choose_compute("cpu", precision, 1).autocast():
         assert linear(torch.ones(2, 4)).dtype is dtype
@@ -129,7 +129,7 @@ def test_the_precision_is_that_of_the_matrix_products_and_not_of_the_weights(pre
     assert linear(torch.ones(2, 4)).dtype is torch.float32
 
 
-def test_the_threads_that_are_set_are_used_and_else_one_for_each_core_of_this_process(monkeypatch):
+def test_an_explicit_number_of_threads_is_used_otherwise_one_for_each_available_core(monkeypatch):
     assert choose_compute("cpu", threads=2).threads == torch.get_num_threads() == 2
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 4}, raising=False)
     assert choose_compute("cpu").threads == torch.get_num_threads() == 3
@@ -161,13 +161,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told to keep what is freed")
-def test_memory_that_a_step_frees_is_used_by_the_next_one_without_asking_the_system_again():
+def test_memory_freed_by_a_step_is_reused_by_the_next_one():
     faults = subprocess.run([sys.executable, "-c", FREED_MEMORY], capture_output=True, text=True, check=True).stdout
     assert int(faults) < 100  # 96 MB would be 23,000 pages
 
 
 @pytest.mark.parametrize("theirs", [None, "7"])
-def test_prepared_products_are_kept_once_unless_the_user_says_otherwise(theirs, monkeypatch):
+def test_prepared_products_are_cached_once_unless_the_user_sets_otherwise(theirs, monkeypatch):
     monkeypatch.setenv("LRU_CACHE_CAPACITY", theirs or "")
     if theirs is None:
         monkeypatch.delenv("LRU_CACHE_CAPACITY")
@@ -175,11 +175,11 @@ def test_prepared_products_are_kept_once_unless_the_user_says_otherwise(theirs, 
     assert os.environ["LRU_CACHE_CAPACITY"] == (theirs or "1")
 
 
-def test_what_was_picked_is_said_in_one_line():
+def test_the_choice_is_printed_in_one_line():
     assert str(choose_compute("cpu", "bf16", 1)) == "device cpu, precision bfloat16 (as set), 1 thread"
 
 
-def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeypatch):
+def test_the_processes_of_a_machine_share_its_cores_and_take_a_gpu_each(monkeypatch):
     before = torch.get_num_threads()
     monkeypatch.setattr("encoderlab.system.device.available_cores", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", lambda n: chosen.append(n))
@@ -200,14 +200,14 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_card_each(monkeyp
     assert torch.get_num_threads() == before
 
 
-def test_apples_cards_are_for_one_process(monkeypatch):
+def test_apple_gpus_serve_one_process(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert choose_compute("auto", processes=Processes(0, 2, 0, 2)).device == torch.device("cpu")
     with pytest.raises(SettingError, match="training.device=mps needs a single process, and there are 2"):
         choose_compute("mps", processes=Processes(0, 2, 0, 2))
 
 
-def test_attention_by_cudnn_which_plans_for_each_shape_is_left_out_on_a_gpu(machine, monkeypatch):
+def test_cudnn_attention_is_disabled_because_it_plans_for_each_shape(machine, monkeypatch):
     switches = []
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", switches.append)
     machine()
@@ -219,7 +219,7 @@ def test_attention_by_cudnn_which_plans_for_each_shape_is_left_out_on_a_gpu(mach
 
 
 @pytest.mark.parametrize(("wanted", "current"), [("cuda:1", [1]), ("cuda:0", [0]), ("cuda", []), ("cpu", [])])
-def test_the_gpu_that_is_named_is_the_current_one(machine, monkeypatch, wanted, current):
+def test_the_named_gpu_becomes_the_current_one(machine, monkeypatch, wanted, current):
     made_current = []
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: made_current.append(device.index))
@@ -233,7 +233,7 @@ def test_fp32_on_a_gpu_is_fp32_and_not_tf32(machine):
     assert not torch.backends.cuda.matmul.allow_tf32
 
 
-def test_slurm_may_show_each_process_its_own_gpu_alone(machine, monkeypatch):
+def test_slurm_may_show_each_process_only_its_own_gpu(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(SettingError, match="2 processes on this machine need a GPU each, and it has 1"):

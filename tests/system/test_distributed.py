@@ -25,7 +25,7 @@ processes = join(placed())
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a script in several processes; the lines that each of them wrote to its own file, by rank."""
+    """Run a script in several processes; return the lines that each wrote to its own file, by rank."""
 
     def run_script(size, script, **variables):
         (tmp_path / "script.py").write_text(START + dedent(script) + "\nprocesses.end(0)\n")
@@ -36,7 +36,7 @@ def run(tmp_path):
     return run_script
 
 
-def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
+def test_collective_operations_reduce_gather_and_take_turns(run, tmp_path):
     said = run(
         3,
         """
@@ -74,7 +74,7 @@ def test_processes_add_up_compare_collect_and_take_turns(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_ends_those_that_wait_for_it(run):
+def test_a_failed_process_ends_those_that_wait_for_it(run):
     said = run(
         3,
         """
@@ -97,7 +97,7 @@ def test_a_process_that_fails_ends_those_that_wait_for_it(run):
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_named_once_whoever_waits_for_it(tmp_path):
+def test_a_dead_process_is_named_once_whoever_waits_for_it(tmp_path):
     (tmp_path / "script.py").write_text(
         START
         + dedent(
@@ -123,7 +123,7 @@ def test_a_process_that_dies_is_named_once_whoever_waits_for_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_answers_but_never_comes_is_waited_for_as_long_as_is_said(run):
+def test_a_live_process_that_never_arrives_is_waited_for_until_the_timeout(run):
     said = run(
         2,
         """
@@ -147,7 +147,7 @@ def test_a_process_that_answers_but_never_comes_is_waited_for_as_long_as_is_said
 
 
 @pytest.mark.slow
-def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_line(run, tmp_path):
+def test_one_of_several_processes_skips_pythons_shutdown_and_loses_no_output(run, tmp_path):
     """PyTorch's threads may abort a process there: see `Processes.end`."""
     said = run(
         2,
@@ -163,7 +163,7 @@ def test_one_of_several_ends_without_what_python_does_at_its_end_and_loses_no_li
     assert not (tmp_path / "python-ended").exists()
 
 
-def test_alone_everything_is_free_and_loads_nothing():
+def test_a_single_process_communicates_nothing_and_loads_nothing():
     code = (
         "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; processes = join(placed()); assert processes is SINGLE_PROCESS;"
         "print(processes.all_reduce_sum([1, 2]), processes.all_reduce_max(3), processes.gather('a'), processes.broadcast_from_main(lambda: 5), processes.sum('as it is'));"
@@ -174,9 +174,9 @@ def test_alone_everything_is_free_and_loads_nothing():
     assert found.stdout.splitlines() == ["[1, 2] 3 ['a'] 5 as it is", "False"]
 
 
-def test_whoever_waits_says_for_whom_and_how_long(monkeypatch, tmp_path):
+def test_a_waiting_process_prints_for_whom_and_how_long(monkeypatch, tmp_path):
     class Store:
-        """A store in which the other machine is done after some looks at it."""
+        """A store in which the other machine arrives after a few polls."""
 
         looks = 0
 
@@ -221,7 +221,7 @@ PLACE = {
         ("ENCODERLAB_WAIT_SECONDS", "0", "ENCODERLAB_WAIT_SECONDS is '0'"),
     ],
 )
-def test_a_bad_place_in_the_environment_is_refused_in_one_line(monkeypatch, name, value, says):
+def test_invalid_rank_variables_are_refused_in_one_line(monkeypatch, name, value, says):
     for variable, good in PLACE.items():
         monkeypatch.setenv(variable, good)
     monkeypatch.delenv(name, raising=False)
@@ -233,7 +233,7 @@ def test_a_bad_place_in_the_environment_is_refused_in_one_line(monkeypatch, name
     assert "\n" not in str(refused.value)
 
 
-def test_processes_that_do_not_come_are_not_waited_for_without_end(monkeypatch):
+def test_missing_processes_are_not_waited_for_forever(monkeypatch):
     for variable, good in (PLACE | {"MASTER_PORT": "0", "ENCODERLAB_WAIT_SECONDS": "1"}).items():
         monkeypatch.setenv(variable, good)
     monkeypatch.setenv("MASTER_PORT", "29501")
@@ -242,7 +242,7 @@ def test_processes_that_do_not_come_are_not_waited_for_without_end(monkeypatch):
         join(placed())
 
 
-def test_an_error_of_ones_own_is_not_taken_for_the_loss_of_a_process():
+def test_a_local_error_is_not_taken_for_a_lost_process():
     with pytest.raises(RuntimeError, match="shapes"), Processes(0, 2).watched("Go on."):
         raise RuntimeError("shapes do not match")
     with pytest.raises(RuntimeError, match="gloo"), SINGLE_PROCESS.watched("Go on."):

@@ -9,7 +9,7 @@ from encoderlab.system.heartbeat import Heartbeat
 
 
 class Store(dict):
-    """A store in this process."""
+    """A store inside this process."""
 
     def set(self, key, value):
         self[key] = value.encode()
@@ -23,14 +23,14 @@ class Store(dict):
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    """Beats of a hundredth of a second, in all proportions of the real ones but the pause: a busy machine makes pauses."""
+    """Beat every hundredth of a second, with the real proportions except for the pause, because a busy machine pauses."""
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.03)
     monkeypatch.setattr(module, "LEAST_SECONDS", 0.2)
 
 
 def beating(rank, size, store):
-    """A heartbeat, an event that is set when it gives up, and whom it gave up."""
+    """A heartbeat, an event that is set when it gives up, and the processes it gave up on."""
     given_up, lost = Event(), []
 
     def give_up(ranks, why):
@@ -40,7 +40,7 @@ def beating(rank, size, store):
     return Heartbeat(rank, size, store, 0.2, give_up), given_up, lost
 
 
-def test_the_main_process_gives_up_whoever_stops_and_nobody_else():
+def test_the_main_process_gives_up_only_on_processes_that_stop():
     store = Store()
     beats = [beating(rank, 3, store) for rank in range(3)]
     for beat, _, _ in beats:
@@ -54,7 +54,7 @@ def test_the_main_process_gives_up_whoever_stops_and_nobody_else():
     assert beats[1][2] == []
 
 
-def test_the_others_give_up_a_main_process_that_stops():
+def test_the_others_give_up_on_a_main_process_that_stops():
     store = Store()
     beats = [beating(rank, 3, store) for rank in range(3)]
     for beat, _, _ in beats[1:]:
@@ -64,7 +64,7 @@ def test_the_others_give_up_a_main_process_that_stops():
         assert lost == [0]
 
 
-def test_a_closed_connection_makes_the_main_process_give_up_who_is_silent_before_the_time_is_up():
+def test_a_closed_connection_ends_the_wait_for_a_silent_process_early():
     store = Store()
     main, given_up, lost = beating(0, 3, store)
     main.lost_seconds = 1000
@@ -77,7 +77,7 @@ def test_a_closed_connection_makes_the_main_process_give_up_who_is_silent_before
     assert lost == [2]
 
 
-def test_a_store_that_is_gone_is_a_main_process_that_no_longer_answers():
+def test_a_lost_store_means_a_dead_main_process():
     class Gone(Store):
         def multi_get(self, keys):
             raise RuntimeError("connection reset")
@@ -88,7 +88,7 @@ def test_a_store_that_is_gone_is_a_main_process_that_no_longer_answers():
     assert lost == [0]
 
 
-def test_nobody_is_given_up_after_the_end():
+def test_after_the_end_no_process_is_given_up_on():
     store = Store()
     main, given_up, _ = beating(0, 2, store)
     beating(1, 2, store)

@@ -8,7 +8,7 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from encoderlab.system.hub_access import few_retries, no_requests, quiet
 
 
-def test_requests_fail_at_once_inside_and_are_allowed_again_behind():
+def test_requests_fail_at_once_inside_and_work_again_afterwards():
     session = huggingface_hub.get_session()
     hooks = session.event_hooks
     with no_requests(), pytest.raises(OfflineModeIsEnabled):
@@ -16,14 +16,14 @@ def test_requests_fail_at_once_inside_and_are_allowed_again_behind():
     assert session.event_hooks == hooks
 
 
-def test_a_stream_is_tried_once_more_only_and_the_setting_is_put_back():
+def test_a_stream_is_retried_once_and_the_setting_is_restored():
     before = datasets.config.STREAMING_READ_MAX_RETRIES
     with few_retries():
         assert datasets.config.STREAMING_READ_MAX_RETRIES == 1
     assert before == datasets.config.STREAMING_READ_MAX_RETRIES
 
 
-def test_the_libraries_say_nothing_and_speak_again_afterwards():
+def test_libraries_are_silenced_and_restored_afterwards():
     before = (datasets.logging.get_verbosity(), huggingface_hub.logging.get_verbosity())
     with pytest.raises(KeyError), quiet():
         assert datasets.utils.are_progress_bars_disabled()

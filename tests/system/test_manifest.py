@@ -15,18 +15,18 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_files_as_they_were_written_match(folder):
+def test_unchanged_files_match(folder):
     assert differing_files(folder, step=3) == []
     assert matches_manifest(folder, ["b", "a"], step=3)
 
 
-def test_what_was_changed_or_lost_is_named(folder):
+def test_changed_and_missing_files_are_named(folder):
     (folder / "a").write_text("c")
     (folder / "b").unlink()
     assert differing_files(folder, ["a", "b"], step=3) == ["a", "b"]
 
 
-def test_other_files_or_facts_than_expected_are_the_manifests_fault(folder):
+def test_unexpected_files_or_facts_make_the_manifest_invalid(folder):
     assert differing_files(folder, ["a"], step=3) == [MANIFEST]
     assert differing_files(folder, step=4) == [MANIFEST]
 

@@ -24,13 +24,13 @@ print(peak_memory(device) - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(peak_memory(CPU) is None, reason="only Linux tells the peak of a process")
-def test_memory_that_was_let_go_again_is_in_the_peak():
+def test_freed_memory_counts_towards_the_peak():
     # In a process of its own: one that has run other tests may give back more at the same time than is taken here.
     done = subprocess.run([sys.executable, "-c", LET_GO], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 2**25
 
 
-def test_where_the_system_does_not_tell_the_peak_is_not_known(tmp_path, monkeypatch):
+def test_the_peak_is_unknown_if_the_system_does_not_report_it(tmp_path, monkeypatch):
     monkeypatch.setattr(measured, "PROCESS", tmp_path / "none")
     reset_peak_memory(CPU)
     assert peak_memory(CPU) is None

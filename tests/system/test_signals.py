@@ -18,13 +18,13 @@ def send(number):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_what_is_going_on_with_its_own_exit_code(number, code):
+def test_a_signal_ends_the_process_with_its_own_exit_code(number, code):
     with pytest.raises(Interrupted) as ended, signals_handled():
         send(number)
     assert (ended.value.exit_code, ended.value.name) == (code, signal.Signals(number).name)
 
 
-def test_a_signal_waits_until_a_module_is_loaded(tmp_path, monkeypatch):
+def test_a_signal_waits_until_a_module_has_loaded(tmp_path, monkeypatch):
     (tmp_path / "loaded_slowly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\ndone = True\n")
     monkeypatch.syspath_prepend(tmp_path)
     loaded = []
@@ -35,8 +35,8 @@ def test_a_signal_waits_until_a_module_is_loaded(tmp_path, monkeypatch):
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
-def test_an_error_that_a_signal_has_caused_is_the_signal():
-    """An extension module that is interrupted as it loads says that it could not be loaded."""
+def test_an_error_caused_by_a_signal_counts_as_the_signal():
+    """An extension module interrupted while it loads reports that it could not be loaded."""
     with pytest.raises(Interrupted, match="SIGINT"), signals_handled():
         try:
             send(signal.SIGINT)
@@ -44,7 +44,7 @@ def test_an_error_that_a_signal_has_caused_is_the_signal():
             raise ImportError("initialization failed") from None
 
 
-def test_a_users_mistake_stays_one_also_after_a_signal():
+def test_a_users_mistake_is_still_reported_after_a_signal():
     with pytest.raises(DataError, match="the disk is full"), signals_handled(), deferred():
         send(signal.SIGTERM)
         raise DataError("the disk is full")
@@ -86,7 +86,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def with_worker(tmp_path):
-    """Start a process that starts a worker; it says so, and the worker that it has begun."""
+    """Start a process that starts a worker; both print when they have started."""
     (tmp_path / "workers.py").write_text(WORKERS)
     started = []
 
@@ -108,7 +108,7 @@ def with_worker(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_working", [True, False])
 @pytest.mark.parametrize("send_to", [os.kill, os.killpg])
-def test_a_worker_hears_of_a_signal_also_while_it_starts_and_is_waited_for(with_worker, send_to, is_working):
+def test_a_worker_gets_a_signal_even_while_it_starts_and_is_waited_for(with_worker, send_to, is_working):
     process = with_worker("stops")
     if is_working:
         assert process.stdout.readline() == "begun\n"
@@ -127,7 +127,7 @@ def test_a_second_signal_ends_the_workers_too(with_worker):
     assert process.stdout.read() == ""  # which ends when the worker, too, has gone
 
 
-def test_deferred_work_ends_where_it_asks_and_not_before(capfd):
+def test_deferred_work_ends_only_where_it_checks(capfd):
     done = []
     with pytest.raises(Interrupted), signals_handled(), deferred():
         send(signal.SIGTERM)
@@ -138,7 +138,7 @@ def test_deferred_work_ends_where_it_asks_and_not_before(capfd):
     assert "SIGTERM: saving after this step; send it again to stop at once" in capfd.readouterr().err
 
 
-def test_deferred_work_that_never_asks_is_ended_behind_it():
+def test_deferred_work_that_never_checks_is_followed_by_the_signal():
     done = []
     with pytest.raises(Interrupted), signals_handled():
         with deferred():
@@ -148,13 +148,13 @@ def test_deferred_work_that_never_asks_is_ended_behind_it():
     assert done == ["all of it"]
 
 
-def test_a_mistake_in_deferred_work_is_told_and_not_the_signal():
+def test_an_error_in_deferred_work_is_reported_instead_of_the_signal():
     with pytest.raises(ValueError, match="wrong"), signals_handled(), deferred():
         send(signal.SIGINT)
         raise ValueError("wrong")
 
 
-def test_handlers_are_put_back_and_an_old_signal_is_forgotten():
+def test_handlers_are_restored_and_an_old_signal_is_forgotten():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted), signals_handled():
         send(signal.SIGTERM)
@@ -163,7 +163,7 @@ def test_handlers_are_put_back_and_an_old_signal_is_forgotten():
         stop_if_interrupted()
 
 
-def test_a_signal_that_is_ignored_stays_ignored(monkeypatch):
+def test_an_ignored_signal_stays_ignored(monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with signals_handled():
@@ -187,7 +187,7 @@ def test_a_second_signal_ends_the_process_at_once():
     assert (ended.returncode, ended.stdout) == (143, "")
 
 
-def test_under_torchrun_what_is_sent_twice_counts_once():
+def test_under_torchrun_a_signal_sent_twice_counts_once():
     environment = os.environ | {"TORCHELASTIC_RUN_ID": "none"}
     ended = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False, env=environment)
     assert ended.stdout == "still here\n"

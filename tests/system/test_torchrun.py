@@ -22,7 +22,7 @@ def variables(monkeypatch):
     return given
 
 
-def test_a_process_knows_its_place_among_all_and_on_its_machine(variables):
+def test_a_process_knows_its_global_and_local_rank(variables):
     variables()
     place = placed()
     assert (place.rank, place.size, place.local_rank, place.local_size, place.machine) == (3, 4, 1, 2, 1)
@@ -30,7 +30,7 @@ def test_a_process_knows_its_place_among_all_and_on_its_machine(variables):
 
 
 @pytest.mark.parametrize("size", [None, "1"])
-def test_without_torchrun_there_is_one_process_that_waits_for_nobody(variables, size):
+def test_without_torchrun_there_is_a_single_process(variables, size):
     variables(WORLD_SIZE=size)
     assert placed() is SINGLE_PROCESS
     assert join(SINGLE_PROCESS) is SINGLE_PROCESS
@@ -63,7 +63,7 @@ def test_hosts_talk_through_gloo_and_gpus_through_nccl(variables, monkeypatch, g
         ("MASTER_PORT", "x"),
     ],
 )
-def test_a_variable_that_cannot_be_right_is_named(variables, name, value):
+def test_an_invalid_variable_is_named(variables, name, value):
     variables(**{name: value})
     with pytest.raises(SettingError, match=rf"{name}.*torchrun"):
         placed()

@@ -50,13 +50,13 @@ def test_both_texts_of_a_pair_are_read_in_their_order():
     assert TOKENIZER.pieces(other) == ["[CLS]", "3", "[SEP]", "1", "2", "[SEP]"]
 
 
-def test_what_a_user_writes_never_ends_the_text(tmp_path):
+def test_special_tokens_in_a_users_text_have_no_effect(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["a sep film", "a cls film", "[ ]"] * 3, tmp_path)
     ids = task_of(tokenizer, 40).encode([TextExample("a [SEP] film [CLS] [PAD]")])[0].input_ids
     assert (ids.count(tokenizer.cls_id), ids.count(tokenizer.sep_id), ids.count(tokenizer.pad_id)) == (1, 1, 0)
 
 
-def test_words_are_refused_with_the_task_that_reads_them():
+def test_words_are_refused_with_a_task_that_reads_them():
     message = (
         "This dataset holds sequences of labelled words, but a classification task needs labelled texts. "
         "Set task=tagging, or choose a dataset of texts."
@@ -67,7 +67,7 @@ def test_words_are_refused_with_the_task_that_reads_them():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_an_answer_is_the_likeliest_label_with_every_chance_in_the_batchs_order(dtype):
+def test_a_prediction_is_the_likeliest_label_with_all_probabilities_in_the_batchs_order(dtype):
     logits = torch.tensor([[0.0, 0.0, 3.0], [5.0, -5.0, 0.0], [1.0, 2.0, 1.0]], dtype=dtype)
     answers = task_of().answers(Prediction(logits), batch_of([0, 0, 0]))
     assert [answer.labels for answer in answers] == [("good",), ("bad",), ("middling",)]
@@ -85,7 +85,7 @@ def test_every_score_that_can_choose_the_checkpoint_is_a_figure_of_its_metrics(s
     assert task.score == score.name
 
 
-def test_the_score_comes_first_and_the_positive_label_is_what_f1_is_about():
+def test_the_score_comes_first_and_f1_is_that_of_the_positive_label():
     task = task_of(score=ClassificationScore.f1_macro, labels=["fraud", "ham"], positive_label="fraud")
     metrics = task.metrics()
     metrics.add(Prediction(torch.eye(2)[[1, 1, 1]]), batch_of([0, 1, 1]))
@@ -105,19 +105,19 @@ def test_the_score_comes_first_and_the_positive_label_is_what_f1_is_about():
         (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, but the data has 3. Set task.score=f1_macro"),
     ],
 )
-def test_what_is_about_one_of_two_labels_needs_two_and_a_known_one(labels, settings, message):
+def test_a_positive_label_needs_two_labels_and_must_be_one_of_them(labels, settings, message):
     with pytest.raises(SettingError, match=message):
         task_of(labels=labels, **settings)
 
 
 @pytest.mark.parametrize(("threshold", "answer"), [(None, "ham"), (0.3, "fraud"), (0.45, "ham"), ("f1", "ham")])
-def test_the_positive_label_is_given_from_its_threshold_on(threshold, answer):
+def test_the_positive_label_is_predicted_from_its_threshold_on(threshold, answer):
     task = task_of(labels=["fraud", "ham"], positive_label="fraud", threshold=threshold)
     (found,) = task.answers_of(torch.tensor([[0.4, 0.6]]).log())
     assert found.labels == (answer,) and found.probabilities == pytest.approx((0.4, 0.6))
 
 
-def test_scores_and_answers_agree_on_the_threshold():
+def test_scores_and_predictions_agree_on_the_threshold():
     task = task_of(labels=["ham", "fraud"], threshold=0.2)
     logits = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     metrics = task.metrics()
@@ -128,7 +128,7 @@ def test_scores_and_answers_agree_on_the_threshold():
 
 
 @pytest.mark.parametrize("threshold", ["precision:2", "precision:0", "recall:0.9", "F1", 1.5, -0.1, True])
-def test_a_threshold_is_a_probability_or_says_what_it_is_chosen_for(threshold):
+def test_a_threshold_is_a_probability_or_names_what_it_optimises(threshold):
     with pytest.raises(SettingError, match=f"task.threshold is {threshold}. Allowed: a probability from 0 to 1, f1, or precision"):
         task_of(labels=["ham", "fraud"], threshold=threshold)
 
@@ -138,11 +138,11 @@ def test_a_threshold_needs_two_labels():
         task_of(threshold="f1")
 
 
-def test_the_model_gets_one_class_for_each_label_and_no_question_about_tokens():
+def test_the_model_gets_one_class_for_each_label_and_no_token_head():
     assert task_of().heads == HeadSizes(sequence_classes=3)
 
 
-def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():
+def test_cached_rows_are_found_only_by_the_same_task():
     others = [task_of(SymbolsConfig(symbols="01").build(lambda: [], Path())), task_of(max_length=17)]
     assert task_of().key == task_of().key
     assert task_of().key not in [other.key for other in others]

@@ -8,13 +8,13 @@ from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, Sec
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b"])
-def test_a_tasks_name_is_a_folders_name(name):
+def test_a_tasks_name_is_a_valid_folder_name(name):
     with pytest.raises(SettingError, match="task.name"):
         ClassificationConfig(name=name)
     assert ClassificationConfig(name="größe 2").name == "größe 2"
 
 
-def test_masks_and_random_tokens_are_parts_of_one_whole():
+def test_mask_and_random_probabilities_add_up_to_at_most_one():
     PretrainingConfig(name="p", mask_replace_prob=0.5, random_replace_prob=0.5)
     with pytest.raises(SettingError, match="mask_replace_prob.*random_replace_prob"):
         PretrainingConfig(name="p", mask_replace_prob=0.75, random_replace_prob=0.5)
@@ -38,6 +38,6 @@ def test_only_pretraining_has_pairs():
         ({"fraud": "high"}, "task.class_weights gives fraud high. Allowed: a number above 0"),
     ],
 )
-def test_weights_of_labels_are_numbers_above_0(weights, message):
+def test_label_weights_are_positive_numbers(weights, message):
     with pytest.raises(SettingError, match=message):
         ClassificationConfig(name="t", class_weights=weights)

@@ -34,7 +34,7 @@ def test_many_texts_are_tokenised_together(monkeypatch):
     assert calls == [10, 5]
 
 
-def test_words_and_questions_are_refused():
+def test_words_and_predictions_are_refused():
     with pytest.raises(DataError, match="reads texts, but these are sequences of words"):
         task_of().encode([WordsExample(("1",))])
     with pytest.raises(DataError, match="encoder is an encoder without a head.*finetune init_from"):

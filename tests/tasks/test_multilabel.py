@@ -35,7 +35,7 @@ def test_a_batch_has_a_0_or_1_for_each_label_of_each_row():
     assert [half.labels.tolist() for half in batch.halves()] == [[[0, 1, 0]], [[1, 0, 1], [0, 0, 0]]]
 
 
-def test_rows_of_unknown_labels_are_not_rows_without_a_label():
+def test_rows_with_unknown_labels_differ_from_rows_without_labels():
     rows = rows_of(task_of(), TextExample("1", None, None), TextExample("2", None, ()))
     assert rows.gather(np.array([0, 1]), TOKENIZER.pad_id).labels is None
     assert rows.gather(np.array([1]), TOKENIZER.pad_id).labels is not None
@@ -48,7 +48,7 @@ def test_the_loss_is_the_binary_cross_entropy_averaged_over_the_labels_and_summe
     assert float(found) == pytest.approx(2 * np.log(2))
 
 
-def test_every_label_is_given_from_its_threshold_on_and_one_without_from_a_half():
+def test_every_label_is_predicted_from_its_threshold_on_by_default_a_half():
     task = task_of(thresholds={"anger": 0.9, "fear": 0.2})
     (answer,) = task.answers_of(torch.logit(torch.tensor([[0.8, 0.3, 0.6]])))
     assert answer.labels == ("fear", "joy") and answer.number is None
@@ -56,7 +56,7 @@ def test_every_label_is_given_from_its_threshold_on_and_one_without_from_a_half(
     assert answer.in_words() == "fear, joy"
 
 
-def test_a_threshold_may_be_chosen_for_a_precision():
+def test_a_threshold_can_be_chosen_for_a_precision():
     task = task_of(thresholds={"joy": "precision:0.75", "fear": 0.4})
     assert task.answers_of(torch.logit(torch.tensor([[0.2, 0.3, 0.6]])))[0].labels == ("joy",)  # until it is chosen, a half
     metrics = task.metrics()
@@ -74,7 +74,7 @@ def test_a_threshold_may_be_chosen_for_a_precision():
         task_of(thresholds={"joy": "precision:9"})
 
 
-def test_scores_fit_what_thresholds_are_open_and_leave_the_others():
+def test_scoring_fits_open_thresholds_and_keeps_the_others():
     metrics = task_of(thresholds={"joy": 0.7}, fit_thresholds=FittedThresholds.shared).metrics()
     assert metrics.thresholds == {"joy": 0.7} and metrics.shared
 

@@ -29,12 +29,12 @@ def batch_of(task, *numbers):
     return rows.gather(np.arange(len(numbers)), TOKENIZER.pad_id)
 
 
-def test_a_batch_has_each_number_less_the_mean_in_units_of_the_deviation():
+def test_a_batch_holds_standardised_numbers():
     batch = batch_of(task_of(), 100.0, 140.0, -1.0)
     assert batch.labels.tolist() == pytest.approx([0.0, 2.0, -5.05]) and batch.labels.dtype == torch.float32
 
 
-def test_a_number_that_is_not_known_is_no_number():
+def test_an_unknown_number_is_nan():
     assert batch_of(task_of(), 100.0, None).labels is None
 
 
@@ -43,12 +43,12 @@ def test_the_loss_is_the_squared_error_of_the_scaled_numbers():
     assert float(found) == pytest.approx(1.0 + 1.5**2)
 
 
-def test_an_answer_is_in_the_units_of_the_rows():
+def test_a_prediction_is_in_the_units_of_the_rows():
     (answer,) = task_of().answers_of(torch.tensor([[2.0]]))
     assert answer.number == pytest.approx(140) and answer.labels == () and answer.in_words() == "140"
 
 
-def test_the_store_is_another_for_another_scale_and_the_score_is_the_main_figure():
+def test_the_store_depends_on_the_scale_and_the_score_is_the_main_figure():
     assert task_of().key != task_of(mean=99.0).key != task_of(mean=99.0, deviation=21.0).key
     task = task_of(score=RegressionScore.mae)
     assert task.score == "mae" and task.metrics().main == "mae"

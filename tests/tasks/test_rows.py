@@ -37,7 +37,7 @@ def test_a_batch_holds_each_row_unchanged_and_masks_exactly_its_padding(lengths)
     assert batch.n_tokens == sum(lengths)
 
 
-def test_asked_places_and_answers_follow_their_tokens_into_the_batch():
+def test_target_positions_and_labels_follow_their_tokens_into_the_batch():
     examples = [
         Encoded([5, 6, 7], [0] * 3, token_labels={0: 1, 2: 0}),
         Encoded([8, 9, 10, 11, 12], [0] * 5, token_labels={1: 2, 4: 1}),
@@ -49,7 +49,7 @@ def test_asked_places_and_answers_follow_their_tokens_into_the_batch():
 
 
 @pytest.mark.parametrize("has_token_targets", [False, True])
-def test_a_batch_with_an_unknown_answer_has_no_answers(has_token_targets):
+def test_a_batch_with_an_unknown_label_has_no_labels(has_token_targets):
     examples = [Encoded([5], [0], label=label, token_labels={0: label}) for label in (1, None)]
     batch = held(examples, has_token_targets).gather(np.arange(2), PAD)
     assert batch.labels is None
@@ -61,7 +61,7 @@ def test_the_share_of_truncated_rows_is_counted():
 
 
 @pytest.mark.parametrize("n", [0, 1, 6, 7])
-def test_rows_held_part_by_part_are_those_held_at_once_and_no_more_than_a_part_is_waited_for(monkeypatch, n):
+def test_rows_encoded_in_chunks_equal_rows_encoded_at_once(monkeypatch, n):
     examples, taken = encoded([row % 5 + 1 for row in range(n)]), []
     at_once = held(examples)
     monkeypatch.setattr(rows, "ROWS_AT_A_TIME", 3)

@@ -20,7 +20,7 @@ lengths = st.integers(0, 60)
 
 
 def cut_piece_by_piece(first, second, room):
-    """The rule as BERT's own code has it: drop the last piece of the longer text until both fit."""
+    """The rule of BERT's own code: drop the last piece of the longer text until both fit."""
     while first + second > max(room, 0):
         if first > second:
             first -= 1
@@ -30,7 +30,7 @@ def cut_piece_by_piece(first, second, room):
 
 
 @given(first=lengths, second=lengths, room=st.integers(-3, 130))
-def test_two_texts_never_take_more_than_the_room_and_leave_none_of_it_unused(first, second, room):
+def test_truncated_pairs_use_exactly_the_available_length(first, second, room):
     kept = longest_first(first, second, room)
     assert sum(kept) == min(first + second, max(room, 0))
     assert 0 <= kept[0] <= first
@@ -38,22 +38,22 @@ def test_two_texts_never_take_more_than_the_room_and_leave_none_of_it_unused(fir
 
 
 @given(first=lengths, second=lengths, more=st.integers(0, 9))
-def test_two_texts_that_fit_are_not_cut(first, second, more):
+def test_two_texts_that_fit_are_not_truncated(first, second, more):
     assert longest_first(first, second, first + second + more) == (first, second)
 
 
 @given(first=lengths, second=lengths, room=st.integers(0, 130))
-def test_the_shorter_text_keeps_half_of_the_room_or_all_it_has(first, second, room):
+def test_the_shorter_text_keeps_half_of_the_length_or_all_of_itself(first, second, room):
     assert min(longest_first(first, second, room)) >= min(first, second, room // 2)
 
 
 @given(first=lengths, second=lengths, room=st.integers(-3, 130))
-def test_cutting_at_once_is_the_same_as_piece_by_piece_off_the_longer_text(first, second, room):
+def test_truncating_at_once_equals_dropping_tokens_of_the_longer_text_one_by_one(first, second, room):
     assert longest_first(first, second, room) == cut_piece_by_piece(first, second, room)
 
 
 @given(first=pieces, max_length=st.integers(2, 45), label=st.one_of(st.none(), st.integers(0, 5)))
-def test_one_text_stands_between_cls_and_sep_and_loses_only_its_end(first, max_length, label):
+def test_a_text_is_enclosed_in_cls_and_sep_and_loses_only_its_end(first, max_length, label):
     encoded = join(TOKENIZER, first, None, max_length, label)
     assert encoded.input_ids == [CLS, *first[: max_length - 2], SEP]
     assert encoded.token_type_ids == [0] * len(encoded.input_ids)
@@ -63,7 +63,7 @@ def test_one_text_stands_between_cls_and_sep_and_loses_only_its_end(first, max_l
 
 
 @given(first=pieces, second=pieces, max_length=st.integers(3, 90))
-def test_a_pair_keeps_its_marks_its_limit_and_its_segments(first, second, max_length):
+def test_a_pair_keeps_its_special_tokens_its_limit_and_its_segments(first, second, max_length):
     encoded = join(TOKENIZER, first, second, max_length)
     ids, segments = encoded.input_ids, encoded.token_type_ids
     assert ids[0] == CLS
@@ -85,7 +85,7 @@ def test_an_empty_text_is_still_a_sequence():
 
 @given(text=st.text("(){}[]<>", max_size=8), pair=st.text("(){}[]<>", max_size=8))
 @settings(max_examples=20)
-def test_the_second_text_counts_even_where_it_is_empty(text, pair):
+def test_an_empty_second_text_is_still_marked(text, pair):
     assert join(TOKENIZER, TOKENIZER.encode([text])[0], TOKENIZER.encode([pair])[0], 64).token_type_ids.count(1) == len(pair) + 1
 
 
@@ -97,7 +97,7 @@ def test_the_second_text_counts_even_where_it_is_empty(text, pair):
         (TaggingConfig(name="words", special_tokens=False), 0, 1, WordsExample(("1", "2"))),
     ],
 )
-def test_a_model_too_short_for_a_token_beside_the_special_ones_is_refused(task, max_length, shortest, example):
+def test_a_model_without_room_for_a_token_beside_the_special_ones_is_refused(task, max_length, shortest, example):
     with pytest.raises(SettingError, match=f"model.max_length={max_length} leaves no room.*at least {shortest}"):
         build_task(task, TOKENIZER, ["a", "b"], max_length)
     encoded = build_task(task, TOKENIZER, ["a", "b"], shortest).encode([example])[0]

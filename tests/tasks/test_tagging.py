@@ -34,7 +34,7 @@ words_and_labels = st.lists(st.tuples(st.text("0123456789(!", min_size=1, max_si
 
 @settings(deadline=None)
 @given(row=words_and_labels, max_length=st.integers(3, 40), special_tokens=st.booleans())
-def test_every_word_whose_first_piece_fits_is_asked_once_at_that_piece_for_its_own_label(row, max_length, special_tokens):
+def test_every_word_whose_first_piece_fits_has_one_target_at_that_piece(row, max_length, special_tokens):
     words, labels = tuple(word for word, _ in row), tuple(label for _, label in row)
     encoded = task_of(max_length=max_length, special_tokens=special_tokens).encode([WordsExample(words, labels)])[0]
     before = after = int(special_tokens)
@@ -59,7 +59,7 @@ def test_a_row_is_encoded_the_same_alone_and_among_others(rows):
     assert task_of().encode(examples) == [task_of().encode([example])[0] for example in examples]
 
 
-def test_words_stand_between_cls_and_sep_unless_told_otherwise():
+def test_words_are_enclosed_in_cls_and_sep_unless_set_otherwise():
     example = WordsExample(("1", "23"), (0, 1))
     with_marks, without = (task_of(special_tokens=marks).encode([example])[0] for marks in (True, False))
     assert TOKENIZER.pieces(with_marks.input_ids) == ["[CLS]", "1", "2", "3", "[SEP]"]
@@ -69,7 +69,7 @@ def test_words_stand_between_cls_and_sep_unless_told_otherwise():
     assert with_marks.token_type_ids == [0] * 5
 
 
-def test_a_word_that_is_cut_into_pieces_is_asked_at_the_first_of_them(tmp_path):
+def test_a_word_of_several_pieces_has_its_target_at_the_first(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["unwanted wanted ant"] * 3 + ["xyz"] * 2, tmp_path)
     words = ("unwantedant", "  ", "xyzxyz", "ant")
     encoded = task_of(tokenizer, 60).encode([WordsExample(words, (0, 1, 2, 0))])[0]
@@ -81,16 +81,16 @@ def test_a_word_that_is_cut_into_pieces_is_asked_at_the_first_of_them(tmp_path):
     assert all(piece.startswith("##") for piece in tokenizer.pieces(encoded.input_ids[place] for place in others))
 
 
-def test_words_without_labels_are_asked_all_the_same():
+def test_words_without_labels_have_target_positions_too():
     assert task_of().encode([WordsExample(("1", "23"))])[0].token_labels == {1: None, 2: None}
 
 
-def test_a_row_without_words_is_asked_nothing():
+def test_a_row_without_words_has_no_targets():
     assert task_of().encode([WordsExample((), ())])[0].token_labels == {}
     assert task_of(special_tokens=False).encode([WordsExample((), ())])[0].input_ids == []
 
 
-def test_texts_are_refused_with_the_task_that_reads_them():
+def test_texts_are_refused_with_a_task_that_reads_them():
     message = (
         "This dataset holds labelled texts, but a tagging task needs sequences of labelled words. "
         "Set task=classification, or choose a dataset of words (dataset.format=conll)."
@@ -100,7 +100,7 @@ def test_texts_are_refused_with_the_task_that_reads_them():
     assert str(refused.value) == message
 
 
-def test_answers_are_a_label_for_each_word_that_was_read_row_by_row():
+def test_predictions_are_a_label_for_each_word_read_row_by_row():
     batch = batch_of([0, 2, 7, 8], rows=4, length=3)  # two words in row 0, none in row 1, two in row 2, none in row 3
     answers = task_of().answers(Prediction(token_logits=torch.eye(3)[[1, 2, 0, 0]]), batch)
     assert [answer.labels for answer in answers] == [("verb", "other"), (), ("noun", "noun"), ()]
@@ -120,13 +120,13 @@ def test_every_score_chooses_the_checkpoint_and_is_put_first(score):
     assert task.score == scores.main == ("entity_f1" if score is TaggingScore.auto else score.name)
 
 
-def test_without_entities_the_score_is_token_accuracy_and_that_of_entities_is_refused():
+def test_without_entities_the_score_is_token_accuracy_and_entity_scores_are_refused():
     assert task_of().score == task_of().metrics().main == "token_accuracy"
     with pytest.raises(SettingError, match="task.score=entity_f1 needs BIO or BIOES labels.* Set task.score=token_accuracy."):
         task_of(score=TaggingScore.entity_f1)
 
 
-def test_entities_are_answered_and_scored_with_sequences_that_are_valid():
+def test_predicted_and_scored_entities_are_valid_sequences():
     logits = torch.tensor([[1.0, 0.9, 0.0], [0.0, 0.5, 2.0], [0.0, 2.0, 1.0]])  # word by word: O I-x, and B-x
     batch = batch_of([0, 2, 4], rows=2, length=3, labels=[1, 2, 1])
     task = task_of(labels=BIO)
@@ -143,11 +143,11 @@ def test_entities_are_answered_and_scored_with_sequences_that_are_valid():
         task_of(decoding=Decoding.valid)
 
 
-def test_the_model_gets_one_class_for_each_label_and_no_question_about_whole_texts():
+def test_the_model_gets_one_class_for_each_label_and_no_sequence_head():
     assert task_of().heads == HeadSizes(token_classes=3)
 
 
-def test_what_is_kept_is_found_again_by_the_same_task_and_by_no_other():
+def test_cached_rows_are_found_only_by_the_same_task():
     others = [task_of(max_length=17), task_of(special_tokens=False), task_of(SymbolsConfig(symbols="01").build(lambda: [], Path()))]
     assert task_of().key == task_of().key
     assert task_of().key not in [other.key for other in others]

@@ -9,7 +9,7 @@ from encoderlab.tasks.task import Answer, Windowing, likeliest
 
 
 @given(room=st.integers(1, 60), beyond=st.integers(1, 500), overlap=st.floats(0, 0.9), most=st.integers(2, 9))
-def test_windows_cover_a_text_from_end_to_end_unless_there_may_be_no_more(room, beyond, overlap, most):
+def test_windows_cover_a_text_from_end_to_end_up_to_their_limit(room, beyond, overlap, most):
     n_tokens = room + beyond
     starts = Windowing("mean", overlap, most).starts(n_tokens, room)
     assert (starts[0], starts[-1]) == (0, n_tokens - room)
@@ -34,11 +34,11 @@ def test_the_most_probable_classes_come_first_and_ties_in_the_order_of_the_class
         (Answer((), number=2 / 3), "0.666667"),
     ],
 )
-def test_an_answer_reads_as_its_labels_or_its_number(answer, words):
+def test_a_prediction_is_printed_as_its_labels_or_its_number(answer, words):
     assert answer.in_words() == words
 
 
-def test_an_answer_for_programs_has_all_probabilities_or_the_top_ones():
+def test_a_machine_readable_prediction_has_all_probabilities_or_the_top_ones():
     answer, names = Answer(("a",), (0.7, 0.1, 0.2)), ["a", "b", "c"]
     assert answer.as_dict(names, "label") == {"predicted": "a", "probabilities": {"a": 0.7, "b": 0.1, "c": 0.2}}
     top = [{"label": "a", "probability": 0.7}, {"label": "c", "probability": 0.2}]

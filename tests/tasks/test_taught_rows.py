@@ -27,7 +27,7 @@ def test_each_row_has_its_own_logits(chosen):
     assert (batch.targets.temperature, batch.targets.sequence_weight) == (2.0, 0.7)
 
 
-def test_words_have_as_many_answers_as_the_student_is_asked():
+def test_words_have_teacher_logits_at_each_of_the_students_targets():
     encoded = [Encoded([1, 2, 3], [0] * 3, token_labels={1: 0, 2: 1}), Encoded([1, 2], [0] * 2, token_labels={1: 1})]
     teacher = TeacherLogits(np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 3, 5]))  # it reads a word more of each
     rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher, 1.0, 1.0)
@@ -35,7 +35,7 @@ def test_words_have_as_many_answers_as_the_student_is_asked():
     assert batch.targets.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
 
 
-def test_rows_without_labels_come_behind_those_with_them():
+def test_rows_without_labels_follow_those_with_labels():
     both, found = joined([texts(3), texts(2, first=1)]), logits(3).followed_by(logits(2))
     assert len(both) == 5 and both.lengths.tolist() == [2, 3, 4, 3, 4]
     assert found.of(np.array([4]), np.array([1])).tolist() == [[2.0, 3.0]]

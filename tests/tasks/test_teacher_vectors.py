@@ -24,7 +24,7 @@ def batch(mask):
 
 
 @pytest.mark.parametrize(("mask", "asked"), [(None, [0, 1, 2, 3, 4, 5]), (MASK, [0, 1, 3, 4, 5])])
-def test_the_teacher_is_asked_for_every_real_token(mask, asked):
+def test_the_teacher_computes_every_real_token(mask, asked):
     learned = task(token_weight=0.25)
     learned.teacher = lambda given: Targets(token_vectors=torch.zeros(len(given.target_positions), 4))
     found = learned.ask(batch(mask), 0)
@@ -38,6 +38,6 @@ def test_without_its_teacher_a_run_cannot_be_scored():
         task().ask(batch(None), 0)
 
 
-def test_there_has_to_be_something_to_learn():
+def test_both_weights_zero_are_refused():
     with pytest.raises(SettingError, match="token_weight.*sequence_weight"):
         task(token_weight=0, sequence_weight=0)

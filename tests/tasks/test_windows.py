@@ -26,7 +26,7 @@ windowings = st.builds(Windowing, st.just("mean"), st.floats(0, 0.95), st.intege
 
 
 @given(windows=windowings, room=st.integers(2, 40), more=st.integers(1, 300))
-def test_windows_go_from_end_to_end_and_leave_out_tokens_only_where_there_may_be_no_more_of_them(windows, room, more):
+def test_windows_go_from_end_to_end_and_skip_tokens_only_beyond_their_limit(windows, room, more):
     starts = windows.starts(room + more, room)
     assert starts[0] == 0 and starts[-1] == more and 2 <= len(starts) <= windows.most
     steps = np.diff(starts)
@@ -36,14 +36,14 @@ def test_windows_go_from_end_to_end_and_leave_out_tokens_only_where_there_may_be
 
 
 def long_and_short(most=3, max_length=8):
-    """A text of 14 tokens in windows of 6, and one of 4: their rows."""
+    """The rows of a text of 14 tokens in windows of 6, and of one of 4."""
     windows = Windowing("mean", 0.25, most)
     ids = list(range(5, 19))
     encoded = [in_windows(TOKENIZER, ids, max_length, windows, 1), join(TOKENIZER, ids[:4], None, max_length, 0)]
     return hold_encoded(encoded, 50, HEADS), encoded
 
 
-def test_each_window_stands_between_cls_and_sep_and_knows_its_row():
+def test_each_window_is_enclosed_in_cls_and_sep_and_knows_its_row():
     rows, _ = long_and_short()
     batch = rows.gather(np.array([1, 0]), PAD)
     assert batch.input_ids.tolist() == [
@@ -57,14 +57,14 @@ def test_each_window_stands_between_cls_and_sep_and_knows_its_row():
     assert rows.lengths.tolist() == [24, 6] and rows.windows().tolist() == [3, 1]
 
 
-def test_a_batch_of_short_rows_is_that_of_a_task_without_windows():
+def test_a_batch_of_short_rows_is_the_same_as_without_windows():
     rows, encoded = long_and_short()
     batch = rows.gather(np.array([1]), PAD)
     plain = hold_encoded(encoded[1:], 50, replace(HEADS, window_pooling=None)).gather(np.array([0]), PAD)
     assert batch.row_of_sequence is None and torch.equal(batch.input_ids, plain.input_ids)
 
 
-def test_halves_and_a_batch_without_answers_keep_the_windows_of_a_row_together():
+def test_halves_and_unlabelled_batches_keep_the_windows_of_a_row_together():
     rows, _ = long_and_short()
     batch = rows.gather(np.array([0, 1, 0]), PAD)
     first, last = batch.halves()
@@ -75,7 +75,7 @@ def test_halves_and_a_batch_without_answers_keep_the_windows_of_a_row_together()
     assert batch.to(torch.device("meta")).row_of_sequence.device.type == "meta"
 
 
-def test_the_first_windows_are_the_rows_of_a_task_that_cuts():
+def test_the_first_windows_are_the_rows_of_a_task_that_truncates():
     rows, _ = long_and_short()
     cut = hold_encoded([join(TOKENIZER, list(range(5, 5 + n)), None, 8, n > 9) for n in (14, 4)], 50, HEADS)
     first = rows.first_windows()
@@ -87,7 +87,7 @@ def test_the_first_windows_are_the_rows_of_a_task_that_cuts():
     assert rows.truncated().tolist() == [0, 0]
 
 
-def test_a_text_longer_than_all_windows_is_truncated_and_says_so():
+def test_a_text_longer_than_all_windows_is_truncated_and_marked_so():
     rows, (encoded, _) = long_and_short(most=2, max_length=7)
     assert encoded.window_starts == (0, 9) and encoded.truncated
     assert rows.truncated().tolist() == [1, 0]
@@ -102,7 +102,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_on_texts_reads_windows_where_it_is_told_to_and_refuses_pairs(name):
+def test_every_task_on_texts_can_read_windows_and_refuses_pairs(name):
     config, label, settings = TASKS[name]
     task = build_task(config(name=name, windows=Windows.max, **settings), TOKENIZER, ["a", "b"], 8)
     cutting = build_task(config(name=name, **settings), TOKENIZER, ["a", "b"], 8)

@@ -25,7 +25,7 @@ def save(folder, step=1, **weights):
     return save_checkpoint(folder, step, weights or {"a": torch.arange(6.0).reshape(2, 3)}, {"step": step})
 
 
-def test_what_is_read_back_is_what_was_written(tmp_path):
+def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path):
     model = nn.Linear(3, 2)
     path = save_checkpoint(tmp_path, 7, weights_of(model), {"step": 7, "random_state": torch.get_rng_state()})
     assert path == tmp_path / "step-7"
@@ -35,7 +35,7 @@ def test_what_is_read_back_is_what_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.pt"])
-def test_a_flipped_bit_is_noticed(tmp_path, name):
+def test_a_flipped_bit_is_detected(tmp_path, name):
     path = save(tmp_path)
     content = bytearray((path / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -46,7 +46,7 @@ def test_a_flipped_bit_is_noticed(tmp_path, name):
 
 
 @pytest.mark.parametrize("damage", ["missing file", "no manifest", "empty manifest", "other files listed"])
-def test_a_checkpoint_that_is_not_whole_is_not_verified(tmp_path, damage):
+def test_an_incomplete_checkpoint_does_not_verify(tmp_path, damage):
     path = save(tmp_path)
     if damage == "missing file":
         (path / "state.pt").unlink()
@@ -59,7 +59,7 @@ def test_a_checkpoint_that_is_not_whole_is_not_verified(tmp_path, damage):
     assert not verified(path)
 
 
-def test_a_save_that_fails_leaves_the_older_checkpoint_and_nothing_else(tmp_path):
+def test_a_failed_save_leaves_only_the_older_checkpoint(tmp_path):
     save(tmp_path, step=1)
     with pytest.raises(AttributeError):  # a function of a function cannot be stored
         save_checkpoint(tmp_path, 2, {"a": torch.zeros(1)}, {"broken": lambda: None})
@@ -67,7 +67,7 @@ def test_a_save_that_fails_leaves_the_older_checkpoint_and_nothing_else(tmp_path
     assert verified(tmp_path / "step-1")
 
 
-def test_checkpoints_are_listed_by_step_and_half_written_ones_are_not(tmp_path):
+def test_checkpoints_are_listed_by_step_without_partial_ones(tmp_path):
     for step in (10, 9, 100):
         save(tmp_path, step)
     (tmp_path / ".tmp-1234").mkdir()
@@ -82,7 +82,7 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     assert [path.name for path in checkpoints(tmp_path)] == ["step-2", "step-4", "step-5"]
 
 
-def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_set_aside_with_a_line_each(tmp_path, capsys):
+def test_the_newest_intact_checkpoint_is_found_and_damaged_ones_are_set_aside_with_a_line_each(tmp_path, capsys):
     assert newest_verified(tmp_path) is None
     for step in (1, 2, 3):
         save(tmp_path, step)
@@ -95,7 +95,7 @@ def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_set_aside_wit
     assert save(tmp_path, 2).name == "step-2"  # its name is free again
 
 
-def test_where_every_checkpoint_is_damaged_that_is_an_error_and_no_fresh_start(tmp_path):
+def test_if_every_checkpoint_is_damaged_loading_fails_instead_of_starting_over(tmp_path):
     (save(tmp_path) / "manifest.json").unlink()
     with pytest.raises(DataError, match="Every checkpoint in .* is damaged"):
         newest_verified(tmp_path)
@@ -121,7 +121,7 @@ class Hostile:
 @pytest.mark.parametrize(
     "state", [{"step": 2}, ["step"], Hostile(), {"step": Hostile()}], ids=["other step", "list", "code", "code inside"]
 )
-def test_a_state_that_is_none_is_refused_and_its_code_never_run(tmp_path, capsys, state):
+def test_an_invalid_state_is_refused_and_its_code_never_runs(tmp_path, capsys, state):
     path = save(tmp_path)
     torch.save(state, path / "state.pt")
     write_manifest(path, ["model.safetensors", "state.pt"], step=1)
@@ -130,7 +130,7 @@ def test_a_state_that_is_none_is_refused_and_its_code_never_run(tmp_path, capsys
     assert "was run" not in capsys.readouterr().out
 
 
-def test_what_killed_saves_have_left_is_cleared_away_and_nothing_else(tmp_path):
+def test_only_the_remains_of_killed_saves_are_removed(tmp_path):
     save(tmp_path)
     (tmp_path / ".tmp-12345678-step-2").mkdir()
     clear_unfinished(tmp_path)

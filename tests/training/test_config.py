@@ -13,7 +13,7 @@ NUMBERS = [declared.name for declared in RANGED if any(declared.metadata[key] is
 
 
 def outside(name):
-    """Numbers just out of the range of the setting, one at each end it has."""
+    """Return numbers just outside the range of the setting, one for each end."""
     declared = next(declared for declared in RANGED if declared.name == name)
     kind = float if declared.type.startswith("float") else int
     metadata = declared.metadata
@@ -34,12 +34,12 @@ def test_no_number_is_without_a_range():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("name", ["learning_rate", "epochs", "warmup", "weight_decay", "clip_norm"])
-def test_numbers_that_are_none_are_refused(name, value):
+def test_non_numbers_are_refused(name, value):
     with pytest.raises(SettingError, match=rf"^training\.{name} is {value}"):
         TrainingConfig(**{name: value})
 
 
-def test_more_parts_than_rows_are_refused():
+def test_more_micro_batches_than_rows_are_refused():
     with pytest.raises(SettingError) as refused:
         TrainingConfig(batch_size=4, accumulate=5)
     assert str(refused.value) == (

@@ -21,7 +21,7 @@ LABELS = torch.randint(2, (30,), generator=torch.Generator().manual_seed(1))
 
 
 class Dropping(nn.Module):
-    """Half of what it knows is dropped while it trains; remembers how it was called."""
+    """Has a dropout of one half; remembers how it was called."""
 
     def __init__(self):
         super().__init__()
@@ -36,7 +36,7 @@ class Dropping(nn.Module):
 
 
 def batches(groups):
-    """The given rows of the split, group by group."""
+    """Return the given groups of rows as batches."""
     empty = torch.empty(0, dtype=torch.long)
     for group in groups:
         rows = torch.tensor(group)
@@ -53,7 +53,7 @@ ALL = [list(range(30))]
 
 @settings(max_examples=25, deadline=None)
 @given(order=st.permutations(range(30)), cuts=st.sets(st.integers(1, 29), max_size=8))
-def test_scores_are_the_same_however_the_split_is_cut_into_batches(order, cuts):
+def test_scores_do_not_depend_on_the_batches(order, cuts):
     model = Dropping()
     whole, parts = scored(model, ALL), scored(model, [list(group) for group in np.split(order, sorted(cuts))])
     assert parts.figures == pytest.approx(whole.figures, abs=1e-6)
@@ -61,27 +61,27 @@ def test_scores_are_the_same_however_the_split_is_cut_into_batches(order, cuts):
     assert parts.rows.tolist() == list(range(30))
 
 
-def test_nothing_is_dropped_and_no_gradient_is_kept():
+def test_evaluation_uses_no_dropout_and_keeps_no_gradient():
     model = Dropping().train()
     first, second = scored(model, ALL), scored(model.train(), ALL)
     assert first.figures == second.figures
     assert model.calls == [(False, False, torch.float32)] * 2
 
 
-def test_scores_are_computed_in_the_precision_asked_for():
+def test_scores_are_computed_in_the_requested_precision():
     model = Dropping()
     scored(model, ALL, BF16)
     assert model.calls == [(False, False, torch.bfloat16)]
 
 
-def test_the_weights_are_left_as_they_were():
+def test_the_weights_are_unchanged():
     model = Dropping()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     scored(model, ALL)
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 
 
-def test_a_model_that_diverged_is_no_model_to_score():
+def test_a_diverged_model_is_not_scored():
     model = Dropping()
     with torch.no_grad():
         model.head.bias[1] = float("nan")
@@ -90,7 +90,7 @@ def test_a_model_that_diverged_is_no_model_to_score():
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_model_is_left_in_the_mode_it_was_found_in_whatever_happens(training):
+def test_the_model_keeps_its_train_or_eval_mode_even_after_an_error(training):
     model = Dropping().train(training)
     scored(model, ALL)
     assert (model.training, model.dropout.training) == (training, training)
@@ -111,7 +111,7 @@ def test_the_model_is_left_in_the_mode_it_was_found_in_whatever_happens(training
     ],
     ids=lambda metrics: type(metrics).__name__,
 )
-def test_metrics_collect_answers_without_waiting_for_the_device(metrics):
+def test_metrics_collect_predictions_without_waiting_for_the_device(metrics):
     meta = torch.device("meta")
     ids = torch.zeros(3, 4, dtype=torch.int64, device=meta)
     number, sets = isinstance(metrics, RegressionMetrics), isinstance(metrics, LabelSetMetrics)
@@ -125,7 +125,7 @@ def test_metrics_collect_answers_without_waiting_for_the_device(metrics):
         metrics.scores()
 
 
-def test_scores_travel_between_hosts_and_never_between_devices(monkeypatch):
+def test_scores_are_exchanged_between_hosts_and_never_between_devices(monkeypatch):
     sent = []
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, *rest: sent.append(tensor.device.type))
     monkeypatch.setattr(torch.distributed, "gather_object", lambda mine, found: sent.append(mine))

@@ -14,7 +14,7 @@ from tests.stand_ins import Clock
 
 
 def run(seconds, durations, *, compiled=False):
-    """The steps a budget allows where they take these `durations`: when each ends, and its learning rate."""
+    """Return when each step within the budget ends, if steps take these `durations`, and its learning rate."""
     clock = Clock(1000.0)
     budget = TimeBudget(seconds, clock=clock, compiled=compiled)
     config = TrainingConfig(schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
@@ -31,14 +31,14 @@ def run(seconds, durations, *, compiled=False):
 
 @given(seconds=st.floats(1, 300), pace=st.floats(0.05, 2))
 @settings(deadline=None)
-def test_steps_of_one_length_use_the_time_up_and_never_exceed_it(seconds, pace):
+def test_steps_of_equal_length_use_the_budget_and_never_exceed_it(seconds, pace):
     ends, rates = run(seconds, [pace] * 10_000)
     assert len(ends) == 1 or ends[-1] <= seconds + 1e-6
     assert ends[-1] + 2 * pace > seconds or len(ends) == 1
     assert all(0 < rate <= 1 for rate in rates)
 
 
-def test_the_schedule_comes_down_to_zero_with_the_last_step():
+def test_the_schedule_reaches_zero_at_the_last_step():
     _, rates = run(100.0, [0.1] * 2000)
     assert 900 <= len(rates) <= 1000
     assert rates[-1] == pytest.approx(1 / (0.9 * len(rates)), rel=0.05)
@@ -55,7 +55,7 @@ def test_a_pace_that_changes_is_followed_and_the_end_is_still_in_time():
         assert rates[-1] < 0.05
 
 
-def test_the_first_step_learns_something_though_nothing_is_known_of_the_time_yet():
+def test_the_first_step_has_a_positive_rate_before_its_time_is_known():
     _, rates = run(100.0, [1.0] * 200)
     assert rates[0] >= 0.005
 
@@ -71,12 +71,12 @@ def test_a_budget_is_read_as_it_is_written(budget, seconds):
 
 
 @pytest.mark.parametrize("budget", ["30", "0m", "m", "-3m", "3 min", "", "1e9h", "nanh"])
-def test_what_is_no_time_is_refused_with_an_example(budget):
+def test_an_invalid_duration_is_refused_with_an_example(budget):
     with pytest.raises(SettingError, match=r"training\.budget=.* is not a time.*Set training\.budget=30m"):
         TrainingConfig(budget=budget)
 
 
-def test_a_budget_goes_on_with_what_was_left_of_it():
+def test_a_budget_resumes_with_what_was_left_of_it():
     clock = Clock(1000.0)
     budget = TimeBudget(100.0, clock=clock)
     budget.resume(40.0)
@@ -104,7 +104,7 @@ def test_the_number_of_rows_decides_how_often_they_are_read(rows, epochs, steps,
 
 
 @given(rows=st.integers(1, 10**7), batch_size=st.integers(1, 512))
-def test_every_run_has_an_epoch_at_least_and_its_evaluations_never_more_than_asked_for(rows, batch_size):
+def test_every_run_has_at_least_one_epoch_and_no_more_evaluations_than_requested(rows, batch_size):
     fixed = fixed_by_rows(replace(FINETUNING, batch_size=batch_size), rows)
     steps = total_steps(fixed, rows)
     assert 1 <= fixed.epochs <= 20
@@ -112,7 +112,7 @@ def test_every_run_has_an_epoch_at_least_and_its_evaluations_never_more_than_ask
     assert -(-steps // fixed.evaluate_every) <= 10
 
 
-def test_what_is_decided_once_stays_as_it_is():
+def test_decided_settings_are_not_decided_again():
     fixed = fixed_by_rows(FINETUNING, 3_000)
     assert fixed_by_rows(fixed, 3_000) == fixed
     assert fixed_by_rows(fixed, 100) == fixed
@@ -126,7 +126,7 @@ def test_what_is_decided_once_stays_as_it_is():
         ({"epochs": 0.5, "evaluate_every": 7}, 0.5, 47, 7),
     ],
 )
-def test_what_is_typed_wins_over_the_number_of_rows(given, epochs, steps, every):
+def test_explicit_settings_override_the_number_of_rows(given, epochs, steps, every):
     fixed = fixed_by_rows(replace(FINETUNING, **given), 3_000)
     assert (fixed.epochs, total_steps(fixed, 3_000), fixed.evaluate_every) == (epochs, steps, every)
 
@@ -152,7 +152,7 @@ def test_a_budget_leaves_open_how_often_rows_are_read_and_is_evaluated_once_an_e
         ({"budget": "5m", "patience": None}, "5m of steps of 32 rows (94 per epoch); evaluated every 94 steps"),
     ],
 )
-def test_the_length_of_a_run_is_said_in_words(given, words):
+def test_the_length_of_a_run_is_printed_in_words(given, words):
     config = fixed_by_rows(replace(FINETUNING, **given), 3_000)
     said = length_in_words(config, 3_000, evaluated=True)
     assert said.startswith(words)
@@ -181,7 +181,7 @@ def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of
     assert rates[-1] < 0.05
 
 
-def test_code_that_is_compiled_again_for_a_second_layout_is_no_pace_either():
+def test_recompiling_for_a_second_layout_does_not_count_towards_the_pace():
     ends, rates = run(100.0, [20.0, 0.1, 0.1, 30.0] + [0.1] * 1000, compiled=True)
     assert 98 < ends[-1] <= 100.0 + 1e-6
     assert max(abs(after - before) for before, after in zip(rates[4:], rates[5:], strict=False)) < 0.05
@@ -192,7 +192,7 @@ def test_compiling_may_use_up_the_whole_budget():
     assert len(ends) == 1
 
 
-def test_a_run_that_is_resumed_compiles_anew_at_its_old_pace():
+def test_a_resumed_run_recompiles_and_keeps_its_old_pace():
     clock = Clock(1000.0)
     budget = TimeBudget(100.0, clock=clock, compiled=True)
     budget.resume(20.0)
@@ -211,7 +211,7 @@ def test_a_run_that_is_resumed_compiles_anew_at_its_old_pace():
         ({"epochs": 1.0, "accumulate": 4}, 4),
     ],
 )
-def test_steps_follow_from_epochs_unless_they_are_given(settings, steps):
+def test_steps_follow_from_epochs_unless_set(settings, steps):
     horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
     assert (horizon.steps(0), per_epoch) == (steps, 4)
 
@@ -221,7 +221,7 @@ def test_a_budget_decides_instead_of_steps_and_epochs():
     assert (type(horizon).__name__, horizon.seconds, per_epoch) == ("TimeBudget", 5400, 4)
 
 
-def test_many_labels_take_longer_but_not_on_top_of_what_the_task_asks_for():
+def test_many_labels_need_more_passes_but_not_in_addition_to_the_tasks_own():
     config = replace(FINETUNING, many_labels_passes=2)
     assert [passes_for(config, 1, labels) for labels in (0, 2, 49, 50, 150)] == [1, 1, 1, 2, 2]
     assert passes_for(config, 4, 150) == 4

@@ -25,7 +25,7 @@ CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 
 
 class Tiny(nn.Module):
-    """Reads ids, answers for whole sequences and for the asked places."""
+    """Reads ids, and computes logits for whole sequences and for the target positions."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Tiny(nn.Module):
 
 
 def rows(n, targets_in_row, seed=0):
-    """A batch of n rows; row i asks for asked_in_row[i] places."""
+    """Return a batch of n rows, row i of which has asked_in_row[i] target positions."""
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(20, (n, 6), generator=draw)
     asked = torch.tensor([row * 6 + place for row in range(n) for place in range(targets_in_row[row])], dtype=torch.long)
@@ -55,7 +55,7 @@ def rows(n, targets_in_row, seed=0):
 
 
 def cut(batch, targets_in_row, sizes):
-    """The batch in parts of the given sizes."""
+    """Return the batch in micro-batches of the given sizes."""
     micro_batches, start, token = [], 0, 0
     for size in sizes:
         n_targets = sum(targets_in_row[start : start + size])
@@ -87,7 +87,7 @@ def trained(batches, label_loss=PLAIN, model=None, **settings):
 
 
 class Sequences(Tiny):
-    """Answers for whole sequences alone."""
+    """Computes logits for whole sequences only."""
 
     def forward(self, batch):
         return Prediction(super().forward(batch).sequence_logits)
@@ -95,7 +95,7 @@ class Sequences(Tiny):
 
 @pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])
 @pytest.mark.parametrize("targets", [torch.tensor([0, 1, 2, 0, 0, 0, 0, 1]), torch.tensor([[1.0, 0, 0], [0, 1.0, 1.0]] * 4)])
-def test_weights_of_classes_count_the_same_however_a_batch_is_cut(sizes, targets):
+def test_class_weights_do_not_depend_on_micro_batches(sizes, targets):
     whole = replace(rows(8, [0] * 8), labels=targets)
     label_loss = LabelLoss(torch.tensor([0.2, 1.0, 7.0]), 0.0 if targets.is_floating_point() else 0.1)
     (one, (first, *_)), (parts, steps) = (
@@ -108,7 +108,7 @@ def test_weights_of_classes_count_the_same_however_a_batch_is_cut(sizes, targets
 
 
 @pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])
-def test_accumulation_over_uneven_parts_gives_the_weights_of_the_whole_batch(sizes):
+def test_accumulation_over_uneven_micro_batches_gives_the_weights_of_the_whole_batch(sizes):
     targets_in_row = [1, 5, 0, 2, 6, 1, 3, 4]
     whole = rows(8, targets_in_row)
     one, one_steps = trained([[whole]] * 5)
@@ -119,13 +119,13 @@ def test_accumulation_over_uneven_parts_gives_the_weights_of_the_whole_batch(siz
     assert (micro_batch_steps[0].totals.examples, micro_batch_steps[0].totals.tokens) == (8, 48)
 
 
-def test_a_part_without_any_question_is_no_error():
+def test_a_micro_batch_without_targets_is_fine():
     targets_in_row = [0, 0, 6, 6]
     model, steps = trained([cut(rows(4, targets_in_row), targets_in_row, [2, 2])] * 5)
     assert steps[-1].figures()["loss"] < steps[0].figures()["loss"]
 
 
-def test_steps_follow_the_schedule_and_count_on_from_where_they_are_told():
+def test_steps_follow_the_schedule_and_count_from_the_given_number():
     config = TrainingConfig(steps=10, schedule=Schedule.cosine)
     model = Tiny()
     batches = islice(repeat([rows(4, [1] * 4)]), 3)
@@ -135,7 +135,7 @@ def test_steps_follow_the_schedule_and_count_on_from_where_they_are_told():
 
 
 class Collectives:
-    """Two processes, of which the other one has what this one has; remembers on what device each tensor was."""
+    """Two processes, the other of which has the same values as this one; remembers the device of each tensor."""
 
     def __init__(self, monkeypatch):
         self.devices = []
@@ -147,7 +147,7 @@ class Collectives:
 
 
 class OnMeta(Tiny):
-    """A replica: the gradients of all but the last micro-batch of a step stay here."""
+    """A replica, which synchronises gradients only in the last micro-batch of a step."""
 
     def __init__(self):
         super().__init__()
@@ -158,7 +158,7 @@ class OnMeta(Tiny):
 
 
 def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
-    """Three steps in the middle of a run, on a device whose numbers nobody can read: whoever waits for one gets an error."""
+    """Three steps in the middle of a run on the meta device, where reading a value raises an error."""
     meta, config = Compute(torch.device("meta"), torch.float32, 1, "test"), TrainingConfig(clip_norm=0.5, log_every=100)
     model = OnMeta()
     optimizer, updates = build_optimizer(model, config), []
@@ -178,19 +178,19 @@ def test_a_step_never_waits_for_its_device(monkeypatch):
         step.figures()
 
 
-def test_processes_count_on_the_host_and_add_up_losses_on_their_devices(monkeypatch):
+def test_processes_count_targets_on_the_host_and_sum_losses_on_their_devices(monkeypatch):
     collectives = Collectives(monkeypatch)
     steps_on_meta(monkeypatch, Processes(0, 2), micro_batches=2)
     assert collectives.devices == ["cpu", "meta"] * 3  # counts through gloo, losses through NCCL; DDP sends the gradients
 
 
-def test_the_loop_ends_where_its_horizon_says_however_many_batches_there_are():
+def test_the_loop_ends_at_its_horizon_however_many_batches_there_are():
     config, model = TrainingConfig(), Tiny()
     steps = list(optimize(learner(model, config), repeat([rows(4, [1] * 4)]), FixedSteps(3)))
     assert [(step.number, step.of) for step in steps] == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_long_gradients_are_shortened_and_reported_as_they_were():
+def test_large_gradients_are_clipped_and_reported_before_clipping():
     clipped, steps = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=1e-4, epsilon=1.0, weight_decay=0.0)
     free, _ = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=None, epsilon=1.0, weight_decay=0.0)
     moved = [sum((a - b).abs().sum() for a, b in zip(m.parameters(), Tiny().parameters(), strict=True)) for m in (clipped, free)]
@@ -198,7 +198,7 @@ def test_long_gradients_are_shortened_and_reported_as_they_were():
     assert steps[0].figures()["gradient_norm"] > 0.1
 
 
-def test_a_loss_that_is_no_number_stops_the_run_before_it_reaches_the_weights():
+def test_a_nan_loss_stops_the_run_before_it_reaches_the_weights():
     model = Tiny()
     with torch.no_grad():
         model.sequence.bias[0] = float("inf")

@@ -25,7 +25,7 @@ def batch(labels=None, token_labels=None, targets=None):
     )
 
 
-def test_both_questions_are_summed_and_counted_each_by_itself():
+def test_both_kinds_of_targets_are_summed_and_counted_separately():
     torch.manual_seed(0)
     labels, token_labels = torch.tensor([0, 1, 1, 0]), torch.tensor([2, 0, 1, 2, 2, 1])
     prediction = Prediction(torch.randn(4, 2), torch.randn(6, 3))
@@ -36,7 +36,7 @@ def test_both_questions_are_summed_and_counted_each_by_itself():
     assert count_targets(asked) == {"sequence": 4, "token": 6}
 
 
-def test_a_class_counts_by_its_weight_and_a_smoothed_label_is_spread():
+def test_classes_are_weighted_and_smoothed_labels_are_spread():
     torch.manual_seed(0)
     labels, logits, weights = torch.tensor([0, 1, 1, 0]), torch.randn(4, 2), torch.tensor([0.5, 3.0])
     chances = logits.log_softmax(-1)
@@ -50,24 +50,24 @@ def test_a_class_counts_by_its_weight_and_a_smoothed_label_is_spread():
     assert of_words.item() == pytest.approx(weighed.item())
 
 
-def test_of_sets_a_weight_is_for_the_rows_that_have_the_label():
+def test_with_sets_of_labels_a_weight_applies_to_rows_that_have_the_label():
     logits, marks = torch.zeros(4, 2), torch.tensor([[1.0, 0.0]] * 4)
     found = losses(Prediction(logits), batch(marks), LabelLoss(torch.tensor([5.0, 9.0])))["sequence"]
     assert found.item() == pytest.approx(4 * (5 + 1) * math.log(2) / 2)
 
 
-def test_a_question_nobody_answers_has_no_loss():
+def test_targets_without_logits_have_no_loss():
     assert losses(Prediction(torch.randn(4, 2)), batch()) == {}
     assert count_targets(batch()) == {}
 
 
-def test_low_precision_logits_lose_nothing_in_the_sum():
+def test_low_precision_logits_are_summed_in_full_precision():
     labels = torch.tensor([0, 1, 1, 0])
     logits = torch.randn(4, 2).bfloat16()
     assert losses(Prediction(logits), batch(labels))["sequence"].dtype is torch.float32
 
 
-def test_a_teacher_is_the_divergence_of_softened_answers_beside_the_labels():
+def test_a_teacher_adds_the_divergence_of_softened_predictions():
     torch.manual_seed(0)
     labels, prediction, teacher = torch.tensor([0, 1, 1, 0]), Prediction(torch.randn(4, 2)), torch.randn(4, 2)
     taught = batch(labels, targets=Targets(sequence_logits=teacher, temperature=2.0, sequence_weight=0.75))
@@ -79,7 +79,7 @@ def test_a_teacher_is_the_divergence_of_softened_answers_beside_the_labels():
     assert count_targets(taught) == {"sequence": 4, "teacher_sequence": 4}
 
 
-def test_a_student_that_answers_as_its_teacher_has_nothing_to_learn():
+def test_a_student_equal_to_its_teacher_has_zero_loss():
     logits = torch.randn(5, 3, requires_grad=True)
     soft_cross_entropy(logits, logits.detach() + 7.0, 3.0).backward()
     assert logits.grad.abs().max() < 1e-6

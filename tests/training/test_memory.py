@@ -16,7 +16,7 @@ def micro_batches_of(*rows, length=7):
     ]
 
 
-def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_would_help():
+def test_a_device_out_of_memory_is_reported_with_the_accumulation_that_would_help():
     said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
     assert str(said) == (
         "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 micro-batches. "
@@ -25,35 +25,35 @@ def test_a_device_that_is_too_small_is_told_of_with_the_number_of_parts_that_wou
     assert said.exit_code == 4
 
 
-def test_an_allocation_that_really_fails_is_recognised():
+def test_a_real_failed_allocation_is_recognised():
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**60, dtype=torch.int8)
     assert "in 1 micro-batch. Set training.accumulate=2 " in str(out_of_memory(failed.value, 1, micro_batches_of(3)))
 
 
-def test_cublas_says_in_its_own_words_that_it_could_not_allocate():
+def test_the_allocation_error_of_cublas_is_recognised():
     error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
     assert "Set training.accumulate=2 " in str(out_of_memory(error, 1, micro_batches_of(3)))
 
 
-def test_no_more_parts_are_asked_for_than_a_batch_has_rows():
+def test_no_more_micro_batches_are_suggested_than_a_batch_has_rows():
     error = torch.OutOfMemoryError("")
     assert "training.accumulate=3 " in str(out_of_memory(error, 1, micro_batches_of(2, 1)))
     assert str(out_of_memory(error, 1, micro_batches_of(1, 1))).endswith("Choose a smaller model, or a smaller model.max_length.")
 
 
-def test_another_error_is_not_taken_for_it():
+def test_other_errors_are_not_taken_for_it():
     assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"), 1, micro_batches_of(1)) is None
 
 
-def test_a_batch_that_was_not_made_yet_is_said_to_be_too_much_and_might_be_made_of_fewer_rows():
+def test_an_error_before_the_first_batch_suggests_fewer_rows():
     said = out_of_memory(torch.OutOfMemoryError(""), 3, [])
     assert str(said).startswith("The memory is too small for the batch of step 3.")
     assert said.fewer_rows_help
 
 
 class Reader:
-    """Answers each row with its place, if it is given no more than so many tokens at once."""
+    """Returns the index of each row, if it is given at most so many tokens at once."""
 
     def __init__(self, room):
         self.room, self.asked_for = room, []
@@ -73,25 +73,25 @@ def of_rows(start, n, length=7):
 
 
 @given(sizes=st.lists(st.integers(1, 9), max_size=5), room=st.integers(7, 70))
-def test_every_row_is_answered_once_and_in_order_however_little_room_there_is(sizes, room):
+def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is(sizes, room):
     starts = [sum(sizes[:n]) for n in range(len(sizes))]
     found = list(answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room)))
     assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
     assert all(batch.rows.tolist() == rows for batch, rows in found)
 
 
-def test_what_was_too_much_once_is_not_tried_again():
+def test_a_size_that_failed_once_is_not_tried_again():
     reader = Reader(21)
     assert len(list(answered([of_rows(0, 4), of_rows(4, 4), of_rows(8, 5)], reader))) == 6
     assert reader.asked_for == [28, 14, 14, 14, 14, 14, 21]
 
 
-def test_a_row_that_is_too_much_by_itself_is_said_to_be():
+def test_a_single_row_that_does_not_fit_is_reported():
     with pytest.raises(MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."):
         list(answered([of_rows(0, 3)], Reader(6)))
 
 
-def test_an_answer_that_fails_for_another_reason_fails():
+def test_other_errors_of_a_prediction_are_raised():
     def broken(batch):
         raise RuntimeError("shapes cannot be multiplied")
 

@@ -23,7 +23,7 @@ WAYS = pytest.mark.parametrize("waits", [True, False], ids=["decided by the host
 
 
 class Poisoned(nn.Module):
-    """Answers for sequences; a batch whose first id is `LOSS` has a loss that is no number, `GRADIENT` a finite loss alone."""
+    """Reads sequences; a batch whose first id is `LOSS` has a NaN loss, and with `GRADIENT` only its gradient is NaN."""
 
     LOSS, GRADIENT, HUGE = 1, 2, 3
 
@@ -51,7 +51,7 @@ def batch(kind=9, first_row=0):
 
 
 def trained(kinds, limit, *, waits, after=0, before=(), log_every=1000):
-    """A model and its optimizer after a step for each of `kinds`, with the weights before each step."""
+    """Return a model and its optimizer after a step for each of `kinds`, with the weights before each step."""
     training = TrainingConfig(steps=100, learning_rate=0.1, log_every=log_every)
     model = Poisoned()
     optimizer = build_optimizer(model, training)
@@ -69,7 +69,7 @@ def same(a, b):
 
 @WAYS
 @pytest.mark.parametrize("kind", [Poisoned.LOSS, Poisoned.GRADIENT, Poisoned.HUGE])
-def test_a_step_that_is_not_finite_changes_neither_weights_nor_averages_nor_their_count(kind, waits):
+def test_a_nonfinite_step_changes_neither_weights_nor_optimizer_state(kind, waits):
     seen, guard = trained([9, 9, kind, 9], 1, waits=waits)
     (_, before, averages), (_, after, averages_after) = seen[1], seen[2]
     assert same(before, after)
@@ -79,7 +79,7 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_averages_nor_thei
 
 
 @WAYS
-def test_a_first_step_that_is_not_finite_leaves_the_weights_as_they_were_drawn(waits):
+def test_a_nonfinite_first_step_leaves_the_initial_weights(waits):
     seen, _ = trained([Poisoned.LOSS], 1, waits=waits)
     assert same(seen[0][1], Poisoned().state_dict())
 
@@ -115,7 +115,7 @@ def test_the_device_is_not_waited_for_between_two_readings(monkeypatch):
     assert [len(step.skipped) for step, *_ in seen] == [0] * 9
 
 
-def test_a_step_hands_out_what_became_known_with_it():
+def test_a_step_reports_what_became_known_with_it():
     seen, _ = trained([9, 1, 9, 9, 1], 9, waits=False, log_every=4)
     assert [[skipped.step for skipped in step.skipped] for step, *_ in seen] == [[], [], [], [2], []]
     assert [step.n_skipped for step, *_ in seen] == [0, 0, 0, 1, 1]
@@ -123,7 +123,7 @@ def test_a_step_hands_out_what_became_known_with_it():
 
 
 @WAYS
-def test_what_was_left_out_before_a_stop_counts_after_it(waits):
+def test_steps_skipped_before_a_stop_count_after_it(waits):
     _, first = trained([9, 1, 9], 2, waits=waits)
     state = first.state()
     _, second = trained([9, 1], 2, waits=waits, after=3, before=state)
@@ -146,7 +146,7 @@ def test_rows_beyond_the_first_few_are_counted():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the card's own kernel can be tried on a card only")
-def test_the_fused_kernel_of_a_card_leaves_the_step_out():
+def test_the_fused_kernel_of_a_gpu_skips_the_step():
     model = nn.Linear(3, 3).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
     before = copy.deepcopy(model.state_dict())

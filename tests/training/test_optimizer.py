@@ -38,7 +38,7 @@ def batch(asked=0):
 
 
 def after_steps(model, given, n=3, **settings):
-    """The model after n steps on one batch."""
+    """Return the model after n steps on one batch."""
     config = TrainingConfig(**{"steps": n, "learning_rate": 0.01, **settings})
     freeze(model, config)
     optimizer = build_optimizer(model, config)
@@ -75,7 +75,7 @@ def test_the_defaults_are_two_groups_and_the_weights_of_plain_adamw():
 
 
 @pytest.mark.parametrize("norm_position", NormPosition)
-def test_each_layer_below_the_heads_learns_so_many_times_less(norm_position):
+def test_learning_rates_decay_by_layer_below_the_heads(norm_position):
     model = small(norm_position=norm_position)
     optimizer = build_optimizer(model, TrainingConfig(layer_decay=0.5))
     scales = {id(weight): group["scale"] for group in optimizer.param_groups for weight in group["params"]}
@@ -106,7 +106,7 @@ def test_the_schedule_moves_every_group_by_its_own_scale():
 
 
 @pytest.mark.parametrize("frozen", range(LAYERS + 1))
-def test_frozen_layers_stay_bit_for_bit_and_have_no_gradient(frozen):
+def test_frozen_layers_stay_bit_identical_and_have_no_gradient(frozen):
     before = small()
     model = after_steps(small(), batch(), freeze_layers=frozen)
     lowest = [f"encoder.layers.{layer}" for layer in range(frozen)]

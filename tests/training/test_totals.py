@@ -13,7 +13,7 @@ def batch(rows, positions, n_tokens):
     return Batch(ids, ids, None, torch.arange(rows), targets, torch.zeros(rows, dtype=torch.long), targets, n_tokens)
 
 
-def test_all_micro_batches_count_and_padding_is_told_from_real_tokens():
+def test_all_micro_batches_count_and_padding_is_not_counted_as_tokens():
     totals = count_totals([batch(3, 4, 11), batch(1, 0, 5)])
     assert (totals.examples, totals.tokens, totals.padded_tokens) == (4, 16, 20)
     assert totals.targets == {"sequence": 4, "token": 4, "teacher_sequence": 0, "teacher_token": 0}
@@ -26,5 +26,5 @@ def test_a_batch_without_answers_adds_nothing_but_its_padding():
     assert not any(totals.targets.values())
 
 
-def test_one_process_is_never_asked_whether_it_stops():
+def test_a_single_process_is_never_polled_for_stopping():
     assert not count_totals([replace(batch(1, 1, 5), labels=None)], stopping=lambda: True).stop

@@ -41,6 +41,7 @@ ENDINGS = {
     ".ndjson": PredictionFormat.jsonl,
     ".parquet": PredictionFormat.parquet,
 }
+NOT_WRITTEN = (".tsv", ".tab", ".json", ".xlsx", ".xls", ".ods", ".arrow", ".feather", ".gz", ".zst")
 
 
 def predict(config: PredictConfig) -> None:
@@ -134,7 +135,14 @@ def _check_settings(config: PredictConfig) -> None:
 
 def _form(config: PredictConfig) -> PredictionFormat:
     """Return the format: the one set, or the one of `output`'s extension. Raises SettingError if it cannot be written there."""
-    form = config.format or ENDINGS.get(Path(config.output or "").suffix.lower(), PredictionFormat.csv)
+    extension = Path(config.output or "").suffix.lower()
+    if config.format is None and extension in NOT_WRITTEN:
+        raise SettingError(
+            f"Predictions cannot be written as {extension} ({config.output})",
+            allowed=", ".join(ENDINGS),
+            remedy="Choose one of these extensions, or set format",
+        )
+    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
     if form is PredictionFormat.parquet and config.output is None:
         raise SettingError("format=parquet cannot be written to standard output", remedy="Set output=FILE.parquet")
     if form is PredictionFormat.glue and (config.top_k is not None or config.min_probability is not None):

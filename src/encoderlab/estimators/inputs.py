@@ -67,6 +67,9 @@ def targets_of(y: Any, n_rows: int, estimator: str) -> np.ndarray:
     if n_rows < 2:
         raise InputError(f"X has {n_rows} sample{'' if n_rows else 's'}", allowed="at least two")
     targets = column_or_1d(y, warn=True)
+    missing = next((row for row, value in enumerate(targets.tolist()) if value is None), None)
+    if missing is not None:
+        raise InputError(f"Row {missing} of y is None", allowed="a target for each row")
     assert_all_finite(targets, input_name="y")
     check_consistent_length(range(n_rows), targets)
     return targets

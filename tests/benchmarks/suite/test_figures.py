@@ -39,7 +39,7 @@ def write_run(folder, seed, n_right, fingerprint="rows"):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A set whose linear model is right on 70 of 100 rows."""
+    """A dataset whose linear model is right on 70 of 100 rows."""
     write_answers(tmp_path / "baselines", 70)
     scores = {"accuracy": 0.7, "accuracy_ci95": [0.6, 0.8], "f1_macro": 0.7, "seconds": 1.0, "per_class": {"a": {}, "b": {}}}
     facts = {"main_figure": "accuracy", "scored_split": "test", "n": len(LABELS), "training_rows": 300, "labels": ["a", "b"]}
@@ -60,7 +60,7 @@ def test_seeds_are_averaged_and_compared_with_the_linear_model_row_by_row(folder
 
 
 def write_of_task(folder, figures, answers, main, per_class):
-    """A baseline that answers as `answers` does last, and a run that answers as it does first; `figures` are those of both."""
+    """Write a baseline with the last of `answers` and a run with the first; `figures` are those of both."""
     scores = {**figures, f"{main}_ci95": [0.1, 0.9], "n": len(answers[0][0]), **per_class}
     linear = {"seconds": 1.0, **scores}
     facts = {"main_figure": main, "scored_split": "test", "n": scores["n"], "training_rows": 300, "labels": list("ab")}
@@ -102,7 +102,7 @@ def test_one_seed_has_the_interval_of_its_rows(folder):
     assert ahead["varies"] == "rows" and ahead["value"] == pytest.approx(0.15)
 
 
-def test_runs_that_failed_or_were_scored_on_other_rows_stand_beside_the_others(folder):
+def test_failed_runs_and_those_scored_on_other_rows_are_listed_separately(folder):
     write_run(folder / "box", 0, 85)
     write_run(folder / "box", 1, 99, fingerprint="others")
     (folder / "box" / "2.json").write_text(json.dumps(RECORD | {"error": "out of memory"}), encoding="utf-8")

@@ -14,18 +14,18 @@ from encoderlab import compose
 from encoderlab.errors import SettingError
 
 
-def test_without_words_everything_is_run():
+def test_without_arguments_everything_is_run():
     settings = parsed([])
     assert settings.sets == tuple(SETS) and settings.kinds == tuple(KINDS)
 
 
-def test_a_slow_kind_gets_one_seed_where_there_are_many_rows_unless_seeds_are_given():
+def test_a_slow_kind_gets_one_seed_on_many_rows_unless_seeds_are_given():
     assert parsed([]).seeds_of("clinc150", "minilm") == (0,)
     assert parsed([]).seeds_of("clinc150", "box") == parsed([]).seeds_of("sms_spam", "minilm") == (0, 1, 2)
     assert parsed(["seeds=3,4"]).seeds_of("clinc150", "minilm") == (3, 4)
 
 
-def test_words_with_a_dot_go_to_every_run():
+def test_arguments_with_a_dot_are_passed_to_every_run():
     run = Run("sms_spam", "scratch", 0, parsed(["training.precision=fp32"]))
     assert "training.precision=fp32" in run.words
 
@@ -40,7 +40,7 @@ def test_words_with_a_dot_go_to_every_run():
         ("tables", "There is no setting tables"),
     ],
 )
-def test_a_wrong_word_is_refused(word, message):
+def test_an_unknown_argument_is_refused(word, message):
     with pytest.raises(SettingError, match=message):
         parsed([word])
 
@@ -60,7 +60,7 @@ def test_a_missing_folder_is_one_clear_line(tmp_path):
     assert "is not a folder: set suite=FOLDER or ENCODERLAB_SUITE" in found.stderr
 
 
-def test_sets_of_the_hub_need_a_hub(monkeypatch, tmp_path):
+def test_hub_datasets_need_a_hub(monkeypatch, tmp_path):
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     assert "HF_ENDPOINT" in missing_data("hub", tmp_path)
     monkeypatch.setenv("HF_ENDPOINT", "http://localhost")
@@ -68,7 +68,7 @@ def test_sets_of_the_hub_need_a_hub(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_set_is_chosen_by_words_that_every_kind_s_command_understands(name):
+def test_every_kinds_command_accepts_the_arguments_of_every_dataset(name):
     for kind in KINDS:
         run = Run(name, kind, 1, parsed(["training.steps=5"]))
         command, *words = filled(run.words, {"suite": "data", "output": "runs", "minilm": "minilm"})
@@ -84,23 +84,23 @@ def test_pairs_name_their_second_column_and_tagging_its_task():
     assert {"task=multilabel", "dataset.label=labels"} < set(SETS["reuters21578"].words)
 
 
-def test_a_set_read_in_windows_has_the_rows_of_the_set_that_is_cut():
+def test_a_dataset_read_in_windows_has_the_same_rows_as_the_truncated_one():
     cut, whole = SETS["bbc_news"], SETS["bbc_news_windows"]
     assert set(whole.words) - set(cut.words) == {"task.windows=mean"} and whole.training_rows == cut.training_rows
 
 
-def test_students_are_planned_where_a_text_or_a_word_has_one_label():
+def test_students_are_planned_for_tasks_with_one_label_per_text_or_word():
     planned = {name: {run.kind for run in planned_runs(name, KINDS, parsed([]))} for name in SETS}
     without = {name for name, kinds in planned.items() if "student" not in kinds}
     assert without == {"goemotions", "reuters21578", "sick_relatedness"}
     assert all({"scratch", "box", "minilm"} <= kinds for kinds in planned.values())
 
 
-def test_all_students_of_a_set_learn_from_one_teacher():
+def test_all_students_on_a_dataset_share_one_teacher():
     settings = parsed(["seeds=4,5"])
     for seed in settings.seeds:
         assert "teacher={output}/docs/minilm/4" in Run("docs", "student", seed, settings).words
 
 
-def test_finetuning_from_the_box_names_no_encoder():
+def test_finetuning_from_the_shipped_encoder_names_no_encoder():
     assert shlex.join(Run("docs", "box", 0, parsed([])).words) == "finetune task=docs seed=0 'run_dir={output}/docs/box/0'"

@@ -20,7 +20,7 @@ REPORT = {
 
 @pytest.fixture
 def started(monkeypatch):
-    """The commands that were started instead of encoderlab."""
+    """The commands started in place of encoderlab."""
     commands = []
     monkeypatch.setattr(runs, "finished", lambda command: commands.append(command[3:]) or Finished("", 61.0, 1000))
     return commands
@@ -36,7 +36,7 @@ def finish(run):
     (run.folder / "report.json").write_text(json.dumps(REPORT), encoding="utf-8")
 
 
-def test_a_run_is_the_line_a_user_would_type(started, tmp_path):
+def test_a_run_uses_the_command_line_a_user_would_type(started, tmp_path):
     record = perform(run_of(tmp_path, "scratch", "training.steps=5"))
     assert started == [["train", "task=docs", "seed=0", "training.steps=5", f"run_dir={tmp_path}/docs/scratch/0"]]
     assert (record["error"], record["wall_seconds"], record["peak_memory"]) == (None, 61.0, 1000)
@@ -51,7 +51,7 @@ def test_a_finished_run_is_not_repeated(started, tmp_path):
     assert outcome(run, record) == "accuracy 0.500, 1.5 min of training"
 
 
-def test_an_interrupted_run_is_resumed_and_has_no_time_of_its_own(started, tmp_path):
+def test_an_interrupted_run_is_resumed_and_reports_no_time(started, tmp_path):
     run = run_of(tmp_path)
     finish(run)
     (run.folder / "report.json").unlink()
@@ -59,7 +59,7 @@ def test_an_interrupted_run_is_resumed_and_has_no_time_of_its_own(started, tmp_p
     assert started == [["train", f"resume={run.folder}"]]
 
 
-def test_a_crash_is_recorded_and_tried_again(monkeypatch, tmp_path):
+def test_a_crashed_run_is_recorded_and_tried_again(monkeypatch, tmp_path):
     def crash(command):
         raise TrainingError(f"RuntimeError: no room in {tmp_path}/docs (exit code 1 of python -m encoderlab train)")
 
@@ -79,7 +79,7 @@ def test_a_student_waits_for_a_finished_teacher(started, tmp_path):
     assert f"teacher={tmp_path}/docs/minilm/0" in started[0]
 
 
-def test_figures_of_another_command_do_not_pass_for_those_of_this_one(started, tmp_path):
+def test_figures_of_another_command_are_not_taken_for_those_of_this_one(started, tmp_path):
     run = run_of(tmp_path, "scratch", "training.steps=5")
     perform(run)
     finish(run)

@@ -40,7 +40,7 @@ def typed(*words, **environment):
 
 
 @pytest.mark.slow
-def test_runs_of_two_sets_end_as_tables_and_a_chart_and_a_crash_is_a_row(tmp_path):
+def test_runs_on_two_datasets_become_tables_and_a_chart_with_a_row_for_a_crash(tmp_path):
     write_set(tmp_path / "data" / "sms_spam", ["text", "label"])
     write_set(tmp_path / "data" / "sick_relatedness", ["text_a", "text_b", "label"], ("1.5", "4.5", "2.5", "5.0"))
     write_set(tmp_path / "data" / "goemotions", ["text", "labels"], ("sad", "glad|calm", "sad|calm", "glad"))

@@ -42,7 +42,7 @@ def row_of(table, title):
 
 
 @pytest.mark.parametrize(("ahead", "expected"), [(0.02, "above"), (0.005, "not distinguishable"), (-0.02, "below")])
-def test_only_a_whole_interval_counts(ahead, expected):
+def test_only_an_interval_wholly_above_zero_counts(ahead, expected):
     assert standing(kind_of_runs(ahead)) == expected
 
 
@@ -58,7 +58,7 @@ def test_the_summary_counts_the_english_sets_of_the_suite_alone():
     assert row_of(found, "[gnad_sample]")[5] == "–"  # never run from scratch
 
 
-def test_a_set_without_its_linear_model_is_still_shown():
+def test_a_dataset_without_a_linear_model_is_still_shown():
     result = result_of("docs", box=kind_of_runs(0.1)) | {"best_baseline": None}
     result["baselines"]["tfidf_logreg"] = {"skipped": "too many rows"}
     del result["kinds"]["box"]["ahead"]
@@ -66,7 +66,7 @@ def test_a_set_without_its_linear_model_is_still_shown():
     assert row_of(summary({"docs": result}), "[docs]")[4] == "–"
 
 
-def test_a_set_shows_scores_costs_and_failures():
+def test_a_dataset_shows_scores_costs_and_failures():
     found = set_table(result_of("sms_spam", scratch=kind_of_runs(0.02, error="out of memory | twice")))
     row = row_of(found, "from scratch")
     assert row[1] == "0.820 (0.700 to 0.900)" and row[4] == "**+0.020 (+0.010 to +0.030)** ▲"
@@ -75,7 +75,7 @@ def test_a_set_shows_scores_costs_and_failures():
 
 
 def numbers():
-    """The result of a set whose answers are numbers."""
+    """The result of a regression dataset."""
     scores = {"score": 0.4, "interval": [0.3, 0.5], "spearman": 0.3, "seconds": 3.0}
     result = result_of("sick_relatedness", "pearson", box=kind_of_runs(0.02) | {"spearman": 0.75})
     return result | {
@@ -85,7 +85,7 @@ def numbers():
     }
 
 
-def test_a_set_of_numbers_shows_its_correlation_and_is_compared_with_the_mean_of_training():
+def test_a_regression_shows_its_correlation_and_is_compared_with_the_training_mean():
     assert row_of(summary({"sick_relatedness": numbers()}), "[sick_relatedness]")[2:5] == ["Pearson", "0.000", "0.400"]
     found = set_table(numbers())
     assert "1,234 training rows, scored on 500 rows of test." in found
@@ -101,7 +101,7 @@ def test_targets_are_met_missed_or_not_measured():
     assert row_of(found, "goemotions")[1:] == ["", "at least 0.40", "", "not measured"]
 
 
-def test_reading_in_windows_is_held_against_the_set_that_is_cut():
+def test_reading_in_windows_is_compared_with_truncation():
     cut, whole = result_of("bbc_news", box=kind_of_runs(0.17)), result_of("bbc_news_windows", box=kind_of_runs(0.16))
     found = targets_table({"bbc_news": cut, "bbc_news_windows": whole})
     assert row_of(found, "bbc_news_windows")[2:] == ["at least bbc_news (0.970)", "0.960", "missed"]
@@ -125,7 +125,7 @@ def test_the_shipped_page_has_a_place_for_every_table():
         assert table in pages.with_tables(text, {name: table}, pages.NAME)
 
 
-def test_a_chart_is_drawn_of_whatever_there_is(tmp_path):
+def test_a_chart_is_drawn_from_whatever_figures_exist(tmp_path):
     failed = {"command": ["train"], "failed": [{"seed": 0, "error": "no"}], "runs": []}
     results = {"docs": result_of("docs", box=kind_of_runs(0.1), scratch=failed), "wnut17": result_of("wnut17")}
     draw(results, tmp_path / "suite.png")

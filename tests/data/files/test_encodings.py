@@ -31,6 +31,11 @@ def test_other_bytes_are_read_as_windows_1252_with_one_warning_that_shows_a_line
     assert line.endswith("If that is wrong, set dataset.encoding.")
 
 
+def test_the_warning_shows_the_place_that_a_wrong_encoding_would_spoil(tmp_path, capsys):
+    train_of(write(tmp_path / "rows.csv", f"text,label\n{'long ' * 30}caf\xe9 {'tail ' * 30},a\ny,b\n", "cp1252"))
+    assert "line 2 as 'g long long long caf\xe9 tail tail tail tai'" in capsys.readouterr().err
+
+
 def test_an_encoding_may_be_chosen(tmp_path, capsys):
     file = write(tmp_path / "rows.csv", "text,label\n\u043a\u043e\u0442,a\nx,b\n", "cp1251")
     assert train_of(file, encoding="cp1251")[0] == ("\u043a\u043e\u0442", "a")

@@ -50,7 +50,10 @@ def test_a_split_may_have_several_files_or_a_pattern(tmp_path):
     pattern = FilesDataset(path=str(tmp_path / "*.csv"), validation_fraction=0).load(tmp_path)
     assert [example.text for example in pattern.by_name["train"]] == ["z", "x", "y"]
     write(tmp_path / "d.csv", "text,label\nx,\n")
-    assert error_of(tmp_path / "?.csv") == "d.csv, line 2 has no label in column 'label'. Fill it in, or remove the row."
+    assert (
+        error_of(tmp_path / "?.csv")
+        == "d.csv, line 2 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows."
+    )
     assert error_of(tmp_path / "*.tsv").startswith(f"dataset.path={tmp_path}/*.tsv matches no file.".replace(f"{tmp_path}/", ""))
 
 
@@ -187,7 +190,10 @@ def test_messages_name_a_file_from_the_working_folder_where_it_lies_inside(tmp_p
         monkeypatch.chdir(folder)
         with pytest.raises(DataError) as caught:
             FilesDataset(path=shown).load(tmp_path)
-        assert str(caught.value) == f"{shown}, line 3 has no label in column 'label'. Fill it in, or remove the row."
+        assert (
+            str(caught.value)
+            == f"{shown}, line 3 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows."
+        )
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(DataError, match=f"^{tmp_path}/here/rows.csv, line 3 has no label"):

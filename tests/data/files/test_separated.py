@@ -213,8 +213,14 @@ def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
         ),
         ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
-        ("text,label\nx,a\ny,\n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or remove the row."),
-        ("text,label\nx,a\ny, \n", "rows.csv, line 3 has no label in column 'label'. Fill it in, or remove the row."),
+        (
+            "text,label\nx,a\ny,\n",
+            "rows.csv, line 3 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
+        ),
+        (
+            "text,label\nx,a\ny, \n",
+            "rows.csv, line 3 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
+        ),
         ("text,label\nx,a\ny,a\n", "The training rows have only the label 'a'. Allowed: at least two labels. Check dataset.label."),
         (
             "text,label\nx,a\ny\0,b\n",

@@ -63,7 +63,10 @@ def test_lists_of_words_in_jsonl_become_sentences(tmp_path):
             '{"text": "x", "label": NaN}',
             "rows.jsonl, line 2 has NaN in column 'label'. Allowed: a string, a number, true or false.",
         ),
-        ('{"text": "x", "label": null}', "rows.jsonl, line 2 has no label in column 'label'. Fill it in, or remove the row."),
+        (
+            '{"text": "x", "label": null}',
+            "rows.jsonl, line 2 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
+        ),
         ('{"text": ["x"], "label": ["a"]}', "rows.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."),
         ('{"text": "\\ud800", "label": "a"}', "rows.jsonl, line 2 holds half a character (a lone surrogate, \\ud800 to \\udfff)."),
     ],
@@ -77,7 +80,10 @@ def test_sentences_with_more_words_than_labels_are_refused(tmp_path):
     file = write(tmp_path / "rows.jsonl", "\n".join(map(json.dumps, rows)))
     assert error_of(file) == "rows.jsonl, line 2 has 2 words and 1 labels. Allowed: one label for each word."
     file = write(tmp_path / "rows.jsonl", '{"text": ["a"], "label": [null]}')
-    assert error_of(file) == "rows.jsonl, line 1 has no label in column 'label'. Fill it in, or remove the row."
+    assert (
+        error_of(file)
+        == "rows.jsonl, line 1 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows."
+    )
 
 
 def test_words_and_single_labels_do_not_go_together(tmp_path):
@@ -113,7 +119,7 @@ def test_parquet_labels_may_be_of_any_simple_type(tmp_path, labels):
         ),
         (
             {"text": ["x", "y"], "label": [1.0, float("nan")]},
-            "rows.parquet, row 2 has no label in column 'label'. Fill it in, or remove the row.",
+            "rows.parquet, row 2 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
         ),
         (
             {"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]},
@@ -159,3 +165,13 @@ def test_parquet_rows_come_back_as_written(tmp_path_factory, rows):
 def test_texts_by_line_come_back_as_written(tmp_path_factory, texts):
     path = write(tmp_path_factory.mktemp("rows") / "texts.txt", "".join(f"{text}\n" for text in texts), "utf-8-sig")
     assert [example.text for example in read_unlabelled(path, text="ignored", text_pair=None, words=False)] == texts
+
+
+def test_a_list_of_labels_for_one_text_names_the_task_for_it(tmp_path):
+    rows = {"text": ["x", "y"], "topics": [["a"], ["a", "b"]]}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    lines = [json.dumps({"text": text, "topics": topics}) for text, topics in zip(*rows.values(), strict=True)]
+    for path, place in ((tmp_path / "rows.parquet", "row"), (write(tmp_path / "rows.jsonl", "\n".join(lines)), "line")):
+        assert error_of(path, label="topics") == (
+            f"Column 'topics' holds lists of labels ({path.name}, {place} 1). Allowed: one label for each text. Use task=multilabel."
+        )

@@ -43,7 +43,7 @@ def test_texts_of_every_kind_of_string_are_read():
         ({"text": pa.array([1, 2])}, "review.*dataset.text="),
         ({"text": pa.array(["x", None])}, "line 3.*review"),
         ({"text": pa.array([["a"], ["b", None]])}, "line 3.*review"),
-        ({"text": pa.array(["x"]), "label": pa.array([["a"]])}, "'review' holds string.*'stars' holds list"),
+        ({"text": pa.array(["x"]), "label": pa.array([["a"]])}, "'stars' holds lists of labels.*Use task=multilabel"),
         ({"text": pa.array([["a", "b"], ["c"]]), "label": pa.array([["X", "Y"], ["X", "Y"]])}, "line 3 has 1 words and 2 labels"),
         ({"text": pa.array(["x"]), "label": pa.array([{"a": 1}])}, "stars"),
         (

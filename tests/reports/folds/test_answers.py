@@ -1,4 +1,4 @@
-"""The answers of all folds in one table: every row in the order of the file, with its place, and the labels to check."""
+"""The answers of all folds in one table: every row in the order of the file, with its place."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ import pytest
 
 from encoderlab.data.examples import Folded, Split
 from encoderlab.errors import DataError
-from encoderlab.reports.folds.answers import label_errors, listed_errors, out_of_fold_answers, write_answers
+from encoderlab.reports.folds.answers import out_of_fold_answers, write_answers
 
 NAMES = ["bad", "good"]
 HEAD = "text,label,predicted,probability_bad,probability_good,line\n"
@@ -48,19 +48,7 @@ def test_a_fold_that_lost_rows_is_refused(tmp_path):
         out_of_fold_answers(folds)
 
 
-def test_label_errors_are_listed_with_both_probabilities_and_written_as_numbers(tmp_path):
+def test_a_table_is_written_with_its_texts_quoted_and_its_numbers_not(tmp_path):
     table = out_of_fold_answers(cross_validation(tmp_path, None))
-    table.loc[0, "label"] = "good"  # so that there is a threshold for it: 0.4
-    errors = listed_errors(table, label_errors(table, NAMES), NAMES)
-    first = errors.iloc[0]
-    assert (first["text"], first["label"], first["predicted"]) == ("c", "bad", "good")
-    assert (first["probability"], first["probability_of_label"], first["margin"]) == (0.9, 0.1, -0.8)
-    write_answers(tmp_path / "label_errors.csv", errors)
-    assert '3,1,"c","bad","good",0.9,0.1,-0.8' in (tmp_path / "label_errors.csv").read_text(encoding="utf-8")
-
-
-def test_there_are_none_where_rows_have_any_number_of_labels_or_no_probabilities(tmp_path):
-    table = out_of_fold_answers(cross_validation(tmp_path, None))
-    assert label_errors(table.assign(probability_good=0.9), NAMES) is None
-    assert label_errors(table.drop(columns="probability_good"), NAMES) is None
-    assert label_errors(table, []) is None
+    write_answers(tmp_path / "all.csv", table)
+    assert '1,3,"c","bad","good",0.1,0.9,"xc"' in (tmp_path / "all.csv").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from encoderlab.reports.interpretation.attention_maps import plot_attention
 
@@ -10,7 +10,7 @@ from encoderlab.reports.interpretation.attention_maps import plot_attention
 @pytest.fixture
 def drawn(monkeypatch):
     figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: (figures.append(figure), path.touch()))
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", lambda canvas, path: (figures.append(canvas.figure), path.touch()))
     return figures
 
 

@@ -2,21 +2,22 @@
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from encoderlab.reports.parts.plots import plot_confusion, plot_curves, plot_pretraining_curves, smoothed
+from encoderlab.reports.parts.plots import curves, plot_confusion, plot_curves, plot_pretraining_curves, smoothed, write_png
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """The figures that were saved, so that what is on them can be read."""
-    figures, save = [], Figure.savefig
+    figures, write = [], FigureCanvasAgg.print_png
 
-    def saved(figure, path, **options):
-        figures.append(figure)
-        return save(figure, path, **options)
+    def written(canvas, path):
+        figures.append(canvas.figure)
+        write(canvas, path)
 
-    monkeypatch.setattr(Figure, "savefig", saved)
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", written)
     return figures
 
 
@@ -26,6 +27,16 @@ def steps(n):
 
 def evaluation(step, split="validation", **figures):
     return {"kind": "evaluation", "step": step, "split": split, **figures}
+
+
+def test_a_figure_is_drawn_once_and_is_what_matplotlib_would_save(tmp_path, monkeypatch):
+    lines = [*steps(50), evaluation(25, loss=0.5, accuracy=0.7), evaluation(50, loss=0.6, accuracy=0.65)]
+    curves(lines, "accuracy", 7.5).savefig(tmp_path / "saved.png", dpi=150)
+    draw, drawings = Figure.draw, []
+    monkeypatch.setattr(Figure, "draw", lambda figure, renderer: (drawings.append(figure), draw(figure, renderer)))
+    write_png(curves(lines, "accuracy", 7.5), tmp_path / "written.png")
+    assert len(drawings) == 1
+    assert (tmp_path / "written.png").read_bytes() == (tmp_path / "saved.png").read_bytes()
 
 
 def test_curves_show_loss_score_and_learning_rate(tmp_path, drawn):

@@ -368,6 +368,8 @@ def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(
     assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
     assert "model.max_length=32, enough for 99% of the training rows (at most 64)" in capsys.readouterr().err.splitlines()
     assert assemble(finetuning(corpus), CPU, corpus, short).config.model.max_length == 16
+    limit = "model.max_length=16, the limit of this encoder; more than 1% of the training rows may be longer"
+    assert limit in capsys.readouterr().err.splitlines()
     typed = finetuning(corpus, model=AsPretrained(max_length=9))
     assert assemble(typed, CPU, corpus, long).config.model.max_length == 9
 

@@ -39,7 +39,7 @@ def masking(**changed):
 
 
 def batch_of(rows, first_row=0):
-    """Sequences of ids, padded."""
+    """Return a batch of padded sequences of ids."""
     length = max(map(len, rows))
     ids = torch.tensor([[*row, *[PAD] * (length - len(row))] for row in rows])
     return Batch(
@@ -67,7 +67,7 @@ sequences = st.lists(
 
 @given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1), whole_words=st.booleans())
 @settings(deadline=None)
-def test_only_ordinary_tokens_are_asked_and_their_true_ids_are_the_answers(rows, fraction, key, whole_words):
+def test_only_ordinary_tokens_become_targets_and_their_ids_are_the_labels(rows, fraction, key, whole_words):
     batch = batch_of(rows)
     masked = masking(mlm_probability=fraction, whole_words=whole_words)(batch, key)
     assert torch.equal(batch.input_ids.flatten()[masked.target_positions], masked.token_labels)
@@ -81,7 +81,7 @@ def test_only_ordinary_tokens_are_asked_and_their_true_ids_are_the_answers(rows,
 
 @given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
 @settings(deadline=None)
-def test_each_row_is_asked_for_its_share_to_the_nearest_token_and_for_one_at_least(rows, fraction, key):
+def test_each_row_has_its_fraction_of_targets_rounded_and_at_least_one(rows, fraction, key):
     masked = masking(mlm_probability=fraction)(batch_of(rows), key)
     counts = torch.bincount(masked.target_positions // masked.input_ids.shape[1], minlength=len(rows)).tolist()
     for row, count in zip(rows, counts, strict=True):
@@ -106,7 +106,7 @@ def test_a_row_is_masked_alike_in_any_batch(rows, key, parts):
         assert alone.target_positions.tolist() == here.tolist()
 
 
-def test_for_mps_whose_sorting_loses_bits_a_batch_is_masked_on_the_cpu(monkeypatch):
+def test_batches_for_mps_are_masked_on_the_cpu_because_its_sorting_loses_bits(monkeypatch):
     class OnMps(torch.Tensor):
         device = torch.device("mps")
 
@@ -118,7 +118,7 @@ def test_for_mps_whose_sorting_loses_bits_a_batch_is_masked_on_the_cpu(monkeypat
     assert moves == [(True, "cpu"), (False, "mps")]
 
 
-def test_of_the_asked_tokens_eight_in_ten_are_hidden_one_is_random_and_one_stays():
+def test_of_ten_target_tokens_eight_are_masked_one_is_random_and_one_stays():
     batch = batch_of(random_rows(400, 100))
     masked = masking()(batch, key=7)
     seen = masked.input_ids.flatten()[masked.target_positions]
@@ -134,7 +134,7 @@ def test_of_the_asked_tokens_eight_in_ten_are_hidden_one_is_random_and_one_stays
 @pytest.mark.parametrize(
     ("shares", "expected"), [((1.0, 0.0), "masks"), ((0.0, 1.0), "random"), ((0.0, 0.0), "kept")], ids=lambda value: str(value)
 )
-def test_the_shares_of_what_is_put_in_can_be_chosen(shares, expected):
+def test_replacement_probabilities_can_be_chosen(shares, expected):
     masked = masking(mask_replace_prob=shares[0], random_replace_prob=shares[1])(batch_of(random_rows(50, 60)), key=1)
     seen = masked.input_ids.flatten()[masked.target_positions]
     found = {
@@ -145,14 +145,14 @@ def test_the_shares_of_what_is_put_in_can_be_chosen(shares, expected):
     assert found[expected] == 1.0
 
 
-def test_every_token_of_a_row_is_as_likely_to_be_asked_as_any_other():
+def test_every_token_of_a_row_is_equally_likely_to_be_a_target():
     batch = batch_of(random_rows(4000, 42))
     masked = masking()(batch, key=3)
     often = torch.bincount(masked.target_positions % 42, minlength=42)[1:-1] / 4000
     assert often.min() > 0.12 and often.max() < 0.18
 
 
-def test_each_key_asks_for_other_tokens():
+def test_each_key_selects_other_tokens():
     batch = batch_of(random_rows(20, 40))
     first, again, other = (masking()(batch, key) for key in (1, 1, 2))
     assert torch.equal(first.target_positions, again.target_positions) and torch.equal(first.input_ids, again.input_ids)
@@ -161,7 +161,7 @@ def test_each_key_asks_for_other_tokens():
 
 @given(rows=sequences, key=st.integers(0, 2**64 - 1), fraction=st.floats(0.05, 0.5))
 @settings(deadline=None)
-def test_whole_words_are_asked_for_in_all_their_pieces_or_in_none(rows, key, fraction):
+def test_whole_words_are_masked_in_all_their_pieces_or_in_none(rows, key, fraction):
     batch = batch_of(rows)
     masked = masking(whole_words=True, mlm_probability=fraction)(batch, key)
     asked = torch.zeros(batch.input_ids.numel(), dtype=torch.bool)
@@ -174,14 +174,14 @@ def test_whole_words_are_asked_for_in_all_their_pieces_or_in_none(rows, key, fra
                 assert asked[row, place] == asked[row, place - 1]
 
 
-def test_whole_words_meet_the_share_on_average():
+def test_whole_words_match_the_fraction_on_average():
     batch = batch_of(random_rows(500, 102))
     masked = masking(whole_words=True)(batch, key=0)
     assert len(masked.target_positions) / (500 * 100) == pytest.approx(0.15, abs=0.01)
 
 
-def test_the_places_that_are_asked_are_those_of_every_earlier_version():
-    """A run that goes on after an update, and the scores of an evaluation, depend on it."""
+def test_target_positions_are_the_same_as_in_every_earlier_version():
+    """A run resumed after an update, and the scores of an evaluation, depend on it."""
     expected = {
         False: ([9, 11, 13, 14, 34, 38, 43, 46], [MASK, MASK, 30, MASK, MASK, MASK, 25, MASK]),
         True: ([13, 14, 15, 16, 17, 34, 38, 43, 46], [30, MASK, MASK, MASK, MASK, MASK, MASK, 25, MASK]),
@@ -195,7 +195,7 @@ def test_the_places_that_are_asked_are_those_of_every_earlier_version():
 
 @given(rows=sequences, fraction=st.floats(0.01, 0.99), key=st.integers(0, 2**64 - 1))
 @settings(deadline=None)
-def test_a_batch_that_knows_how_many_are_asked_is_masked_as_one_that_does_not(rows, fraction, key):
+def test_a_batch_with_known_target_counts_is_masked_like_one_without(rows, fraction, key):
     masks, batch = masking(mlm_probability=fraction), batch_of(rows)
     known = masks.count(np.concatenate(rows), np.array([len(row) for row in rows]))
     told, untold = masks(replace(batch, n_targets=known), key), masks(batch, key)
@@ -204,8 +204,8 @@ def test_a_batch_that_knows_how_many_are_asked_is_masked_as_one_that_does_not(ro
 
 
 @pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])
-def test_the_host_counts_what_the_device_will_choose_for_rows_of_every_length(fraction):
-    """Where a share ends in a half, both must round to the even number."""
+def test_the_host_counts_the_targets_the_device_will_choose_at_every_length(fraction):
+    """If a fraction ends in a half, both must round to the even number."""
     masks = masking(mlm_probability=fraction)
     rows = random_rows(1, 402)[0]
     for length in range(3, 402):
@@ -213,7 +213,7 @@ def test_the_host_counts_what_the_device_will_choose_for_rows_of_every_length(fr
         assert masks.count(np.array(rows[:length]), np.array([length])) == int(masks.choose(ids, torch.tensor([0]), 1).sum())
 
 
-def test_how_many_pieces_of_whole_words_are_asked_is_not_known_before_they_are_drawn():
+def test_the_number_of_targets_of_whole_words_is_unknown_before_they_are_drawn():
     assert masking(whole_words=True).count(np.array([CLS, 5, SEP]), np.array([3])) is None
 
 
@@ -227,7 +227,7 @@ def test_the_tables_are_moved_to_a_device_once(monkeypatch):
     assert moves == [torch.device("meta")]
 
 
-def test_hashed_numbers_are_as_even_as_drawn_ones():
+def test_hashed_numbers_are_as_uniform_as_random_ones():
     rows, positions = torch.arange(2000)[:, None].expand(2000, 64), torch.arange(64).expand(2000, 64)
     numbers = uniform(5, 0, rows, positions)
     assert numbers.min() >= 0 and numbers.max() < 1
@@ -244,6 +244,6 @@ def test_a_tokenizer_without_a_mask_token_is_refused():
         Masking(PretrainingConfig(name="test"), Tokenizer(backend, specials))
 
 
-def test_shares_of_more_than_all_are_refused():
+def test_probabilities_above_one_are_refused():
     with pytest.raises(SettingError, match="task.mask_replace_prob=0.8 plus task.random_replace_prob=0.3"):
         PretrainingConfig(name="test", random_replace_prob=0.3)

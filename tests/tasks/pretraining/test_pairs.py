@@ -36,7 +36,7 @@ def drawn(corpus, second=SecondSentence.next, pack=Pack.sentences, room=20, seed
 
 @given(corpus=corpora, pack=st.sampled_from(Pack), seed=st.integers(0, 5))
 @settings(deadline=None)
-def test_strangers_come_from_another_document_and_neighbours_follow(corpus, pack, seed):
+def test_negative_pairs_come_from_another_document_and_positive_ones_are_neighbours(corpus, pack, seed):
     sentences, found, pairs = drawn(corpus, pack=pack, seed=(seed, 0))
     first, second = sentences.document[pairs.first_start], sentences.document[pairs.second_start]
     negative = pairs.labels == 1
@@ -62,7 +62,7 @@ def test_single_sentences_are_paired_within_their_paragraph_each_neighbour_once(
 
 @given(corpus=corpora, room=st.integers(4, 40))
 @settings(deadline=None)
-def test_segments_fill_the_room_with_whole_sentences_of_one_document(corpus, room):
+def test_segments_fill_the_length_with_whole_sentences_of_one_document(corpus, room):
     sentences, found, pairs = drawn(corpus, pack=Pack.segments, room=room)
     long = sentences.tokens(found.start, found.stop) > room
     assert (found.stop[long] - found.start[long] == 2).all()  # only two sentences may be longer than the room
@@ -86,7 +86,7 @@ def test_plain_masking_reads_every_sentence_once(corpus, room, pack):
 
 @given(corpus=corpora, pack=st.sampled_from(Pack))
 @settings(deadline=None)
-def test_swapped_pairs_are_the_same_two_texts_the_other_way_round(corpus, pack):
+def test_swapped_pairs_are_the_same_two_texts_in_reverse_order(corpus, pack):
     _, _, pairs = drawn(corpus, second=SecondSentence.swapped, pack=pack)
     negative = pairs.labels == 1
     assert (pairs.second_stop[negative] == pairs.first_start[negative]).all()
@@ -100,7 +100,7 @@ def test_pairs_are_a_function_of_seed_and_epoch_and_differ_between_epochs():
     assert same == [True, False, False]
 
 
-def test_every_sentence_that_follows_another_is_as_likely_to_be_a_stranger():
+def test_every_second_sentence_is_equally_likely_to_be_a_negative():
     corpus = [[[3] * 4] * 2] * 12  # in each paragraph three of four sentences follow another
     often = np.zeros(12 * 8)
     for epoch in range(300):
@@ -113,7 +113,7 @@ def test_every_sentence_that_follows_another_is_as_likely_to_be_a_stranger():
     assert others.min() > 0.7 * others.mean() and others.max() < 1.3 * others.mean()
 
 
-def test_no_label_can_be_read_from_the_place_of_a_pair_or_from_lengths():
+def test_position_and_length_do_not_reveal_the_label_of_a_pair():
     draw = np.random.default_rng(0)
     corpus = [[draw.integers(4, 40, draw.integers(3, 9)).tolist() for _ in range(4)] for _ in range(150)]
     for pack in Pack:
@@ -131,6 +131,6 @@ def test_no_label_can_be_read_from_the_place_of_a_pair_or_from_lengths():
 
 @given(first=st.integers(0, 90), second=st.integers(0, 90), room=st.integers(1, 80))
 @settings(deadline=None)
-def test_many_pairs_are_cut_as_one_is(first, second, room):
+def test_many_pairs_are_truncated_like_a_single_one(first, second, room):
     kept = longest_first_of_many(np.array([first]), np.array([second]), room)
     assert (int(kept[0][0]), int(kept[1][0])) == longest_first(first, second, room)

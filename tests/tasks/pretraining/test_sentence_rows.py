@@ -40,9 +40,7 @@ def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
     whole_words=st.booleans(),
 )
 @settings(deadline=None, max_examples=40)
-def test_a_batch_is_as_long_as_was_said_and_is_asked_for_as_many_tokens_as_was_said(
-    tokenizer, second, pack, epoch, max_length, chosen, whole_words
-):
+def test_a_batch_has_the_announced_length_and_number_of_targets(tokenizer, second, pack, epoch, max_length, chosen, whole_words):
     rows = rows_of(tokenizer, max_length, pack, second_sentence=second, whole_words=whole_words)
     drawn = rows.epoch(1, epoch)
     some = np.random.default_rng(chosen).integers(0, len(rows), 7)
@@ -55,7 +53,7 @@ def test_a_batch_is_as_long_as_was_said_and_is_asked_for_as_many_tokens_as_was_s
     assert batch.n_targets in (None, len(masked.target_positions))
 
 
-def test_the_share_of_cut_rows_is_that_of_rows_longer_than_there_is_room(tokenizer):
+def test_the_truncated_fraction_counts_rows_longer_than_the_limit(tokenizer):
     rows = rows_of(tokenizer, max_length=20, pack=Pack.sentences)
     cut = [len(first) + len(second) > 17 for first, second in rows.epoch(0, 0).texts(np.arange(len(rows)))]
     assert 0 < np.mean(cut) < 1

@@ -50,14 +50,14 @@ def streamed(task, shards=None, seed=5):
 
 
 def first_windows(rows, count, after=0):
-    """The texts of each window's rows, with its number and how many of its steps have been taken."""
+    """Return the texts of each window's rows, with its number and how many of its steps have been taken."""
     return [
         (number, [tuple(map(bytes, pair)) for pair in drawn.texts(np.arange(len(drawn.pairs.labels)))], done)
         for number, drawn, done in islice(rows.windows(5, BATCH, after), count)
     ]
 
 
-def test_windows_follow_one_another_and_hold_other_documents(task):
+def test_successive_windows_contain_different_documents(task):
     windows = first_windows(streamed(task), 6)
     assert [number for number, _, _ in windows] == list(range(6))
     assert all(len(texts) > BATCH for _, texts, _ in windows)
@@ -65,7 +65,7 @@ def test_windows_follow_one_another_and_hold_other_documents(task):
     assert not {text for pair in windows[0][1] for text in pair} & {text for pair in windows[1][1] for text in pair}
 
 
-def test_a_stream_goes_on_from_any_step_and_reads_from_its_window_on(task):
+def test_a_stream_resumes_at_any_step_and_reads_from_its_window_on(task):
     rows = streamed(task)
     whole = first_windows(rows, 9)
     opened = []
@@ -87,7 +87,7 @@ def test_a_stream_goes_on_from_any_step_and_reads_from_its_window_on(task):
         assert started == {document for _, _, document in rows.position(step)["places"] if document}
 
 
-def test_steps_are_made_again_from_a_step_before_the_newest_window(task):
+def test_steps_before_the_newest_window_are_reproduced(task):
     rows = streamed(task)
     whole = first_windows(rows, 4)
     steps = -(-len(whole[0][1]) // BATCH)
@@ -130,7 +130,7 @@ def test_processes_share_the_readers_and_get_the_same_windows(task, monkeypatch,
         assert {tuple(np.frombuffer(text, np.uint16)) for pair in texts for text in pair} <= ids
 
 
-def test_a_damaged_shard_is_left_out_told_and_counted(task, capsys):
+def test_a_damaged_shard_is_skipped_reported_and_counted(task, capsys):
     names = {"a": "a", "b": "b", "torn": "torn"}
     shards = Shards(names, lambda shard, start: read(99 if shard == 2 else shard, start), Fractions(0, 0), 10**6, 8, OnDamaged.skip)
     rows = streamed(task, shards)

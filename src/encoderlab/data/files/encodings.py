@@ -15,7 +15,7 @@ AUTO = "auto"
 _WESTERN = "cp1252"
 _BLOCK = 2**20
 _ARCHIVES = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}  # by their first two bytes
-_SHOWN = 40  # characters of the first line that is not UTF-8
+_SHOWN = 40  # characters of the first line that is not UTF-8, around the first that shows it
 
 
 def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[Path, str]]:
@@ -107,5 +107,12 @@ def _western(path: Path, mark: bytes) -> str:
                 remedy="Set dataset.encoding to the encoding it was written in",
             )
         if not shown and not text.isascii():
-            shown = f"line {number} as {one_line(text.strip())[:_SHOWN]!r}"
+            shown = f"line {number} as {_around_first_special(one_line(text.strip()))!r}"
     return f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, {shown}. If that is wrong, set dataset.encoding."
+
+
+def _around_first_special(text: str) -> str:
+    """Return a few words of the text, the first character beyond ASCII in their middle."""
+    first = next(place for place, character in enumerate(text) if not character.isascii())
+    start = max(0, min(first - _SHOWN // 2, len(text) - _SHOWN))
+    return text[start : start + _SHOWN]

@@ -45,7 +45,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
     quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal.")
     delimiter: str = setting("auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character.")
     encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1.")
-    on_missing: OnMissing = setting(OnMissing.error, "Rows without text or label: error (refuse the file) or drop (and list them).")
+    on_missing: OnMissing = setting(
+        OnMissing.error, "A row without a label: error (refuse the file), or drop (also rows without text; they are listed)."
+    )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from encoderlab.data.files.delimiters import delimiter_of
 from encoderlab.data.files.formats import Dialect
 from encoderlab.data.files.separated import SeparatedFile
 from encoderlab.data.files.text_files import numbered_lines, place, plain_lines
-from encoderlab.data.sources.columns import Rows, Wanted, is_label, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_label, no_such_column, several_labels
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
@@ -128,6 +128,8 @@ def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
         alike = values if wanted.target == "label" else values[: len(wanted.texts())]  # labels come last
         shape = shape or next((type(value) for value in alike if value is not None), None)
         if any(value is not None and type(value) is not shape for value in alike):
+            if wanted.label is not None and isinstance(values[0], str) and isinstance(values[-1], list):
+                raise several_labels(wanted.label, place(path, line))
             raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
         rows.add(line, [*values, *(record.get(name) for name in rows.carried)])
     return (rows or RowsOfFile(path, list(names))).finish()

@@ -168,6 +168,8 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
         else:
             columns[setting] = texts(columns[setting], name, rows.where, wanted.typed.format(setting))
     _refuse_labelled_words(columns, wanted, rows.where)
+    if wanted.target == "label" and "label" in columns and is_words(columns["label"]) and not is_words(columns["text"]):
+        raise several_labels(wanted.label or "", rows.where(0))
     own_shape = wanted.target != "label"  # a text may have a list of labels
     shapes = {is_words(column) for setting, column in columns.items() if not (own_shape and is_label(setting))}
     if len(shapes) > 1 or ("text_pair" in columns and shapes == {True}):
@@ -181,6 +183,13 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
     for name, column in rows.carried.items():
         _refuse_broken(column, name, rows.where)
     return replace(rows, columns=columns)
+
+
+def several_labels(name: str, where: str) -> DataError:
+    """Return the error for a text with a list of labels where one is expected."""
+    return DataError(
+        f"Column {name!r} holds lists of labels ({where})", allowed="one label for each text", remedy="Use task=multilabel"
+    )
 
 
 def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:

@@ -49,7 +49,10 @@ def refuse_missing_labels(rows: Rows, name: str) -> None:
     if not (column.null_count or values.null_count or pc.any(pc.equal(pc.utf8_trim_whitespace(values), "")).as_py()):
         return
     row = next(row for row, value in enumerate(column) if _lacks(value.as_py()))
-    raise DataError(f"{rows.where(row)} has no label in column {name!r}", remedy="Fill it in, or remove the row")
+    raise DataError(
+        f"{rows.where(row)} has no label in column {name!r}",
+        remedy="Fill it in, or set dataset.on_missing=drop to drop such rows",
+    )
 
 
 def _lacks(label: str | list[str] | None) -> bool:

@@ -16,6 +16,7 @@ from encoderlab.reports.comparison.plots import pictures_of
 from encoderlab.reports.comparison.screen import cells, columns, headline, markdown
 from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.page import picture, write_page
+from encoderlab.reports.parts.plots import write_png
 from encoderlab.runs.folders.finished import FinishedRun
 from encoderlab.system.atomic_files import atomic_write, atomic_write_text
 
@@ -49,7 +50,7 @@ def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tupl
     plots.mkdir(parents=True, exist_ok=True)
     for name, (canvas, _) in drawn.items():
         with atomic_write(plots / f"{name}.png") as temporary:
-            canvas.savefig(temporary, dpi=150, format="png")
+            write_png(canvas, temporary)
     paths = {kind: folder / f"compare.{kind}" for kind in ("html", "md", "csv", "json")}
     write_page(
         paths["html"],

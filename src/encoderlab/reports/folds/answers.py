@@ -1,17 +1,21 @@
-"""The out-of-fold predictions of a cross-validation in one table, with the line of each row, and the rows with labels to check."""
+"""The out-of-fold predictions of a cross-validation: in one table, with the line of each row, and for the words of sentences."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.config.command_settings import OpenRunConfig
 from encoderlab.errors import DataError
-from encoderlab.metrics.resampling.label_errors import LabelErrors, find_label_errors
 from encoderlab.reports.outputs.carried import carried_names
 from encoderlab.reports.outputs.predictions import write_table
+from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.models.assembly import reopen
+from encoderlab.system.signals import stop_if_interrupted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from encoderlab.runs.fitting.folds import CrossValidation
 
 _PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
-_PROBABILITY = "probability_"
+PROBABILITY = "probability_"  # before a label's name, in the name of a column
 
 
 def out_of_fold_answers(folds: CrossValidation) -> pd.DataFrame:
@@ -42,7 +46,7 @@ def out_of_fold_answers(folds: CrossValidation) -> pd.DataFrame:
         places.append(rows)
     table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
     names = folds.corpus.labels
-    numbers = {f"{_PROBABILITY}{name}" for name in names} & set(table) if names else {"label", "predicted"}
+    numbers = {f"{PROBABILITY}{name}" for name in names} & set(table) if names else {"label", "predicted"}
     table = table.astype(dict.fromkeys(numbers, float))
     ours = {"fold": folds.folded.folds, **_places(folds.folded)}
     table = table.rename(columns=carried_names(table.columns, ours))
@@ -56,29 +60,23 @@ def _places(folded: Folded) -> dict[str, list[Any]]:
     return {"line": lines} if len(set(files)) == 1 else {"file": files, "line": lines}
 
 
-def label_errors(table: pd.DataFrame, names: list[str]) -> LabelErrors | None:
-    """Return the rows of `out_of_fold_answers` with probably wrong labels; None if rows do not have one label each."""
-    if not names or any(f"{_PROBABILITY}{name}" not in table for name in names) or set(table["label"]) - set(names):
-        return None
-    probabilities = np.stack([table[f"{_PROBABILITY}{name}"].astype(float) for name in names], axis=1)
-    if not np.allclose(probabilities.sum(1), 1, atol=1e-3):  # a probability for each label: rows have any number of them
-        return None
-    ids = {name: place for place, name in enumerate(names)}
-    return find_label_errors(np.array([ids[label] for label in table["label"]]), probabilities)
+def word_probabilities(folds: CrossValidation) -> Iterator[np.ndarray]:
+    """Yield the out-of-fold probabilities of each row's words, [words, labels], in the rows' order; truncated words have none.
 
-
-def listed_errors(table: pd.DataFrame, errors: LabelErrors, names: list[str]) -> pd.DataFrame:
-    """Return the rows of `errors`, the least plausible label first: their place, text and label, and the probable label.
-
-    They include the probability of both, and the `margin` between them.
+    Runs do not record them: each fold's model is opened, and predicts its rows again. Raises DataError if a model is damaged.
     """
-    rows = table.iloc[errors.rows]
-    shown = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in rows]
-    likely = [names[place] for place in errors.likely]
-    own = [float(rows[f"{_PROBABILITY}{label}"].iloc[place]) for place, label in enumerate(rows["label"])]
-    other = [float(rows[f"{_PROBABILITY}{label}"].iloc[place]) for place, label in enumerate(likely)]
-    found = rows[shown].assign(predicted=likely, probability=other, probability_of_label=own, margin=errors.margins.round(6))
-    return found.reset_index(drop=True)
+    config, training = folds.config, folds.config.training
+    chosen = {"device": training.device, "precision": training.precision, "threads": training.threads}
+    found: dict[int, np.ndarray] = {}
+    for number, run in enumerate(folds.runs, start=1):
+        stop_if_interrupted()
+        assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=str(run.root), **chosen))
+        assert assembly.task.labels == folds.corpus.labels
+        rows = np.flatnonzero(folds.folded.folds == number).tolist()
+        for row, answer in zip(rows, answers_of(assembly, list(folds.folded.rows.take(rows))), strict=True):
+            assert answer.word_probabilities is not None
+            found[row] = answer.word_probabilities
+    yield from (found[row] for row in range(len(folds.folded.rows)))
 
 
 def write_answers(path: Path, table: pd.DataFrame) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from encoderlab.reports.folds.answers import label_errors, listed_errors, out_of_fold_answers, write_answers
+from encoderlab.reports.folds.answers import out_of_fold_answers, word_probabilities, write_answers
+from encoderlab.reports.folds.labels_to_check import check_labels
 from encoderlab.reports.folds.report import build_folds_report
 from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, with_interval
 from encoderlab.reports.parts.run_facts import run_facts
@@ -27,18 +28,16 @@ MOST_ON_SCREEN = 5
 
 
 def report_folds(folds: CrossValidation) -> None:
-    """Write predictions.csv, label_errors.csv if rows have one label each, report.html and report.json, and show the figures."""
+    """Write predictions.csv, label_errors.csv, report.html and report.json, and show the figures."""
     from encoderlab.reports.parts.page import write_page
 
     folder, names = folds.folder, folds.corpus.labels
     report, table = build_folds_report(folds), out_of_fold_answers(folds)
     write_answers(folder.predictions, table)
-    found = label_errors(table, names)
-    errors = None if found is None else listed_errors(table, found, names)
-    if errors is not None:
-        report["label_errors"] = {"n": len(errors), "of": len(table)}
-        write_answers(folder.label_errors, errors)
-    rows = [] if errors is None else _shown_errors(errors, MOST_ERRORS)
+    checked = check_labels(folds.folded.rows, table, names, word_probabilities(folds))
+    report["label_errors"] = {"n": len(checked.table), "of": checked.of}
+    write_answers(folder.label_errors, checked.table)
+    rows = _shown_errors(checked.table, MOST_ERRORS)
     write_page(
         folder.page,
         "folds.html",
@@ -47,6 +46,7 @@ def report_folds(folds: CrossValidation) -> None:
         main=report["main_figure"],
         scores=report["splits"][OUT_OF_FOLD],
         errors=rows,
+        checked=checked,
         baseline_names=BASELINE_NAMES,
         **run_facts(folder, report["command"]),
         named=lambda name: named_figure(name, report["splits"][OUT_OF_FOLD]),
@@ -55,7 +55,7 @@ def report_folds(folds: CrossValidation) -> None:
         shown=shown,
     )
     write_last(folder, report)
-    _show(report, rows, folds)
+    _show(report, checked.judged, rows, folds)
 
 
 def _shown_errors(errors: pd.DataFrame, most: int) -> list[dict[str, Any]]:
@@ -63,17 +63,37 @@ def _shown_errors(errors: pd.DataFrame, most: int) -> list[dict[str, Any]]:
     found: Iterable[Mapping[Any, Any]] = errors.head(most).to_dict("records")
     return [
         {
-            **{name: row[name] for name in ("probability", "probability_of_label")},
-            "place": shown(", ".join([*filter(None, [row.get("file")]), *([f"line {row['line']}"] if row["line"] else [])]), 120),
+            "place": shown(", ".join(_place(row)), 120),
             "texts": [shown(row[name]) for name in ("text", "text_pair") if name in row],
-            "label": shown(row["label"], 60),
-            "predicted": shown(row["predicted"], 60),
+            "label": _shown_label(row["label"]),
+            "predicted": _shown_label(row["predicted"]),
+            "sure_of_label": f" ({row['probability_of_label']:.1%})" if "probability" in row else _distance(row["deviations"]),
+            "sure": f" ({row['probability']:.1%})" if "probability" in row else "",
         }
         for row in found
     ]
 
 
-def _show(report: Mapping[str, Any], errors: list[dict[str, Any]], folds: CrossValidation) -> None:
+def _distance(deviations: float) -> str:
+    return f" ({abs(deviations):.1f} standard deviations too {'high' if deviations > 0 else 'low'})"
+
+
+def _place(row: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield where a label is: its file if there are several, line, and word."""
+    if file := row.get("file"):
+        yield file
+    if row["line"]:
+        yield f"line {row['line']}"
+    if "word" in row:
+        yield f"sentence {row['sentence']}, word {row['word_number']}: {row['word']}"
+
+
+def _shown_label(label: str | float) -> str:
+    """Return a label as the page and the screen show it; a set may be empty."""
+    return shown(label, 60) or "no label" if isinstance(label, str) else number(label)
+
+
+def _show(report: Mapping[str, Any], judged: str, errors: list[dict[str, Any]], folds: CrossValidation) -> None:
     """Print the figures over the folds, and the labels to check first, on standard error."""
     console, main, scores = console_on(sys.stderr), report["main_figure"], report["splits"][OUT_OF_FOLD]
     console.print()
@@ -88,12 +108,12 @@ def _show(report: Mapping[str, Any], errors: list[dict[str, Any]], folds: CrossV
     console.print("", table, "", sep="\n")
     if report["verdict"]:
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
-    if counted := report.get("label_errors"):
-        said = f"{counted['n']:,} of {counted['of']:,} labels are probably wrong, the least plausible first"
-        listed = [f"{one['place']}: {one['label']}, probably {one['predicted']}: {one['texts'][0][:80]}" for one in errors]
-        listing(console, said, listed[:MOST_ON_SCREEN])
+    counted = report["label_errors"]
+    said = f"{counted['n']:,} of {counted['of']:,} {judged} are probably wrong, the least plausible first"
+    listed = [f"{one['place']}: {one['label']}, probably {one['predicted']}: {one['texts'][0][:80]}" for one in errors]
+    listing(console, said, listed[:MOST_ON_SCREEN])
     for note in report["notes"]:
         line(console, "Note", note)
     paths = {"page": folds.folder.page, "report": folds.folder.report, "predictions": folds.folder.predictions}
-    paths |= {"label errors": folds.folder.label_errors} if counted else {}
+    paths |= {"label errors": folds.folder.label_errors}
     listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from encoderlab.reports.parts.plots import write_png
+
 
 def plot_attention(weights: np.ndarray, tokens: Sequence[str], title: str, path: Path) -> None:
     """Plot all heads of one layer side by side: weights [heads, queries, keys]; each row of a map sums to 1.
@@ -40,4 +42,4 @@ def plot_attention(weights: np.ndarray, tokens: Sequence[str], title: str, path:
     bar = canvas.colorbar(image, ax=grid, shrink=0.8, aspect=25 * down)
     bar.set_label("attention weight", fontsize=size)
     bar.ax.tick_params(labelsize=size)
-    canvas.savefig(path, dpi=150)
+    write_png(canvas, path)

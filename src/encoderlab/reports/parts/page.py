@@ -51,13 +51,14 @@ def picture(figure: Figure, description: str) -> Markup:
     `description` says in a sentence what it shows, for screen readers.
     """
     from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    for axes in figure.axes:
-        axes.set_facecolor("none")
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
     file = io.StringIO()
     salt = hashlib.sha256(description.encode()).hexdigest()[:12]  # the ids of two plots on one page must differ
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})  # drawn once, see `plots.write_png`
     drawn = re.sub(r"#000000|black", "currentColor", file.getvalue()[file.getvalue().index("<svg") :])
     drawn = re.sub("|".join(COLORS), lambda found: f"var(--{COLORS[found[0]]})", drawn)
     shown = re.sub(r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", drawn.replace("\n", " ", 1), count=1)

@@ -24,11 +24,22 @@ LOSS_UNITS: dict[str, str] = dict.fromkeys(
 QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
 
 
+def write_png(figure: Figure, path: Path) -> None:
+    """Write `figure` to `path` as a PNG of 150 dots per inch.
+
+    The canvas computes the layout as it draws. `Figure.savefig` draws everything twice, the first time for the layout alone.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(150)
+    FigureCanvasAgg(figure).print_png(path)
+
+
 def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, figure: str = "accuracy") -> None:
     """Write `curves` to `path`, under a `title`."""
     canvas = curves(metrics_lines, figure, 7.5)
     canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
-    canvas.savefig(path, dpi=150)
+    write_png(canvas, path)
 
 
 def curves(metrics_lines: Sequence[Mapping[str, Any]], figure: str, width: float) -> Figure:
@@ -63,7 +74,7 @@ def plot_pretraining_curves(
     """Write `pretraining_curves` to `path`, under a `title`."""
     canvas = pretraining_curves(metrics_lines, token_guess, pair_guess, 6.5)
     canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
-    canvas.savefig(path, dpi=150)
+    write_png(canvas, path)
 
 
 def pretraining_curves(
@@ -181,7 +192,7 @@ def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
         f"{title}\n{counts.sum():,} predictions; percentages of each true class", fontsize=size, parse_math=False, wrap=True
     )
     canvas.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class", fontsize=size)
-    canvas.savefig(path, dpi=150)
+    write_png(canvas, path)
 
 
 def _write_cells(axes: Axes, counts: np.ndarray, shares: np.ndarray) -> None:

@@ -94,7 +94,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are a little too good.")
     if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.figures[scores.main] == 1:
         found.append(
-            f"Every prediction is right, so the interval has no width; with {scores.n:,} rows, "
+            f"Every prediction is right, so the interval has no width; with {scores.n:,} row{'s' * (scores.n != 1)}, "
             f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)."
         )
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
 from encoderlab.reports.outputs.predictions import write_predictions
 from encoderlab.reports.parts.answer_plots import labels_figure, numbers_figure, precision_recall_curves, precision_recall_figure
-from encoderlab.reports.parts.plots import plot_confusion, plot_curves
+from encoderlab.reports.parts.plots import plot_confusion, plot_curves, write_png
 from encoderlab.reports.parts.run_report import metric_lines, write_last
 from encoderlab.reports.training.run_page import write_run_page
 from encoderlab.runs.folders.folder import RunFolder
@@ -53,7 +53,7 @@ def _plot_answers(folder: RunFolder, scores: AnswerScores, title: str) -> None:
         drawn["labels"] = labels_figure({name: figures["f1"] for name, figures in scores.per_class.items()}, 6.5)
     for name, canvas in drawn.items():
         canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
-        canvas.savefig(folder.plots / f"{name}.png", dpi=150)
+        write_png(canvas, folder.plots / f"{name}.png")
 
 
 def _texts(examples: Iterable[Any]) -> Iterator[tuple[str, str | None]]:

@@ -68,5 +68,8 @@ def with_length(
         return replace(model, max_length=length)
     furthest = FURTHEST if pretrained is None else pretrained.config.reach
     length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, furthest))
-    print(f"model.max_length={length}, enough for 99% of the training rows (at most {furthest})", file=sys.stderr)
+    limit = "the limit from scratch, unless you set it" if pretrained is None else "the limit of this encoder"
+    enough = f"enough for 99% of the training rows (at most {furthest})"
+    why = enough if length < furthest else f"{limit}; more than 1% of the training rows may be longer"
+    print(f"model.max_length={length}, {why}", file=sys.stderr)
     return replace(model, max_length=length)
