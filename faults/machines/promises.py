@@ -15,7 +15,7 @@ MACHINES = (
         "scores bit for bit, and a resumed run ends bit for bit like one that never stopped.",
         equality.equal,
         quick=0,
-        tests=(f"{TESTS}two_machines_compute_what_one_process_does",),
+        tests=(f"{TESTS}two_machines_compute_the_same_as_one_process",),
     ),
     Promise(
         "machines_endure",
@@ -23,7 +23,7 @@ MACHINES = (
         "a clock 10 s off: the run ends bit for bit like an undisturbed one.",
         breaking.endured,
         quick=0,
-        tests=(f"{TESTS}a_link_is_as_slow_as_it_is_made_and_counts_its_bytes",),
+        tests=(f"{TESTS}a_link_has_the_bandwidth_it_is_given_and_counts_its_bytes",),
     ),
     Promise(
         "machines_lost",
@@ -54,7 +54,7 @@ MACHINES = (
         "Each machine prepares its own cache; a copied cache is recognised and not written to.",
         differing.prepared,
         quick=0,
-        tests=(f"{TESTS}two_machines_compute_what_one_process_does",),
+        tests=(f"{TESTS}two_machines_compute_the_same_as_one_process",),
     ),
     Promise(
         "machines_cost",
@@ -62,7 +62,7 @@ MACHINES = (
         "15%), and a narrow link adds the seconds that these bytes take (within a factor of 2.5).",
         cost.cost,
         quick=0,
-        tests=(f"{TESTS}a_link_is_as_slow_as_it_is_made_and_counts_its_bytes",),
+        tests=(f"{TESTS}a_link_has_the_bandwidth_it_is_given_and_counts_its_bytes",),
     ),
     Promise(
         "machines_share",
