@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.gpu import gpu_table
 from benchmarks.growth import growth_table
 from benchmarks.tables import job_table
 
@@ -96,13 +95,6 @@ def test_more_rows_are_shown_with_and_without_prepared_data():
         {**MADE, "axis": "rows", "points": [{"times": 10, "rows": 20_000, "prepared": prepared, "trained": trained}]}
     )
     assert "| 20,000 (x10) | 40.0 s | 1,024 MiB | 5.0 s | 12.0 | 512 MiB |" in table
-
-
-def test_a_gpus_figures_are_shown_beside_its_roof():
-    found = {"model": "base", "length": 512, "batch": 128, "roof": 788e12, "mfu": 0.41, "first_step_seconds": 61.0}
-    table = gpu_table({**MADE, "device": "NVIDIA H200", "scales": {"base_512": {**figures(1400), **found}}})
-    assert "| base, 512 | 128 | 28,000 | 25.0% | 61 s | 788.00 TFLOP/s | 41.0% |" in table
-    assert "On NVIDIA H200. 2030-01-02" in table
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(2.6, "met"), (3.0, "missed")])
