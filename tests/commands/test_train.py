@@ -263,3 +263,17 @@ def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
     command(*arguments, "run_dir=b")
     assert "is being rebuilt." in capsys.readouterr().err
     assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]
+
+
+def test_a_score_on_rows_that_training_has_comes_with_a_note(tmp_path, cache, run_in):
+    rows = [f"text number {n},{'ab'[n % 2]}" for n in range(70)]
+    splits = {"train": rows[:40], "validation": rows[40:55], "test": rows[:5] + rows[55:]}
+    for name, some in splits.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *some]) + "\n", encoding="utf-8")
+    data = ("dataset=files", *(f"dataset.{name}={tmp_path / name}.csv" for name in splits))
+    size = ("tokenizer.vocabulary_size=100", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training.steps=2")
+    run_in(cache, "train", "task=classification", *data, *size, "baselines=false", f"run_dir={tmp_path / 'run'}")
+    note = (
+        "5 of the 20 rows of test (25%) have a text that is also in train, so the score says less about new texts than it seems to"
+    )
+    assert any(one.startswith(note) for one in report_of(tmp_path / "run")["notes"])

@@ -171,6 +171,15 @@ def test_labels_that_training_has_once_are_named(labels, warning):
     assert warning is None or warning in file.getvalue()
 
 
+@pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (60, True)])
+def test_rows_that_are_also_in_training_are_a_warning(shared, warned):
+    file = io.StringIO()
+    test = SPLIT | {"rows": 100, "labels": {"a": 100}, "shared_with_train": shared}
+    show_survey({"train": SPLIT | {"labels": {"a": 9}, "shared_with_train": 9}, "test": test}, file=file)
+    assert (f"Warning: {shared} of the 100 rows of test ({shared}%) have a text that is also in train" in file.getvalue()) == warned
+    assert file.getvalue().count("Warning") == warned
+
+
 def test_before_training_it_is_said_that_a_split_has_too_few_rows_of_a_class():
     file = io.StringIO()
     splits = {"train": {"ham": 500, "fraud": 20}, "validation": {"ham": 83, "fraud": 1}, "test": {"ham": 80, "fraud": 10}}

@@ -29,6 +29,7 @@ BASELINE_NAMES = {
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
 LEAST_ROWS = 10  # of a class, below which its figures are mostly chance
 MOST_NAMED = 5  # classes in a note
+LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly move its score
 
 
 def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
@@ -117,6 +118,17 @@ def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
     more = f" and {len(few) - MOST_NAMED:,} more" if few[MOST_NAMED:] else ""
     return (
         f"Too few rows of {split} to score {named}{more}: with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly chance."
+    )
+
+
+def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
+    """Return a warning about rows of a split whose text is also in training, given its survey; "" if they are few."""
+    shared, rows = counts["shared_with_train"], counts["rows"]
+    if split == "train" or shared < LEAST_SHARED * rows or not shared:
+        return ""
+    return (
+        f"{shared:,} of the {rows:,} rows of {split} ({shared / rows:.0%}) have a text that is also in train, so the score says "
+        "less about new texts than it seems to: remove them from train."
     )
 
 

@@ -23,7 +23,7 @@ from encoderlab.reports.parts.console import (
 )
 from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
-from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_classes
+from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_classes, shared_rows
 from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels with a single training row
@@ -78,6 +78,8 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         table.add_row(name, *shown.values(), words)
     console.print(table)
     console.print()
+    for name, counts in survey.items():
+        line(console, "Warning", shared_rows(name, counts))
     if any(counts.get("numbers") for counts in survey.values()):
         console.print(_numbers(survey))
         return
