@@ -22,6 +22,9 @@ def test_flags_are_separated_from_settings():
     ("flag", "remedy"),
     [
         ("--config-dri=mine", "Did you mean --config-dir?"),
+        ("--seed=1", "Write settings without dashes: seed=1."),
+        ("--model.n_layers=2", "Write settings without dashes: model.n_layers=2."),
+        ("--task", "Write settings without dashes: task=VALUE."),
         ("--xyzzy=1", "Write settings as name=value, without dashes."),
         ("--cfg", "See encoderlab train --help."),
     ],

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from encoderlab.config.schemas import COMMAND_CONFIGS
 from encoderlab.errors import SettingError, closest
 from encoderlab.system.bounded_yaml import check_yaml
 
@@ -54,7 +56,10 @@ def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
         if unknown is None:
             raise SettingError(message, remedy=f"See encoderlab {command} --help")
         flag = unknown[1].split(" -")[0]
-        near = closest(flag.partition("=")[0], flags)
+        name, _, value = flag.lstrip("-").partition("=")
+        if name.partition(".")[0] in {declared.name for declared in fields(COMMAND_CONFIGS[command])}:
+            raise SettingError(f"Unknown flag {flag}", remedy=f"Write settings without dashes: {name}={value or 'VALUE'}")
+        near = closest(f"--{name}", flags)
         remedy = f"Did you mean {near}?" if near else "Write settings as name=value, without dashes"
         raise SettingError(f"Unknown flag {flag}", allowed=", ".join(flags), remedy=remedy)
 
