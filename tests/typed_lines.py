@@ -138,8 +138,9 @@ def main(pages: list[Path]) -> None:
             shutil.copytree(Path(os.environ["ENCODERLAB_CACHE"], "docs"), "my_cache/docs")
             failure = outcome(page)
         print(json.dumps(failure), flush=True)
-        if failure is None:  # the runs of all pages are 9 GB
-            shutil.rmtree(page.stem)
+        if failure is None:  # the weights of all pages' runs are 9 GB
+            for heavy in [*Path(page.stem).rglob("checkpoints"), *Path(page.stem).rglob("model")]:
+                shutil.rmtree(heavy)
 
 
 if __name__ == "__main__":

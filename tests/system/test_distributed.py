@@ -97,6 +97,23 @@ def test_a_failed_process_ends_those_that_wait_for_it(run):
 
 
 @pytest.mark.slow
+def test_a_process_with_a_mistake_ends_after_the_main_process_has_told_of_it(run):
+    said = run(
+        2,
+        """
+        import time
+        from encoderlab.errors import DataError
+        note = open(f"{processes.rank}.txt", "w")
+        if processes.is_main:
+            time.sleep(1)  # torchrun would end it here, if the other ended at once
+        print(processes.announce(DataError("There is no data"), 3), processes.store.check(["told"]), file=note)
+        note.close()
+        """,
+    )
+    assert said == [["True True"], ["False True"]]
+
+
+@pytest.mark.slow
 def test_a_dead_process_is_named_once_whoever_waits_for_it(tmp_path):
     (tmp_path / "script.py").write_text(
         START

@@ -28,7 +28,7 @@ from encoderlab.system.heartbeat import BEAT_SECONDS, CLOSED, SILENT_BEATS, Hear
 if TYPE_CHECKING:
     from torch import Tensor
 
-PATIENCE_SECONDS = 2  # to learn whether the main process reports the same
+PATIENCE_SECONDS = 5  # to learn whether the main process reports the same
 SHOWN_AFTER_SECONDS = 10  # of waiting, and again after twice as long
 RESTART = "Start the run again on every machine, with resume=auto to continue from its last checkpoint"
 POLL_SECONDS = 0.05
@@ -255,7 +255,9 @@ class Processes:
                 return True
             if isinstance(error, ProcessLostError):
                 return True
-            return self.machine > 0 and not self._told_by_main(line) and self.store.add(f"told {self.machine}", 1) == 1
+            # Once this process has ended, torchrun stops the main one, which may not have come to the same mistake yet.
+            told = (self.machine > 0 or isinstance(error, UserError)) and self._told_by_main(line)
+            return self.machine > 0 and not told and self.store.add(f"told {self.machine}", 1) == 1
         except RuntimeError:  # the store is gone
             return True
 
