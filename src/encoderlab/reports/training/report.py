@@ -124,7 +124,7 @@ def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
 def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
     """Return a warning about rows of a split whose text is also in training, given its survey; "" if they are few."""
     shared, rows = counts["shared_with_train"], counts["rows"]
-    if split == "train" or shared < LEAST_SHARED * rows or not shared:
+    if split == "train" or not rows or shared / rows < LEAST_SHARED:
         return ""
     return (
         f"{shared:,} of the {rows:,} rows of {split} ({shared / rows:.0%}) have a text that is also in train, so the score says "
