@@ -116,17 +116,37 @@ def test_two_processes_weigh_classes_and_smooth_labels_as_one_does(processes, al
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
-def test_two_processes_go_on_bit_for_bit_with_the_dropout_of_each(processes, tmp_path):
-    settings = (*BRACKETS, "model.dropout=0.3", "model.attention_dropout=0.1")
+def resumed_and_whole(processes, size, settings, folder, step):
+    """Train, and train again from what a kill after `step` would have left; the journals and weights of both."""
     for arguments in ((*settings, "run_dir=whole"), ("resume=again",)):
         if arguments == ("resume=again",):
-            shutil.copytree(tmp_path / "whole", tmp_path / "again")
-            cut_back(tmp_path / "again", 10)  # behind two evaluations
-        code, _, errors = processes(2, "train", *arguments)
+            shutil.copytree(folder / "whole", folder / "again")
+            cut_back(folder / "again", step)
+        code, _, errors = processes(size, "train", *arguments)
         assert code == 0, "\n".join(errors)
-    assert journal_of(tmp_path / "again", without=PADDED) == journal_of(tmp_path / "whole", without=PADDED)
-    weights = [load_file(tmp_path / run / "model" / "model.safetensors") for run in ("again", "whole")]
-    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+    for run in ("again", "whole"):
+        yield journal_of(folder / run, without=PADDED), load_file(folder / run / "model" / "model.safetensors")
+
+
+def test_two_processes_go_on_bit_for_bit_with_the_dropout_of_each(processes, tmp_path):
+    settings = (*BRACKETS, "model.dropout=0.3", "model.attention_dropout=0.1")
+    (journal, weights), (others, wanted) = resumed_and_whole(processes, 2, settings, tmp_path, 10)  # behind two evaluations
+    assert journal == others
+    assert all(torch.equal(weight, wanted[name]) for name, weight in weights.items())
+
+
+def test_three_processes_go_on_bit_for_bit_whatever_order_gradients_are_added_in(processes, tmp_path):
+    rows = (
+        "task=reverse",
+        "dataset.train_rows=120",
+        "dataset.validation_rows=32",
+        "dataset.test_rows=31",
+        "training.batch_size=12",
+    )
+    steps = ("training.steps=8", "training.checkpoint_every=4", "training.evaluate_every=4", "model.n_layers=2", "model.d_ff=32")
+    (journal, weights), (others, wanted) = resumed_and_whole(processes, 3, (*SHORT, *rows, *steps), tmp_path, 4)
+    assert journal == others
+    assert all(torch.equal(weight, wanted[name]) for name, weight in weights.items())
 
 
 def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, processes, tmp_path):

@@ -30,6 +30,7 @@ LONG = (
 )
 SHORT = ("train", *SETTINGS["train"], "run_dir=run")
 NOT_ERRORS = ("has waited",)
+REJOINED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # docs/clusters.md: so that torchrun takes in a machine that was booted
 Two = Sequence[Machine]
 
 
@@ -77,6 +78,8 @@ def restarted(conditions: Conditions) -> Iterator[Trial]:
         _behind_step(up[0], launch, 10)
         _kill_process(up)
         yield Trial("a process killed", ended_otherwise(up, launch.wait(), wanted))
+        for machine in up:
+            machine.variables |= REJOINED
         launch = Launch(up, 1, *LONG, options=again)
         _behind_step(up[0], launch, 10)
         up[1].lose_power()

@@ -17,7 +17,7 @@ from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes
 from encoderlab.system.failures import FailedElsewhereError
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
-from encoderlab.system.torchrun import join, placed, restarted, speaking_for_all
+from encoderlab.system.torchrun import join, placed, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -129,7 +129,7 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
         _check_world(processes, *arguments)
-        resumes = restarted() and arguments[0] in RESUMABLE and not any(one.startswith("resume=") for one in arguments)
+        resumes = processes.restarted and arguments[0] in RESUMABLE and not any(one.startswith("resume=") for one in arguments)
         _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
 
 

@@ -55,6 +55,7 @@ class Processes:
     store: Any = field(default=None, repr=False, compare=False)
     hosts: tuple[str, ...] = ()
     heartbeat: Heartbeat | None = field(default=None, repr=False, compare=False)
+    restarted: bool = False  # torchrun has started one of them again after a failure, as `--max-restarts` lets it
     errors: int = 2  # the file descriptor of the standard error that the user sees
     turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the main process went first
 

@@ -25,8 +25,10 @@ def placed() -> Processes:
     Raises SettingError for variables that are missing or not numbers.
     """
     size = _whole_number("WORLD_SIZE", 1, default=1)
+    restarted = _whole_number("TORCHELASTIC_RESTART_COUNT", 0, default=0) > 0
     if size == 1:
-        return SINGLE_PROCESS
+        return replace(SINGLE_PROCESS, restarted=True) if restarted else SINGLE_PROCESS
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when PyTorch is loaded: its warnings are not about what users do
     _whole_number("MASTER_PORT", 1, below=2**16)
     return Processes(
         rank=_whole_number("RANK", 0, below=size),
@@ -35,13 +37,9 @@ def placed() -> Processes:
         local_size=_whole_number("LOCAL_WORLD_SIZE", 1, below=size + 1),
         machine=_whole_number("GROUP_RANK", 0, below=size, default=0),
         n_machines=_whole_number("GROUP_WORLD_SIZE", 1, below=size + 1, default=1),
+        restarted=restarted,
         errors=os.dup(2),
     )
-
-
-def restarted() -> bool:
-    """Return whether torchrun has restarted these processes after a failure, as `--max-restarts` lets it."""
-    return _whole_number("TORCHELASTIC_RESTART_COUNT", 0, default=0) > 0
 
 
 def join(place: Processes) -> Processes:
@@ -81,9 +79,11 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
     heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why))
     place.store.set(f"host {place.rank}", socket.gethostname())
     place.store.set(f"machine {place.machine}", socket.gethostname())
-    place.all_reduce_sum([1])  # one that ends at once, because of a wrong setting, would leave others still connecting to it
+    # They meet here: one that ends at once, because of a wrong setting, would leave others still connecting to it. A machine that
+    # was booted has not been restarted itself, and must resume with those that were.
+    [restarted] = place.all_reduce_sum([int(place.restarted)])
     hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
-    found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat))
+    found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat, restarted=restarted > 0))
     heartbeat.start()
     return found[0]
 

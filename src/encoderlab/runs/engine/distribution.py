@@ -33,11 +33,12 @@ class Whole:
     The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
     """
 
-    def __init__(self, model: EncoderWithHeads, processes: Processes) -> None:
+    def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
+        """`exact` is whether a resumed run has to end bit for bit like one that was never stopped."""
         self.model, self.processes = model, processes
         self.stepped: nn.Module = model
         if processes.size > 1:
-            self.stepped = _replicated(model)
+            self.stepped = _replicated(model, fixed_order=exact and processes.size > 2)
 
     def weights(self) -> dict[str, Tensor]:
         """Return all weights, on the CPU; only the main process needs them. All processes call it."""
@@ -141,7 +142,9 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
 
 def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole | Sharded:
     """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
-    return Sharded(model, processes, device) if is_sharded(config, processes) else Whole(model, processes)
+    if is_sharded(config, processes):
+        return Sharded(model, processes, device)
+    return Whole(model, processes, exact=device.type == "cpu" or config.deterministic)
 
 
 def distribution(config: TrainingConfig, processes: Processes) -> str | None:
@@ -151,11 +154,16 @@ def distribution(config: TrainingConfig, processes: Processes) -> str | None:
     return f"{processes.size} processes{' with a shard of the weights each' if is_sharded(config, processes) else ''}"
 
 
-def _replicated(model: nn.Module) -> nn.Module:
+def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
+    # After its first step, DDP arranges gradients by the order in which they came, and their places decide in which order those
+    # of more than two processes are added. A resumed run would round its first step otherwise, unless DDP expects unused
+    # parameters: then it arranges nothing, but looks through the graph at each step.
     with warnings.catch_warnings():
         # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
         warnings.simplefilter("ignore", FutureWarning)
-        return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        return nn.parallel.DistributedDataParallel(
+            model, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=fixed_order
+        )
 
 
 class _Tensors(nn.Module):
