@@ -107,7 +107,7 @@ def _finish_leads(axes: Axes) -> None:
     axes.axvline(0, color=STYLES[LINEAR][0], linewidth=1.2, zorder=1)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0")
     axes.tick_params(axis="y", labelleft=False)
-    _plain(axes, "Points ahead of the linear model, same rows")
+    _plain(axes, "Points ahead of the linear model")
 
 
 def _plain(axes: Axes, title: str) -> None:
