@@ -60,8 +60,9 @@ def endured(conditions: Conditions) -> Iterator[Trial]:
         up[1].port.link.cut = False
         yield Trial("a link cut for 5 s", ended_otherwise(up, launch.wait(), wanted[LONG]))
         if CLOCK.exists():
-            up[1].variables |= fast_clock(10)
-            yield Trial("a clock that is 10 s fast", ended_otherwise(up, Launch(up, 1, *SHORT).wait(), wanted[SHORT]))
+            for name, seconds in (("10 s", 10), ("an hour", 3600)):
+                up[1].variables |= fast_clock(seconds)
+                yield Trial(f"a clock that is {name} fast", ended_otherwise(up, Launch(up, 1, *SHORT).wait(), wanted[SHORT]))
 
 
 def fast_clock(seconds: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from faults.machines.breaking import CLOCK, SHORT, badly_told, clear, fast_clock, two
+from faults.machines.breaking import SHORT, badly_told, clear, two
 from faults.machines.equality import SETTINGS, texts
 from faults.machines.launching import Launch, Launched
 from faults.machines.machine import Machine
@@ -31,11 +31,6 @@ def refused(conditions: Conditions) -> Iterator[Trial]:
             left = [machine.name for machine in up if (machine.work / "run").exists()]
             yield Trial(name, failure or (f"a run folder on {', '.join(left)}" if left else ""))
             _restore(up)
-        if CLOCK.exists():
-            up[1].variables = fast_clock(3600)
-            ended = Launch(up, 1, *SHORT).wait(TOLD_WITHIN)
-            failure = "" if all(one.code for one in ended) else f"exit codes {[one.code for one in ended]}"
-            yield Trial("a clock that is an hour fast: torchrun itself refuses", failure)
 
 
 def prepared(conditions: Conditions) -> Iterator[Trial]:

@@ -20,7 +20,7 @@ MACHINES = (
     Promise(
         "machines_endure",
         "A link with a delay of 1, 20 or 100 ms each way, limited to 100 Mbit/s, losing 1% of its frames, or cut for 5 s, and "
-        "a clock 10 s off: the run ends bit for bit like an undisturbed one.",
+        "a clock 10 s or an hour off: the run ends bit for bit like an undisturbed one.",
         breaking.endured,
         quick=0,
         tests=(f"{TESTS}a_link_has_the_bandwidth_it_is_given_and_counts_its_bytes",),
@@ -44,7 +44,7 @@ MACHINES = (
     Promise(
         "machines_differ",
         "A machine with another version of the package, setting, number of threads, data file or tokenizer, without the data, "
-        "or with a full disk: one line names it before a run folder is created. torchrun refuses a clock that is an hour off.",
+        "or with a full disk: one line names it before a run folder is created..",
         differing.refused,
         quick=0,
         tests=(f"{TESTS}a_machine_with_another_setting_is_named",),
