@@ -139,8 +139,8 @@ def main(pages: list[Path]) -> None:
             failure = outcome(page)
         print(json.dumps(failure), flush=True)
         if failure is None:  # the weights of all pages' runs are 9 GB
-            for heavy in [*Path(page.stem).rglob("checkpoints"), *Path(page.stem).rglob("model")]:
-                shutil.rmtree(heavy)
+            for weights in [*Path(page.stem).rglob("*.safetensors"), *Path(page.stem).rglob("*.pt")]:
+                weights.unlink()
 
 
 if __name__ == "__main__":

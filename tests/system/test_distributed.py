@@ -97,6 +97,18 @@ def test_a_failed_process_ends_those_that_wait_for_it(run):
 
 
 @pytest.mark.slow
+def test_a_process_that_is_new_to_a_restarted_run_counts_as_restarted_too(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import os; from encoderlab.system.torchrun import *;"
+        "os.environ['TORCHELASTIC_RESTART_COUNT'] = os.environ['RANK'];"  # the main process's machine was booted
+        "processes = join(placed()); open(f'{processes.rank}.txt', 'w').write(str(processes.restarted)); processes.end(0)"
+    )
+    code, _, errors = torchrun(2, "script.py", folder=tmp_path)
+    assert code == 0, "\n".join(errors)
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(2)] == ["True", "True"]
+
+
+@pytest.mark.slow
 def test_a_process_with_a_mistake_ends_after_the_main_process_has_told_of_it(run):
     said = run(
         2,

@@ -68,6 +68,8 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available; PyTorch reads this at its first allocation
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once; any job of a sweep may need deterministic products
+    if "WORLD_SIZE" in os.environ:  # DDP would warn at every start that all parameters are used; see `runs.engine.distribution`
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
         # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no other batch.
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")

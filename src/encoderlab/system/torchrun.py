@@ -28,7 +28,6 @@ def placed() -> Processes:
     restarted = _whole_number("TORCHELASTIC_RESTART_COUNT", 0, default=0) > 0
     if size == 1:
         return replace(SINGLE_PROCESS, restarted=True) if restarted else SINGLE_PROCESS
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when PyTorch is loaded: its warnings are not about what users do
     _whole_number("MASTER_PORT", 1, below=2**16)
     return Processes(
         rank=_whole_number("RANK", 0, below=size),
