@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import Split
-from encoderlab.data.splitting import hold_out
+from encoderlab.data.splitting import hold_out, uneven_parts
 from encoderlab.errors import DataError
 
 ROWS = st.lists(st.tuples(st.text("abcdef", max_size=3), st.integers(0, 3)), min_size=12, max_size=80)
@@ -74,7 +74,7 @@ def test_rows_of_a_group_stay_on_one_side_with_those_of_the_same_text(authors, s
     try:
         parts = hold_out(split, {"validation": 0.2}, seed, authors)
     except DataError as refused:
-        assert "groups (dataset.group) are too few to take validation rows from" in str(refused)
+        assert "(dataset.group) are too few to take validation rows from" in str(refused)
         return
     rows = {(example.text, example.label): author for example, author in zip(split, authors, strict=True)}
     sides = [{rows[row] for row in rows_of(part)} - {None, ""} for part in parts.values()]
@@ -83,7 +83,7 @@ def test_rows_of_a_group_stay_on_one_side_with_those_of_the_same_text(authors, s
 
 
 def test_a_single_group_of_all_rows_is_refused():
-    with pytest.raises(DataError, match=r"20 rows with 1 groups \(dataset.group\) are too few to take test rows from"):
+    with pytest.raises(DataError, match=r"20 rows with 1 group \(dataset.group\) are too few to take test rows from"):
         hold_out(split_of([f"t{n}" for n in range(20)], [n % 2 for n in range(20)]), {"test": 0.2}, 0, ["ann"] * 20)
 
 
@@ -120,6 +120,30 @@ def test_too_few_distinct_texts_are_refused():
     with pytest.raises(DataError) as caught:
         hold_out(split_of(["same"] * 9, [0] * 9), {"test": 0.5}, 0)
     assert str(caught.value) == (
-        "9 rows with 1 different texts are too few to take test rows from. "
+        "9 rows with 1 different text are too few to take test rows from. "
         "Add rows, or use a separate file of test rows: dataset.train=FILE dataset.test=FILE."
     )
+
+
+def test_labels_with_a_text_each_are_named_as_the_reason():
+    """As if dataset.label named a column of ids."""
+    with pytest.raises(DataError) as caught:
+        hold_out(split_of([f"t{n}" for n in range(40)], list(range(40))), {"validation": 0.1}, 0)
+    assert str(caught.value) == (
+        "Each of the 40 labels has only one text, which stays in training, so no validation rows can be taken. Check dataset.label, "
+        "add rows, or use a separate file of validation rows: dataset.train=FILE dataset.validation=FILE."
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "warned"),
+    [
+        ([f"t{n}" for n in range(40)], []),
+        (["a", "b", "c", "d"] * 10, ["validation has 10 of 40 rows (25%, not 10%), because rows with the same text stay together"]),
+    ],
+)
+def test_a_part_far_from_its_fraction_is_named(texts, warned):
+    fractions = {"validation": 0.1}
+    parts = hold_out(split_of(texts, [0, 1] * 20), fractions, 0)
+    found = uneven_parts(parts, fractions, grouped=False)
+    assert len(found) == len(warned) and all(line.startswith(start) for line, start in zip(found, warned, strict=True))

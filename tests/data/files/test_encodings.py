@@ -4,7 +4,9 @@ import codecs
 
 import pytest
 
-from encoderlab.errors import SettingError
+from encoderlab.data.files.files import read_unlabelled
+from encoderlab.data.files.formats import Dialect
+from encoderlab.errors import DataError, SettingError
 from tests.data.files.written import error_of, load, train_of, write
 
 CAFE = [("caf\xe9", "a"), ("\u20ac5", "b")]
@@ -66,3 +68,13 @@ def test_an_unknown_encoding_is_refused(tmp_path, encoding):
 def test_bytes_that_fit_no_single_encoding_are_refused_with_their_line(tmp_path, content, message):
     (tmp_path / "rows.csv").write_bytes(content)
     assert error_of(tmp_path / "rows.csv").startswith(message)
+
+
+def test_predict_is_told_of_its_own_setting(tmp_path, capsys):
+    """Not of `dataset.encoding`, which it does not have."""
+    file = write(tmp_path / "new.csv", "text\ncaf\xe9\n", "cp1252")
+    assert [example.text for example in read_unlabelled(file, text="text", text_pair=None, words=False)] == ["caf\xe9"]
+    assert capsys.readouterr().err.endswith("If that is wrong, set encoding.\n")
+    for chosen in ("utf-8", "utf-16"):
+        with pytest.raises(DataError, match="line [12] cannot be decoded as UTF-.* Set encoding to the encoding it was written in"):
+            read_unlabelled(file, text="text", text_pair=None, words=False, dialect=Dialect(encoding=chosen))

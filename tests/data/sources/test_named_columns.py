@@ -54,7 +54,7 @@ def test_rows_of_one_group_are_held_out_together(tmp_path, name):
 def test_a_group_that_would_leave_a_split_empty_is_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label,author\n" + "".join(f"t{n},{n % 2},ann\n" for n in range(20)))
     assert error_of(file, validation_fraction=0.1, group="author") == (
-        "20 rows with 1 groups (dataset.group) are too few to take validation rows from. "
+        "20 rows with 1 group (dataset.group) are too few to take validation rows from. "
         "Add rows, or use a separate file of validation rows: dataset.train=FILE dataset.validation=FILE."
     )
 

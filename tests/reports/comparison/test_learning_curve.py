@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from encoderlab.reports.comparison.learning_curve import SHARE, curve_figure, curve_table, learning_curve_of
+from encoderlab.reports.comparison.learning_curve import SHARE, curve_figure, curve_table, learning_curve_of, why_no_curve
 
 SIZES = (100, 200, 400, 800, 1600)
 
@@ -72,3 +72,25 @@ def test_there_is_no_curve_if_other_settings_differ_or_sizes_are_few():
     groups = runs_with((0.5, 0.6, 0.7, 0.8, 0.9))
     assert learning_curve_of(groups, [SHARE, "model.name"], "accuracy") is None
     assert learning_curve_of(groups[:2], [SHARE], "accuracy") is None
+
+
+@pytest.mark.parametrize(
+    ("told_apart_by", "n_sizes", "words"),
+    [
+        (
+            [SHARE],
+            2,
+            "at least 3 different numbers of training rows, and these have 100 and 200. Add a share, such as dataset.train_share=",
+        ),
+        ([SHARE, "model.n_layers"], 5, "the runs also differ in model.n_layers"),
+        ([SHARE], 3, None),
+        (["model.n_layers"], 2, None),
+    ],
+)
+def test_runs_on_shares_that_give_no_curve_say_why(told_apart_by, n_sizes, words):
+    groups = runs_with((0.5, 0.6, 0.68, 0.74, 0.79))[:n_sizes]
+    notes = why_no_curve(groups, told_apart_by)
+    assert len(notes) == (words is not None) and all(
+        note.startswith("No learning curve is fitted") and words in note for note in notes
+    )
+    assert (learning_curve_of(groups, told_apart_by, "accuracy") is None) == bool(notes) or SHARE not in told_apart_by

@@ -171,6 +171,28 @@ def test_labels_with_one_training_row_are_named(labels, warning):
     assert warning is None or warning in file.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("labels", "warning"),
+    [
+        ({"no": 4, "No way": 5}, None),
+        (
+            {"Positive": 4, "negative": 9, "positive": 5},
+            "'positive' and 'Positive'. If they mean the same, write them the same way in the data, or merge them with "
+            "dataset.label_names='{negative:negative,positive:positive,Positive:positive}'.",
+        ),
+        (
+            {"yes ": 4, "Yes": 5, "no": 2, "NO": 2},
+            "'Yes' and 'yes '; 'no' and 'NO'. If they mean the same, write them the same way",
+        ),
+        ({"caf\u00e9": 4, "cafe\u0301": 3, "tea": 3}, "'caf\u00e9' and 'cafe\u0301'. If they mean the same"),
+    ],
+)
+def test_labels_that_look_alike_are_named_before_training(labels, warning):
+    text = survey_shown({"train": SPLIT | {"labels": labels}})
+    assert ("separate classes" in text) == (warning is not None)
+    assert warning is None or f"Warning: Labels that differ only in case or spaces are separate classes: {warning}" in text
+
+
 @pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (60, True)])
 def test_rows_that_are_also_in_training_give_a_warning(shared, warned):
     file = io.StringIO()
