@@ -150,20 +150,6 @@ def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, to
     )
 
 
-def test_a_finished_run_serves_its_labels_over_http(topics_run, cache):
-    pytest.importorskip("starlette", reason="the extra serve is not installed")
-    from starlette.testclient import TestClient
-
-    from encoderlab.config.command_settings import OpenRunConfig
-    from encoderlab.runs.models.assembly import reopen
-    from encoderlab.serving.web_service import Limits, web_service
-
-    assembly = reopen(OpenRunConfig(cache_dir=str(cache), run=str(topics_run), device="cpu", threads=1))
-    client = TestClient(web_service(assembly, Limits(3, 100, 2000), ["127.0.0.1"]), base_url="http://127.0.0.1")
-    (answer,) = client.post("/predict", json={"text": "rain goal table"}).json()["answers"]
-    assert answer["predicted"] == ["sport", "weather"] and set(answer["probabilities"]) == {"politics", "sport", "weather"}
-
-
 def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
     from encoderlab.runs.folders.finished import read_answers, read_run
     from encoderlab.runs.folders.folder import RunFolder

@@ -139,23 +139,6 @@ def test_runs_are_compared_row_by_row_and_the_smaller_error_is_the_better(comman
     assert [one["test"] for one in tested] in ([], ["paired bootstrap"])
 
 
-def test_a_finished_run_predicts_the_same_over_http_and_from_python(numbers_run, cache):
-    pytest.importorskip("starlette", reason="the extra serve is not installed")
-    from starlette.testclient import TestClient
-
-    import encoderlab
-    from encoderlab.config.command_settings import OpenRunConfig
-    from encoderlab.runs.models.assembly import reopen
-    from encoderlab.serving.web_service import Limits, web_service
-
-    assembly = reopen(OpenRunConfig(cache_dir=str(cache), run=str(numbers_run), device="cpu", threads=1))
-    client = TestClient(web_service(assembly, Limits(3, 100, 2000), ["127.0.0.1"]), base_url="http://127.0.0.1")
-    assert client.get("/model").json()["answers_with"] == "number" and "a number for each text" in client.get("/").text
-    (answer,) = client.post("/predict", json={"text": "good great"}).json()["answers"]
-    (ours,) = encoderlab.load(numbers_run, device="cpu").predict(["good great"])
-    assert set(answer) == {"predicted"} and answer["predicted"] == pytest.approx(ours["predicted"], abs=0.1)
-
-
 @pytest.mark.usefixtures("symbolic_sizes")
 def test_the_program_of_an_onnx_folder_predicts_in_the_files_units(command, numbers_run, tmp_path, capsys):
     from tests.commands.test_export_onnx import answers_of_the_program

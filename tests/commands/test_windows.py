@@ -133,21 +133,6 @@ def test_a_student_of_a_teacher_of_windows_reads_windows(command, long_run, tmp_
     assert report["windows"]["rows_in_windows"] > 0 and report["distillation"]["teacher"]["accuracy"] > 0.8
 
 
-def test_a_service_reads_all_windows(long_run, cache):
-    pytest.importorskip("starlette", reason="the extra serve is not installed")
-    from starlette.testclient import TestClient
-
-    from encoderlab.config.command_settings import OpenRunConfig
-    from encoderlab.runs.models.assembly import reopen
-    from encoderlab.serving.web_service import Limits, web_service
-
-    assembly = reopen(OpenRunConfig(cache_dir=str(cache), run=str(long_run), device="cpu", threads=1))
-    client = TestClient(web_service(assembly, Limits(3, 400, 2000), ["127.0.0.1"]), base_url="http://127.0.0.1")
-    long = [" ".join([*WORDS * 3, label]) for label in ("rain", "sun")]
-    answers = client.post("/predict", json={"texts": long}).json()["answers"]
-    assert [answer["predicted"] for answer in answers] == ["rain", "sun"]
-
-
 def test_a_stopped_run_resumes_to_the_same_scores_in_micro_batches_too(command, stopped, tmp_path):
     write_rows(tmp_path / "rows.csv", 60)
     steps = ("training=smoke", "training.accumulate=2", "training.batch_size=8", "baselines=false", "task.windows=max")

@@ -1,4 +1,4 @@
-"""The small models of tests/model, for tests of their other formats."""
+"""The small models of tests/model, for the tests of export formats."""
 
 from tests.model.conftest import _one_thread, make_batch, make_config, make_model
 

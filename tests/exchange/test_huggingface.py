@@ -1,4 +1,4 @@
-"""BERT and DistilBERT of transformers: the same logits in both directions, exact round trips, and refusals with a reason."""
+"""BERT and DistilBERT of Transformers: the same logits in both directions, exact round trips, and refusals with a reason."""
 
 import json
 import tempfile
@@ -60,7 +60,7 @@ def no_bars():
 
 
 def theirs_of(architecture, *, n_layers=2, n_heads=2, width=4, d_ff=24, max_length=12, relu=False, tied=True, seed=0, **more):
-    """A model of transformers, every weight drawn, biases and norms too, which start at 0 and 1."""
+    """Return a Transformers model with random weights, including biases and norms, which usually start at 0 and 1."""
     torch.manual_seed(seed)
     activation = "relu" if relu and "Masked" not in architecture and "Pre" not in architecture else "gelu"
     same = {"vocab_size": VOCABULARY, "max_position_embeddings": max_length, "tie_word_embeddings": tied, "num_labels": 3, **more}
@@ -84,7 +84,7 @@ def saved(model, folder, **options):
 
 
 def ours_of(found):
-    """The model of what was read; a pooler that it does not take is left out."""
+    """Build our model from what was read, without a pooler if it uses none."""
     model = EncoderWithHeads(found.config, found.vocabulary_size, found.pad_id, found.heads).eval()
     taken = model.state_dict().keys()
     model.load_state_dict({name: weight for name, weight in found.weights.items() if name in taken})
@@ -92,7 +92,7 @@ def ours_of(found):
 
 
 def drawn(heads, seed=0, **settings):
-    """A model of ours, every weight drawn."""
+    """Return a model of ours with random weights."""
     config = ModelConfig(**{"d_model": 8, "d_ff": 12, "max_length": 12, "dropout": 0.0, "pooling": Pooling.pooler, **settings})
     torch.manual_seed(seed)
     model = EncoderWithHeads(config, VOCABULARY, 0, heads).eval()
@@ -103,7 +103,7 @@ def drawn(heads, seed=0, **settings):
 
 
 def exported(config, heads, weights, folder, labels=("sad", "nützlich", "glad")):
-    """A folder of transformers, as `encoderlab export` writes it but for the tokenizer."""
+    """Write a Transformers folder as `encoderlab export` does, but without the tokenizer."""
     classes = heads.sequence_classes or heads.token_classes or 0
     said, theirs = to_huggingface(config, heads, weights, labels=list(labels)[:classes], vocabulary_size=VOCABULARY, pad_id=0)
     (folder / "config.json").write_text(json.dumps(said), encoding="utf-8")
@@ -112,7 +112,7 @@ def exported(config, heads, weights, folder, labels=("sad", "nützlich", "glad")
 
 
 def assert_same_answers(model, theirs, batch):
-    """The same hidden states and logits at all real tokens, with the mask that the batch has, or none."""
+    """Check for equal hidden states and logits at all real tokens, with the batch's mask or none."""
     inputs = {"input_ids": batch.input_ids}
     if batch.attention_mask is not None:
         inputs["attention_mask"] = batch.attention_mask.long()
@@ -134,7 +134,7 @@ def assert_same_answers(model, theirs, batch):
 @pytest.mark.parametrize("architecture", TESTED)
 @given(sizes=SIZES, lengths=LENGTHS, padded=st.booleans())
 @settings(deadline=None, max_examples=12)
-def test_a_checkpoint_of_theirs_gives_their_numbers_here(make_batch, architecture, sizes, lengths, padded):
+def test_their_checkpoint_gives_the_same_numbers_here(make_batch, architecture, sizes, lengths, padded):
     theirs = theirs_of(architecture, **sizes)
     with tempfile.TemporaryDirectory() as folder:
         found = read_huggingface(saved(theirs, folder))
@@ -169,7 +169,7 @@ OF_DISTILBERT = st.fixed_dictionaries(
 @pytest.mark.parametrize("opened_by", TESTED_HEADS)
 @given(shape=OURS, lengths=LENGTHS, padded=st.booleans(), data=st.data())
 @settings(deadline=None, max_examples=20)
-def test_a_model_of_ours_gives_our_numbers_there(make_batch, opened_by, shape, lengths, padded, data):
+def test_our_model_gives_the_same_numbers_there(make_batch, opened_by, shape, lengths, padded, data):
     heads = HEADS[opened_by]
     family = data.draw(OF_BERT if opened_by == "BertForPreTraining" else st.one_of(OF_BERT, OF_DISTILBERT))
     activation = Activation.gelu if heads.vocabulary else data.draw(st.sampled_from([Activation.gelu, Activation.relu]))
@@ -187,7 +187,7 @@ def test_a_model_of_ours_gives_our_numbers_there(make_batch, opened_by, shape, l
 @pytest.mark.parametrize("architecture", TESTED)
 @given(sizes=SIZES)
 @settings(deadline=None, max_examples=8)
-def test_theirs_to_ours_and_back_is_the_same_bit_for_bit(architecture, sizes):
+def test_theirs_to_ours_and_back_is_bit_for_bit_identical(architecture, sizes):
     theirs = theirs_of(architecture, **sizes)
     with tempfile.TemporaryDirectory() as folder:
         if (
@@ -217,7 +217,7 @@ def test_theirs_to_ours_and_back_is_the_same_bit_for_bit(architecture, sizes):
 @pytest.mark.parametrize("opened_by", TESTED_HEADS)
 @given(shape=OURS, data=st.data())
 @settings(deadline=None, max_examples=12)
-def test_ours_to_theirs_and_back_is_the_same_bit_for_bit(opened_by, shape, data):
+def test_ours_to_theirs_and_back_is_bit_for_bit_identical(opened_by, shape, data):
     heads = HEADS[opened_by]
     family = data.draw(OF_BERT if heads.sequence_classes and heads.vocabulary else st.one_of(OF_BERT, OF_DISTILBERT))
     config, model = drawn(heads, **shape, **family)
@@ -238,7 +238,7 @@ def test_ours_to_theirs_and_back_is_the_same_bit_for_bit(opened_by, shape, data)
             assert torch.equal(back.weights[name], weight), name
 
 
-def test_the_settings_are_those_of_config_json(tmp_path):
+def test_settings_are_read_from_config_json(tmp_path):
     sizes = {"n_layers": 3, "n_heads": 3, "width": 4, "d_ff": 20, "max_length": 9, "relu": True}
     more = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3, "layer_norm_eps": 1e-4, "initializer_range": 0.05}
     theirs = theirs_of("BertForSequenceClassification", **sizes, **more, pad_token_id=4, id2label={0: "né", 1: "b", 2: "c"})
@@ -262,7 +262,7 @@ def test_the_settings_are_those_of_config_json(tmp_path):
     assert (found.vocabulary_size, found.pad_id) == (VOCABULARY, 4)
 
 
-def test_distilberts_settings_too(tmp_path):
+def test_settings_of_distilbert_are_read_from_config_json(tmp_path):
     theirs = theirs_of("DistilBertForTokenClassification", dropout=0.3, attention_dropout=0.2, sinusoidal_pos_embds=True)
     found = read_huggingface(saved(theirs, tmp_path))
     assert (found.config.dropout, found.config.attention_dropout, found.config.segments) == (0.3, 0.2, 0)
@@ -275,7 +275,7 @@ def stored(folder):
 
 
 def rewrite(folder, weights=None, **said):
-    """Change the folder's weights or what its config.json states (None: take the key out)."""
+    """Change the folder's weights or values of its config.json (None removes the key)."""
     if weights is not None:
         safetensors.torch.save_file(
             {name: weight.clone().contiguous() for name, weight in weights.items()}, folder / "model.safetensors"
@@ -287,7 +287,7 @@ def rewrite(folder, weights=None, **said):
 
 @pytest.fixture
 def bert(tmp_path):
-    """The folder of a BERT with both heads of pretraining."""
+    """Return the folder of a BERT with both pretraining heads."""
     return saved(theirs_of("BertForPreTraining"), tmp_path / "a bert")
 
 
@@ -298,7 +298,7 @@ def assert_read_as_before(folder, change):
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_old_names_are_understood(bert):
+def test_old_weight_names_are_understood(bert):
     def older(folder):
         weights = stored(folder)
         for name in list(weights):
@@ -321,7 +321,7 @@ def test_a_decoder_that_repeats_the_embeddings_is_tied(bert):
     assert read_huggingface(bert).config.tie_decoder
 
 
-def test_a_decoder_unlike_the_embeddings_is_kept_whatever_config_json_says(bert, make_batch):
+def test_a_decoder_that_differs_from_the_embeddings_is_kept_whatever_config_json_says(bert, make_batch):
     weights = stored(bert)
     weights["cls.predictions.decoder.weight"] = torch.randn(VOCABULARY, 8)
     weights["cls.predictions.decoder.bias"] = torch.randn(VOCABULARY)
@@ -357,7 +357,7 @@ def test_weights_of_other_precisions_become_float32(bert, dtype):
     assert torch.equal(found, weights["bert.embeddings.word_embeddings.weight"].float())
 
 
-def test_shards_are_put_together(bert):
+def test_sharded_weights_are_merged(bert):
     def cut(folder):
         weights = stored(folder)
         (folder / "model.safetensors").unlink()
@@ -371,14 +371,14 @@ def test_shards_are_put_together(bert):
 
 
 @pytest.mark.parametrize(("kept", "heads"), [("pooler", HeadSizes(sequence_classes=3)), ("", HeadSizes(token_classes=3))])
-def test_without_a_name_a_classifier_with_a_pooler_is_of_sequences(tmp_path, kept, heads):
+def test_a_classifier_with_a_pooler_but_no_name_is_for_sequences(tmp_path, kept, heads):
     folder = saved(theirs_of("BertForSequenceClassification"), tmp_path)
     weights = {name: weight for name, weight in stored(folder).items() if kept or "pooler" not in name}
     rewrite(folder, weights, architectures=None)
     assert read_huggingface(folder).heads == heads
 
 
-def test_the_order_of_two_sentences_survives_the_way_there_and_back(tmp_path):
+def test_sentence_order_labels_survive_the_round_trip(tmp_path):
     heads = HEADS["BertForPreTraining"]
     config, model = drawn(heads)
     exported(config, heads, model.state_dict(), tmp_path, labels=["in_order", "swapped"])
@@ -424,7 +424,7 @@ def test_real_labels_are_in_the_export(tmp_path):
         ({"tie_word_embeddings": False}, r"lacks the weight cls\.predictions\.decoder\.weight\."),
     ],
 )
-def test_what_ours_cannot_be_is_refused_in_one_line(bert, change, line):
+def test_unsupported_configs_are_refused_in_one_line(bert, change, line):
     rewrite(bert, **change)
     with pytest.raises(DataError, match=line) as refused:
         read_huggingface(bert)
@@ -440,14 +440,14 @@ def test_what_ours_cannot_be_is_refused_in_one_line(bert, change, line):
         ({"id2label": ["a", "b", "c"]}, "a different name for each class"),
     ],
 )
-def test_labels_that_do_not_fit_the_head_are_refused(tmp_path, change, line):
+def test_labels_that_do_not_match_the_head_are_refused(tmp_path, change, line):
     folder = saved(theirs_of("BertForSequenceClassification"), tmp_path)
     rewrite(folder, **change)
     with pytest.raises(DataError, match=line):
         read_huggingface(folder)
 
 
-def test_a_head_of_one_number_is_a_regression_and_several_numbers_are_refused(tmp_path):
+def test_a_head_with_one_number_is_a_regression_and_several_are_refused(tmp_path):
     found = read_huggingface(saved(theirs_of("DistilBertForSequenceClassification", num_labels=1), tmp_path / "one"))
     assert (found.heads.sequence_classes, found.heads.sequence_target, found.labels) == (1, "number", [])
     three = theirs_of("DistilBertForSequenceClassification", num_labels=3, problem_type="regression")
@@ -455,7 +455,7 @@ def test_a_head_of_one_number_is_a_regression_and_several_numbers_are_refused(tm
         read_huggingface(saved(three, tmp_path / "three"))
 
 
-def test_sets_of_labels_are_read_with_the_thresholds_that_an_export_of_ours_says(tmp_path):
+def test_label_sets_are_read_with_the_thresholds_of_our_export(tmp_path):
     kind = {
         "num_labels": 2,
         "problem_type": "multi_label_classification",
@@ -516,7 +516,7 @@ def twice(folder):
         (twice, r"has two weights named bert\.pooler\.dense\.bias"),
     ],
 )
-def test_a_folder_that_cannot_be_read_is_refused_in_one_line(bert, damage, line):
+def test_an_unreadable_folder_is_refused_in_one_line(bert, damage, line):
     damage(bert)
     with pytest.raises(DataError, match=line) as refused:
         read_huggingface(bert)
@@ -540,14 +540,14 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(bert, damage, line)
         ({"pooling": Pooling.relu_pooler, "segments": 0}, "model.pooling=pooler"),
     ],
 )
-def test_what_has_no_equivalent_is_named_with_what_to_choose_instead(change, instead):
+def test_settings_without_an_equivalent_are_named_with_what_to_choose_instead(change, instead):
     heads = HeadSizes(sequence_classes=3)
     config, model = drawn(heads, **change)
     with pytest.raises(SettingError, match=f"has no equivalent of .*Use format=.*, or train with .*{instead}"):
         to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
 
 
-def test_all_reasons_stand_in_one_line():
+def test_all_reasons_are_given_in_one_line():
     heads = HeadSizes(sequence_classes=2, vocabulary=True)
     shape = {"positions": Positions.rotary, "norm": Norm.rms, "norm_position": NormPosition.pre, "activation": Activation.relu}
     config, model = drawn(heads, **shape, pooling=Pooling.mean)

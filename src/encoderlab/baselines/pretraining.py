@@ -38,7 +38,7 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
 
 
 def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
-    """Return Return `nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
+    """Return `nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
 
     `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
     al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.

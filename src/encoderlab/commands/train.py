@@ -19,7 +19,7 @@ from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import summary_of
 from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.reports.training.model_card import model_card
-from encoderlab.reports.training.report import BASELINE_NAMES, build_report, shared_rows
+from encoderlab.reports.training.report import BASELINE_NAMES, build_report, labels_alike, shared_rows
 from encoderlab.reports.training.screen import show_report, show_survey
 from encoderlab.reports.training.stronger_command import stronger_command
 from encoderlab.reports.training.windows import compared_with_truncation
@@ -146,7 +146,8 @@ class TrainingOnLabels(Training):
         found = _baselines(corpus, scored, prepared.assembly.task) if config.baselines else {}
         notes = [*fitted.notes, *_frozen_notes(assembly), *self.reading]
         notes += threshold_notes(prepared.assembly.config.task, scores)
-        notes += filter(None, [shared_rows(scored, corpus.survey.as_dict()[scored])])
+        surveyed = corpus.survey.as_dict()
+        notes += filter(None, [shared_rows(scored, surveyed[scored]), labels_alike(surveyed["train"]["labels"])])
         report = build_report(summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found)
         report |= compared_with_truncation(assembly.task, long, scores[scored], truncated, config.seed)
         report |= self.teaching.compared(assembly, corpus, folder, scored, scores[scored])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from encoderlab.errors import DataError
 
 _UNLABELLED = -1
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
+_OFF_ROWS, _OFF_SHARE = 2, 0.25  # a part that misses its number of rows by this many, and by this share, is named
 
 
 def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None) -> dict[str, Split]:
@@ -34,18 +35,41 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together
         share = fraction * len(split) / len(free)
         taken = free[_drawn(groups[free], labels[free], share, generator)]
         if not len(taken):
-            raise _too_few(len(split), groups, name, grouped=kept_together is not None)
+            classes = labels if hashes.target == "label" else np.empty(0, np.int64)
+            raise _too_few(groups, classes, name, grouped=kept_together is not None)
         part[taken] = number
     names = ["train", *fractions]
     return {name: split.take(np.flatnonzero(part == number).tolist()) for number, name in enumerate(names)} if fractions else {}
 
 
-def _too_few(n_rows: int, groups: np.ndarray, name: str, *, grouped: bool) -> DataError:
-    of = "groups (dataset.group)" if grouped else "different texts"
-    return DataError(
-        f"{n_rows} rows with {groups.max(initial=-1) + 1} {of} are too few to take {name} rows from",
-        remedy=f"Add rows, or use a separate file of {name} rows: dataset.train=FILE dataset.{name}=FILE",
-    )
+def _too_few(groups: np.ndarray, labels: np.ndarray, name: str, *, grouped: bool) -> DataError:
+    """Return the error if no rows can be taken for a part; `labels` are those of the rows, or empty if they are not classes."""
+    n_rows, n_groups = len(groups), int(groups.max(initial=-1)) + 1
+    n_labels = len(np.unique(labels[labels != _UNLABELLED]))
+    files = f"use a separate file of {name} rows: dataset.train=FILE dataset.{name}=FILE"
+    if n_labels > 2 and np.unique(np.stack([labels, groups]), axis=1).shape[1] == n_labels:
+        of = "group (dataset.group)" if grouped else "text"
+        return DataError(
+            f"Each of the {n_labels:,} labels has only one {of}, which stays in training, so no {name} rows can be taken",
+            remedy=f"Check dataset.label, add rows, or {files}",
+        )
+    of = ("group{} (dataset.group)" if grouped else "different text{}").format("s" * (n_groups != 1))
+    return DataError(f"{n_rows} rows with {n_groups} {of} are too few to take {name} rows from", remedy=f"Add rows, or {files}")
+
+
+def uneven_parts(parts: Mapping[str, Split], fractions: Mapping[str, float], *, grouped: bool) -> list[str]:
+    """Return a warning for each part of `hold_out` that is far from its fraction of the rows."""
+    total = sum(len(parts[name]) for name in ("train", *fractions)) if fractions else 0
+    together = "rows of one group (dataset.group) and rows" if grouped else "rows"
+    found = []
+    for name, fraction in fractions.items():
+        rows, wanted = len(parts[name]), fraction * total
+        if abs(rows - wanted) >= max(_OFF_ROWS, _OFF_SHARE * wanted):
+            found.append(
+                f"{name} has {rows:,} of {total:,} rows ({rows / total:.0%}, not {fraction:.0%}), because {together} with the same "
+                "text stay together, and training keeps every label"
+            )
+    return found
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:

@@ -3,56 +3,27 @@
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
-from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.sentences import blocks as sentence_blocks
 from encoderlab.data.sentences.punkt import Punkt
 from encoderlab.data.sentences.splitter import SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
-from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.corpora import document_corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.models.task import build_task
-from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-
-
-class FullStops:
-    """Cuts at full stops, for corpora whose every sentence ends in one."""
-
-    def tokenize(self, paragraph):
-        return [f"{part.strip()}." for part in paragraph.split(".") if part.strip()]
-
-
-SPLITTER = SentenceSplitter(FullStops(), "full stops", "full stops 1")
-LONG = "one two three. four five six. seven eight nine. ten eleven twelve."
-DOCUMENTS = [
-    [LONG, "too short. to be. kept."],
-    [LONG.upper(), "only two sentences are here. this is the second and last of them."],
-    [LONG] * 2,
-]
+from encoderlab.tasks.config import SecondSentence
+from tests.runs.small_documents import DOCUMENTS, LONG, documents_in, task_of
 
 
 @pytest.fixture
 def corpus_of(tmp_path):
-    def make(documents=DOCUMENTS, pack=Pack.sentences, **task):
-        split = DocumentSplit(lambda: iter(documents), len(documents), fingerprint(repr(documents).encode()))
-        config = PretrainingConfig(name="test", **task)
-        return DocumentCorpus(
-            Documents({"train": split, "validation": split}, {"source": "test"}), SPLITTER, config, pack, tmp_path
-        )
-
-    return make
-
-
-def task_of(corpus, max_length=32):
-    tokenizer = WordPieceConfig(vocabulary_size=200, min_frequency=1).build(corpus.training_texts, corpus.cache)
-    return build_task(corpus.task, tokenizer, [], max_length)
+    return partial(documents_in, tmp_path)
 
 
 def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_document_and_paragraph(corpus_of):
@@ -177,28 +148,6 @@ def test_what_cannot_be_paired_is_refused(corpus_of, documents, settings, messag
 def test_one_long_document_is_enough_where_no_stranger_is_needed(corpus_of, second):
     corpus = corpus_of(documents=[[LONG], ["short."]], second_sentence=second)
     assert len(corpus.rows("train", task_of(corpus))) > 0
-
-
-def test_what_is_known_of_the_pairs_beforehand_is_counted(corpus_of):
-    corpus = corpus_of()
-    rows = corpus.rows("train", task_of(corpus))
-    facts = pair_facts(rows, corpus)
-    assert [facts[name] for name in ("documents", "paragraphs", "sentences", "pairs")] == [3, 4, 16, 12]
-    assert facts["labels"] == {"follows": 6, "random": 6}
-    assert facts["truncated"] == 0
-    assert set(guessed_pairs(rows, rows)) == {"majority", "word_overlap", "length"}
-    assert guessed_pairs(rows, rows)["majority"]["nsp_accuracy"] == 0.5
-    alone = corpus_of(second_sentence=SecondSentence.none)
-    single = alone.rows("train", task_of(alone))
-    assert guessed_pairs(single, single) == {} and "labels" not in pair_facts(single, alone)
-
-
-def test_the_most_frequent_token_is_counted_in_training_and_named(corpus_of):
-    corpus = corpus_of()
-    rows = corpus.rows("train", task_of(corpus))
-    full_stop = rows.task.tokenizer.encode(["."])[0][0]
-    found = guessed_tokens(rows, np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]]))
-    assert found["most_frequent_token"] == {"mlm_accuracy": pytest.approx(2 / 3), "token_id": full_stop, "token": "."}
 
 
 def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):

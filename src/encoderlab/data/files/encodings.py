@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from encoderlab.data.files.text_files import BROKEN, ENCODINGS, UTF_8, bytes_of, marked_lines, place, readable
 from encoderlab.errors import DataError, SettingError, one_line
 
-AUTO = "auto"
+AUTO, SETTING = "auto", "dataset.encoding"
 _WESTERN = "cp1252"
 _BLOCK = 2**20
 _ARCHIVES = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}  # by their first two bytes
@@ -22,7 +23,7 @@ def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[
     """Yield each of many files with its encoding, as `encoding_of` finds it; only the first in Windows-1252 is named."""
     named = more = 0
     for file in files:
-        encoding, warning = _found(file, chosen)
+        encoding, warning = _found(file, chosen, SETTING)
         if warning and not named:
             print(warning, file=sys.stderr)
         more += bool(warning and named)
@@ -32,44 +33,53 @@ def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[
         print(f"encoderlab: {more:,} more files are read as Windows-1252", file=sys.stderr)
 
 
-def encoding_of(path: Path, chosen: str = AUTO) -> str:
-    """Return Python's name of the encoding of a text file.
+def encoding_of(path: Path, chosen: str = AUTO, setting: str = SETTING) -> str:
+    """Return Python's name of the encoding of a text file; `setting` is where it was `chosen`.
 
     With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with a
     warning that shows how the first such line reads. Raises DataError if the bytes are none of these, or the file cannot be
     read.
     """
-    encoding, warning = _found(path, chosen)
+    encoding, warning = _found(path, chosen, setting)
     if warning:
         print(warning, file=sys.stderr)
     return encoding
 
 
-def _found(path: Path, chosen: str) -> tuple[str, str]:
-    """Return the encoding, and a warning or nothing."""
+def _found(path: Path, chosen: str, setting: str) -> tuple[str, str]:
+    """Return the encoding, and a warning or nothing. The whole file is decoded once."""
     if chosen != AUTO:
-        return (UTF_8 if codecs.lookup(chosen).name == "utf-8" else chosen), ""
-    with readable(path, UTF_8):
+        return _decodable(path, UTF_8 if codecs.lookup(chosen).name == "utf-8" else chosen, setting), ""
+    with readable(path, UTF_8, setting):
         with bytes_of(path) as stream:
             mark = stream.read1(2)
         if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16", ""
-        return (UTF_8, "") if _decodes(path, "strict") else (_WESTERN, _western(path, mark))
+            return _decodable(path, "utf-16", setting), ""
+        return (UTF_8, "") if _is_utf_8(path, "strict") else (_WESTERN, _western(path, mark, setting))
 
 
-def _decodes(path: Path, errors: str) -> bool:
-    """Return whether a file is UTF-8. One that unpacks without end counts as UTF-8; its reader names the offending line."""
-    decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    with bytes_of(path) as stream:
-        try:
-            for block in iter(partial(stream.read1, _BLOCK), b""):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return False
-        except DataError:
-            return True
+def _decodable(path: Path, encoding: str, setting: str) -> str:
+    """Return the encoding. Raises DataError unless the file can be decoded in it."""
+    with readable(path, encoding, setting):
+        _decode(path, encoding, "strict")
+    return encoding
+
+
+def _is_utf_8(path: Path, errors: str) -> bool:
+    try:
+        _decode(path, "utf-8", errors)
+    except UnicodeDecodeError:
+        return False
     return True
+
+
+def _decode(path: Path, encoding: str, errors: str) -> None:
+    """Raise UnicodeError if a file is not in this encoding. One that unpacks without end is left to its reader, which says so."""
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    with bytes_of(path) as stream, suppress(DataError):
+        for block in iter(partial(stream.read1, _BLOCK), b""):
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
 
 
 def refuse_unknown(encoding: str, setting: str) -> None:
@@ -84,9 +94,9 @@ def refuse_unknown(encoding: str, setting: str) -> None:
         )
 
 
-def _western(path: Path, mark: bytes) -> str:
+def _western(path: Path, mark: bytes, setting: str) -> str:
     """Return the warning for a file in Windows-1252. Raises DataError if it is neither, or if other lines are UTF-8."""
-    line, in_utf_8 = 0, _decodes(path, "surrogatepass")  # lone surrogates (U+D800 to U+DFFF) are not valid UTF-8
+    line, in_utf_8 = 0, _is_utf_8(path, "surrogatepass")  # lone surrogates (U+D800 to U+DFFF) are not valid UTF-8
     for number, text in marked_lines(path, "utf-8"):
         line = line or (number if BROKEN in text else 0)
         in_utf_8 = in_utf_8 or not text.replace(BROKEN, "").isascii()
@@ -96,7 +106,7 @@ def _western(path: Path, mark: bytes) -> str:
         raise DataError(
             f"{place(path, line)} cannot be decoded as UTF-8, but other lines can",
             allowed=ENCODINGS,
-            remedy="Correct the line, or set dataset.encoding to the encoding of the file",
+            remedy=f"Correct the line, or set {setting} to the encoding of the file",
         )
     shown = ""
     for number, text in marked_lines(path, _WESTERN):
@@ -104,11 +114,11 @@ def _western(path: Path, mark: bytes) -> str:
             raise DataError(
                 f"{place(path, number)} is neither UTF-8 nor Windows-1252",
                 allowed=ENCODINGS,
-                remedy="Set dataset.encoding to the encoding it was written in",
+                remedy=f"Set {setting} to the encoding it was written in",
             )
         if not shown and not text.isascii():
             shown = f"line {number} as {_around_first_special(one_line(text.strip()))!r}"
-    return f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, {shown}. If that is wrong, set dataset.encoding."
+    return f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, {shown}. If that is wrong, set {setting}."
 
 
 def _around_first_special(text: str) -> str:

@@ -238,7 +238,7 @@ def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
     from encoderlab.data.files import columnar, conll, folders, spreadsheets, tables
 
     if found not in BINARY:  # each file of a folder has its own
-        dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding))
+        dialect = replace(dialect, encoding=encoding_of(path, dialect.encoding, wanted.named("encoding")))
     if found is Format.txt and wanted.label is not None and conll.holds_columns(path, dialect.encoding):
         found = Format.conll
     readers = {

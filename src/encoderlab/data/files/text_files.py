@@ -141,16 +141,18 @@ def bytes_of(path: Path) -> io.BufferedReader:
 
 
 @contextmanager
-def readable(path: Path, encoding: str) -> Iterator[None]:
-    """Raise DataError if a file read within this context cannot be read or decoded."""
+def readable(path: Path, encoding: str, setting: str = "dataset.encoding") -> Iterator[None]:
+    """Raise DataError if a file read within this context cannot be read or decoded; `setting` chooses the encoding."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        line = next((number for number, text in marked_lines(path, encoding) if BROKEN in text), 1)
+    except UnicodeError as error:
+        line = 1  # such as one that lacks the byte-order mark of its encoding
+        if isinstance(error, UnicodeDecodeError):
+            line = next((number for number, text in marked_lines(path, encoding) if BROKEN in text), 1)
         raise DataError(
             f"{place(path, line)} cannot be decoded as {shown(encoding)}",
             allowed=ENCODINGS,
-            remedy="Set dataset.encoding to the encoding it was written in",
+            remedy=f"Set {setting} to the encoding it was written in",
         ) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error

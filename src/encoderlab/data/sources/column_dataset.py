@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -123,7 +124,7 @@ class ColumnDataset(DatasetConfig):
         """
         from encoderlab.data.sources.labels import as_split, refuse_other_targets
         from encoderlab.data.sources.targets import with_targets
-        from encoderlab.data.splitting import hold_out
+        from encoderlab.data.splitting import hold_out, uneven_parts
 
         labels = None
         if self.label is not None and target != "label":
@@ -139,7 +140,10 @@ class ColumnDataset(DatasetConfig):
         if self.fold is not None:
             found, groups = self.in_fold(found, self.fold, groups)
             fractions.pop("test", None)
-        by_name = found.by_name | hold_out(found.by_name["train"], fractions, self.split_seed, groups)
+        parts = hold_out(found.by_name["train"], fractions, self.split_seed, groups)
+        for warning in uneven_parts(parts, fractions, grouped=groups is not None):
+            print(f"encoderlab: {warning}", file=sys.stderr)
+        by_name = found.by_name | parts
         if fractions:
             found = replace(found, origin=found.origin | {"taken_from_train": fractions, "split_seed": self.split_seed})
         return replace(found, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})

@@ -11,7 +11,7 @@ from typing import Any
 from encoderlab.errors import SettingError, closest
 from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
 from encoderlab.metrics.scores import is_lower_better
-from encoderlab.reports.comparison.learning_curve import learning_curve_of
+from encoderlab.reports.comparison.learning_curve import learning_curve_of, why_no_curve
 from encoderlab.reports.parts.console import OF_POSITIVE
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun, check_comparable, read_answers
@@ -134,7 +134,11 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
             "reference": settings[place].label,
             "settings": rows,
             "learning_curve": learning_curve_of([setting.runs for setting in settings], told_apart_by, figure),
-            "notes": [*notes, *_notes(settings, differences, first, chosen=reference is None)],
+            "notes": [
+                *notes,
+                *why_no_curve([setting.runs for setting in settings], told_apart_by),
+                *_notes(settings, differences, first, chosen=reference is None),
+            ],
         }
     )
 

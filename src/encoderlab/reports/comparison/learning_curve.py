@@ -48,6 +48,20 @@ def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], told_apart_by: Se
     }
 
 
+def why_no_curve(groups: Sequence[Sequence[FinishedRun]], told_apart_by: Sequence[str]) -> list[str]:
+    """Return a note if the runs differ in their share of training rows but have no learning curve; otherwise none."""
+    if SHARE not in told_apart_by:
+        return []
+    if others := [name for name in told_apart_by if name != SHARE]:
+        return [f"No learning curve is fitted, because the runs also differ in {', '.join(others)}: compare those of one value"]
+    sizes = sorted({_trained_on(run) for group in groups for run in group})
+    if len(sizes) >= FEWEST_SIZES:
+        return []
+    counts = " and ".join(f"{size:,}" for size in sizes)
+    takes = f"No learning curve is fitted: that takes runs on at least {FEWEST_SIZES} different numbers of training rows"
+    return [f"{takes}, and these have {counts}. Add a share, such as {SHARE}=0.25"]
+
+
 def _trained_on(run: FinishedRun) -> int:
     return run.dataset["splits"]["train"]["rows"]
 

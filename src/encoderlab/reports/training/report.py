@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -29,7 +31,9 @@ BASELINE_NAMES = {
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
 LEAST_ROWS = 10  # of a class, below which its figures are mostly chance
 MOST_NAMED = 5  # classes in a note
+MOST_MAPPED = 8  # labels in a suggested mapping
 LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly move its score
+_PLAIN = re.compile(r"\w+(?:[- ]\w+)*")  # labels that a mapping on the command line can hold as they are
 
 
 def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
@@ -130,6 +134,22 @@ def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
         f"{shared:,} of the {rows:,} rows of {split} ({shared / rows:.0%}) have a text that is also in train, so the score says "
         "less about new texts than it seems to: remove them from train."
     )
+
+
+def labels_alike(counts: Mapping[str, int]) -> str:
+    """Return a warning about labels that differ only in case or white space, given the `counts` of all; "" if none do."""
+    by_form: dict[str, list[str]] = {}
+    for name in sorted(counts, key=lambda name: -counts[name]):
+        by_form.setdefault(" ".join(normalize("NFC", name).casefold().split()), []).append(name)
+    alike = [" and ".join(map(repr, names)) for names in by_form.values() if len(names) > 1]
+    if not alike:
+        return ""
+    named = "; ".join(alike[:MOST_NAMED]) + (f"; and {len(alike) - MOST_NAMED:,} more" if alike[MOST_NAMED:] else "")
+    remedy = "write them the same way in the data"
+    if len(by_form) > 1 and len(counts) <= MOST_MAPPED and all(map(_PLAIN.fullmatch, counts)):
+        merged = ",".join(f"{name}:{names[0]}" for names in by_form.values() for name in names)
+        remedy += f", or merge them with dataset.label_names='{{{merged}}}'"
+    return f"Labels that differ only in case or spaces are separate classes: {named}. If they mean the same, {remedy}."
 
 
 def _scarce_notes(split: str, scores: AnswerScores) -> list[str]:

@@ -23,7 +23,7 @@ from encoderlab.reports.parts.console import (
 )
 from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
-from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, scarce_classes, shared_rows
+from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, labels_alike, scarce_classes, shared_rows
 from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels with a single training row
@@ -88,6 +88,7 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         console.print(_label_counts(survey, labels))
     else:
         line(console, "Labels", f"{len(labels):,}; {_extremes(survey)}")
+    line(console, "Warning", labels_alike(next(iter(survey.values()))["labels"]))
     for split in ("validation", "test"):
         if len(labels) == 2 and any(survey.get(split, {}).get("labels", {}).values()):
             line(console, "Warning", scarce_classes(split, survey[split]["labels"]))

@@ -135,14 +135,14 @@ def run_folder(
 
 def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
     """Return the splits whose rows have changed since the run in `folder` was started."""
-    recorded = (read_record(folder).get("dataset") or {}).get("splits", {})
-    before = {name: split.get("fingerprint") for name, split in recorded.items()}
+    recorded = _recorded(folder, "dataset", "splits")
+    before = {name: _recorded(folder, "dataset", "splits", name).get("fingerprint") for name in recorded}
     return sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
 
 
 def _changed_shards(folder: RunFolder, shards: Mapping[str, str]) -> str:
     """Return in words which shards have changed since the run in `folder` was started; "" if none has."""
-    before = (read_record(folder).get("dataset") or {}).get("shards", {})
+    before = _recorded(folder, "dataset", "shards")
     states = {name: "is gone" for name in before if name not in shards} | {name: "is new" for name in shards if name not in before}
     states |= {name: "has changed" for name in before if shards.get(name, before[name]) != before[name]}
     listed = [f"{name} {state}" for name, state in sorted(states.items())]
@@ -152,7 +152,7 @@ def _changed_shards(folder: RunFolder, shards: Mapping[str, str]) -> str:
 
 def changed_files(folder: RunFolder, beside: Mapping[str, str]) -> list[str]:
     """Return the settings whose files have changed since the run in `folder` was started; none if it recorded none."""
-    before = read_record(folder).get("files") or {}
+    before = _recorded(folder, "files")
     return [name for name, fingerprint in beside.items() if before.get(name, fingerprint) != fingerprint]
 
 
@@ -240,6 +240,16 @@ def read_record(folder: RunFolder) -> dict[str, Any]:
     if record.get("command") not in CONTINUABLE:
         raise DataError(f"{folder.root} is not a training run", allowed=f"a run of {', '.join(CONTINUABLE)}")
     return record
+
+
+def _recorded(folder: RunFolder, *names: str) -> dict[str, Any]:
+    """Return a dictionary inside the run's environment.json; {} if it is missing. Raises DataError if it is anything else."""
+    found: Any = read_record(folder)
+    for name in names:
+        found = found.get(name) or {}
+        if not isinstance(found, dict):
+            raise DataError(f"{folder.environment} cannot be read: {'.'.join(names)} is {found!r}"[:200], remedy="Start a new run")
+    return found
 
 
 def _read(path: Path, parse: Any) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def file_examples(
         dialect = replace(dialect, quoting=quoting, delimiter=delimiter)
         split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect)
         return split, len(split)
-    encoding = encoding_of(path, dialect.encoding)
+    encoding = encoding_of(path, dialect.encoding, "encoding")
     total = sum(1 for _ in plain_lines(path, encoding))
     if not total:
         raise DataError(f"{path} has no rows", remedy="Choose a file with rows")

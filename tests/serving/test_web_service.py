@@ -1,0 +1,263 @@
+"""The service: answers in order and as the model gives them, bounded requests refused in a line of JSON, and headers for browsers."""
+
+import json
+import re
+import threading
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("starlette", reason="the extra serve is not installed")
+
+from starlette.testclient import TestClient
+
+from encoderlab.commands.serve import LOOPBACK
+from encoderlab.data.examples import TextExample
+from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.models.saved_model import Origin
+from encoderlab.serving import web_service as service
+from encoderlab.serving.web_service import Limits, web_service
+from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows
+from encoderlab.tasks.task import Answer
+from tests.runs.small_assembly import LABELS, assembly_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+LIMITS = Limits(texts=3, characters=20, body=2000)
+DIGITS = json.dumps({"text": "012"}).encode()
+TASKS = {
+    "label": ClassificationConfig(name="digits"),
+    "long texts": ClassificationConfig(name="digits", windows=Windows.max),
+    "label_set": MultilabelConfig(name="digits"),
+    "number": RegressionConfig(name="digits", mean=3.0, deviation=2.0),
+}
+
+
+def opened(task=None, labels=LABELS, paired=False):
+    """A small model as a finished run is opened."""
+    assembly = replace(assembly_of(task, labels), origin=Origin({"step": 7}, paired, {}))
+    assembly.model.eval()
+    return assembly
+
+
+def client_of(assembly):
+    return TestClient(web_service(assembly, LIMITS, LOOPBACK), base_url="http://127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return client_of(opened())
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return client_of(opened(paired=True))
+
+
+@pytest.fixture(scope="module")
+def words():
+    return client_of(opened(TaggingConfig(name="parts")))
+
+
+def asked(client, **request):
+    answer = client.post("/predict", json=request)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["answers"]
+
+
+def refused(client, status, **request):
+    answer = client.post("/predict", json=request)
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"]
+    assert "\n" not in answer.text
+    return answer.json()["error"]
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_texts_are_answered_in_order_as_the_model_answers_them(kind):
+    labels = [] if kind == "number" else LABELS
+    assembly, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
+    expected = answers_of(assembly, [TextExample(text) for text in given])
+    found = asked(client_of(assembly), texts=given)
+    for answer, wanted in zip(found, expected, strict=True):
+        if kind == "number":
+            assert answer == {"predicted": pytest.approx(wanted.number)}
+        else:
+            assert answer["predicted"] == (list(wanted.labels) if kind == "label_set" else wanted.labels[0])
+            assert answer["probabilities"] == pytest.approx(wanted.by_label(labels))
+
+
+def test_pairs_are_answered_alone_and_in_lists(pairs):
+    (one,) = asked(pairs, text="01", text_pair="23")
+    both = asked(pairs, texts=["01", "4"], text_pairs=["23", "5"])
+    assert one["probabilities"] == pytest.approx(both[0]["probabilities"], abs=1e-5)
+    assert len(both) == 2
+
+
+def test_every_word_is_predicted_and_truncated_ones_are_null(words):
+    (answer,) = asked(words, text="1 2 3")
+    assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
+    assert all(0 < word["probability"] <= 1 for word in answer["words"])
+    read = Answer(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
+    cut = service._words(("a", "b"), read, ["noun", "verb"], 1)
+    assert cut[0]["top"] == [{"label": "noun", "probability": 0.75}]
+    assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
+
+
+def test_the_most_probable_classes_are_returned_for_texts_and_words(texts, words):
+    (text,) = asked(texts, text="012", top_k=1)
+    assert list(text) == ["predicted", "top"] and [one["label"] for one in text["top"]] == [text["predicted"]]
+    assert len(asked(texts, text="012", top_k=2)[0]["top"]) == 2
+    (answer,) = asked(words, text="1 2", top_k=3)
+    assert all(len(word["top"]) == 3 and word["top"][0]["label"] == word["predicted"] for word in answer["words"])
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=5), inside, max_size=2),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(["text", "texts", "text_pair", "text_pairs", "top_k", "other"])
+TEXTS = st.text(st.sampled_from("01ab \n\u00e9"), max_size=25)
+
+
+@settings(max_examples=50)
+@given(st.one_of(ANY_JSON, st.dictionaries(KEYS, ANY_JSON | TEXTS | st.lists(TEXTS, max_size=4), max_size=3)), st.booleans())
+def test_whatever_is_asked_is_answered_or_refused_in_one_line(texts, words, request_, of_words):
+    client = words if of_words else texts
+    response = client.post("/predict", content=json.dumps(request_), headers={"content-type": "application/json"})
+    if response.status_code == 200:
+        asked_for = [request_["text"]] if "text" in request_ else request_["texts"]
+        assert len(response.json()["answers"]) == len(asked_for)
+    else:
+        assert response.status_code in (400, 413, 422) and list(response.json()) == ["error"]
+        assert "\n" not in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "message"),
+    [
+        ({}, 422, "must have either text or texts; send"),
+        ({"text": "a", "texts": ["a"]}, 422, "either text or texts"),
+        ({"text": 1}, 422, "text must be a text"),
+        ({"texts": "abc"}, 422, "texts must be a list of texts"),
+        ({"texts": []}, 422, "texts must be a list of texts"),
+        ({"texts": ["a", None]}, 422, "texts must be a list of texts"),
+        ({"txt": "a"}, 422, "an unknown key, 'txt'"),
+        ({"text": "a", "top_k": 4}, 422, "top_k must be a whole number from 1 to 3, the labels of this model"),
+        ({"text": "a", "top_k": True}, 422, "top_k must be a whole number"),
+        ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
+        ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, but a pair was given"),
+        ({"texts": ["a"] * 4}, 413, "has 4 texts, but at most 3 are allowed"),
+        ({"text": "0" * 21}, 413, "A text has 21 characters, but at most 20 are allowed"),
+        ({"text": "0" * 3000}, 413, "The request has more than 2,000 bytes"),
+    ],
+)
+def test_invalid_requests_are_refused_in_one_line_of_json(texts, request_, status, message):
+    assert message in refused(texts, status, **request_)
+
+
+def test_texts_and_second_texts_must_be_equally_many(pairs):
+    assert "There are 2 texts and 1 text_pairs" in refused(pairs, 422, texts=["a", "b"], text_pairs=["c"])
+    assert "trained on pairs of texts, but one text was given" in refused(pairs, 422, text="a")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"", 400), (b"{", 400), (b"\xff", 400), (b"[" * 1990, 400), (b"[]", 422), (rb'{"text": "\ud800"}', 422), (b'"text"', 422)],
+)
+def test_malformed_json_is_refused_in_one_line_of_json(texts, body, status):
+    answer = texts.post("/predict", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert list(answer.json()) == ["error"]
+
+
+def test_other_sites_are_refused_by_origin_and_host(texts):
+    assert texts.post("/predict", content=DIGITS, headers={"content-type": "text/plain"}).status_code == 415
+    for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000"):
+        assert texts.get("/health", headers={"host": host}).status_code == 400
+    for host in ("localhost:8000", "127.0.0.1:9", "[::1]:8000"):
+        answer = texts.get("/health", headers={"host": host, "origin": "https://evil.example"})
+        assert answer.json() == {"status": "ok"}
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_every_response_forbids_loading_and_framing(texts):
+    for answer in (texts.get("/"), texts.get("/nothing"), texts.get("/health", headers={"host": "evil.example"})):
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_unknown_paths_and_methods_are_refused_in_json(texts):
+    assert (texts.get("/nothing").status_code, texts.get("/nothing").json()) == (404, {"error": "Not Found"})
+    assert texts.get("/predict").status_code == 405
+
+
+def test_the_model_describes_itself(texts, words):
+    facts = texts.get("/model").json()
+    assert (facts["task"], set(facts["labels"]), facts["paired"]) == ("digits", set(LABELS), False)
+    assert facts["limits"] == {"texts": 3, "characters": 20, "body": 2000}
+    assert words.get("/model").json()["answers_for"] == "words"
+
+
+class Fields(HTMLParser):
+    """The ids of a page's elements."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.ids |= {value for name, value in attrs if name == "id"}
+
+
+def test_the_page_has_a_field_for_each_text_and_loads_nothing(texts, pairs):
+    assert {"text", "ask", "answer"} <= Fields(texts.get("/").text).ids
+    assert "text_pair" not in Fields(texts.get("/").text).ids
+    assert "text_pair" in Fields(pairs.get("/").text).ids
+    assert not re.search(r'(src|href)="(?!/model|/health)', texts.get("/").text)
+
+
+def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(texts, monkeypatch):
+    at_work, most, begun, go_on = [], [], threading.Event(), threading.Event()
+    answers_of = service.answers_of
+
+    def slow(*arguments):
+        at_work.append(1)
+        most.append(len(at_work))
+        begun.set()
+        assert go_on.wait(60)
+        at_work.pop()
+        return answers_of(*arguments)
+
+    monkeypatch.setattr(service, "answers_of", slow)
+    asking = [threading.Thread(target=asked, args=(texts,), kwargs={"text": "01"}) for _ in range(3)]
+    for one in asking:
+        one.start()
+    assert begun.wait(60)
+    assert texts.get("/health").json() == {"status": "ok"}
+    go_on.set()
+    for one in asking:
+        one.join()
+    assert most == [1, 1, 1]
+
+
+def test_a_request_that_never_arrives_times_out(texts, monkeypatch):
+    import asyncio
+
+    monkeypatch.setattr(service, "BODY_SECONDS", 0.01)
+
+    class Waiting:
+        headers = {"content-type": "application/json"}
+
+        async def stream(self):
+            yield b"{"
+            await asyncio.sleep(60)
+
+    with pytest.raises(service.HTTPException, match="408: The request took more than 0.01 seconds"):
+        asyncio.run(service._body(Waiting(), 100))
