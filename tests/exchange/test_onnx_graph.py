@@ -87,6 +87,22 @@ def test_a_graph_with_other_weights_is_noticed(written, make_model):
     whole.load_state_dict(before)
 
 
+def test_an_output_that_is_not_a_number_is_noticed_after_one_that_is_right(written, monkeypatch):
+    whole, path, _ = written
+
+    class Broken(onnxruntime.InferenceSession):
+        def run(self, outputs, inputs):
+            right, *_ = super().run(["last_hidden_state"], inputs)
+            return [right, right * float("nan")]
+
+    if whole.outputs != ["last_hidden_state"]:
+        pytest.skip("one shape is enough")
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Broken)
+    monkeypatch.setattr(whole, "outputs", ["last_hidden_state"] * 2)
+    with pytest.raises(DataError, match="its outputs are off by nan"):
+        largest_difference(whole, path, 12, 13)
+
+
 @pytest.mark.slow
 def test_weights_too_large_for_one_file_are_stored_beside_it(make_model, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_graph, "LARGEST_GRAPH", 100)
