@@ -108,7 +108,7 @@ def test_mistakes_are_answered_with_what_there_is(real):
         },
         {
             "error": "dataset.label_names=[a, b, c] does not name the 2 labels in the data. Allowed: all of negative, positive, in any order. "
-            "Remove dataset.label_names to use these names.",
+            "Remove dataset.label_names to use these names, or rename each: dataset.label_names={negative:NAME,...}.",
             "exit": 2,
         },
     ]
