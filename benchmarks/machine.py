@@ -37,7 +37,8 @@ def said(made: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab")
     machine = made["machine"]
     gpu = f"{machine['gpu']}, " if machine.get("gpu") else ""
-    return f"{made['date']}, {gpu}{machine['processor']}, {machine['cores']} core{'s' * (machine['cores'] > 1)}, {commit}; {versions}"
+    core = "core" if machine["cores"] == 1 else "cores"
+    return f"{made['date']}, {gpu}{machine['processor']}, {machine['cores']} {core}, {commit}; {versions}"
 
 
 def on_threads(count: int) -> str:
