@@ -25,7 +25,12 @@ def provenance() -> dict[str, Any]:
     """Where and of what figures are made now."""
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": {"processor": _processor(), "gpu": _gpu(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"},
+        "machine": {
+            "processor": _processor(),
+            "gpu": _gpu(),
+            "cores": cores(),
+            "system": f"{platform.system()} {platform.machine()}",
+        },
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "git": {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(_git("status", "--porcelain", *NOT_CODE))},
     }
