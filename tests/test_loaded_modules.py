@@ -1,4 +1,4 @@
-"""What each command loads: nothing heavy that it does not use, so that it starts at once."""
+"""Each command loads nothing heavy that it does not use, so that it starts at once."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ STATISTICS = {"sklearn", "scipy", "pandas"}
 DRAWING = {"matplotlib", "jinja2"}
 WINDOWS = {"matplotlib.pyplot"}  # figures are written to files, without the state and the backends that pyplot manages
 SOURCES = {"pyarrow", "datasets", "transformers", "huggingface_hub", "nltk"}
+SETTINGS = {"torch", "hydra", "omegaconf", "numpy", "tokenizers", "yaml"}  # what takes 0.3 s and more
 HEAVY = COMPILER | STATISTICS | DRAWING | WINDOWS | SOURCES
 LINE = """
 import sys
@@ -19,9 +20,9 @@ print("loaded", *sorted({heavy!r} & set(sys.modules)))
 """
 
 
-def loaded_by(*arguments):
-    """The heavy modules that a command loads, and whatever that loads, in a process of its own."""
-    code = LINE.format(arguments=list(arguments), heavy=HEAVY)
+def loaded_by(*arguments, heavy=HEAVY):
+    """Return the heavy modules that a command loads, directly or not, in a new process."""
+    code = LINE.format(arguments=list(arguments), heavy=heavy)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split()[1:])
@@ -29,11 +30,24 @@ def loaded_by(*arguments):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run, and what training it loaded."""
+    """Return a run and the modules that training it loaded."""
     run = tmp_path_factory.mktemp("loaded") / "run"
     rows = [f"dataset.{split}_rows=16" for split in ("train", "validation", "test")]
     sizes = ["model.n_layers=1", "model.d_model=16", "training.steps=2", "training.precision=fp32", "training.threads=1"]
     return run, loaded_by("train", "task=brackets", "training=smoke", *rows, *sizes, f"run_dir={run}")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list"], ["completion", "bash"]], ids=" ".join)
+def test_what_only_reads_loads_nothing_heavy(arguments):
+    assert loaded_by(*arguments, heavy=HEAVY | SETTINGS) == set()
+
+
+def test_completing_a_line_loads_nothing_heavy_and_the_first_one_no_pytorch(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path))
+    line = ("completion", "bash", "encoderlab train training.lea", "=:")
+    assert loaded_by(*line, heavy=HEAVY | {"torch"}) == set(), "it reads the settings, and keeps them"
+    assert loaded_by(*line, heavy=HEAVY | SETTINGS) == set()
+    assert [path.name for path in tmp_path.iterdir()] == ["completion.json"]
 
 
 @pytest.mark.slow
@@ -45,7 +59,7 @@ def test_predict_and_embed_load_pytorch_and_little_else(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_loads_no_compiler_where_nothing_is_compiled(trained):
+def test_training_loads_no_compiler_if_nothing_is_compiled(trained):
     _, loaded = trained
     assert loaded & (COMPILER | WINDOWS) == set()
     assert loaded & {"transformers", "datasets", "nltk"} == set()

@@ -11,7 +11,12 @@ _train_smoke = (
     *("-m", "encoderlab", "train", "task=brackets", "training=smoke", "training.threads={threads}"),
     *(f"dataset.{split}_rows=64" for split in ("train", "validation", "test")),
 )
-_READING = {OURS: "--help", "list": "list", "version": "--version"}
+_READING = {
+    OURS: ("--help",),
+    "list": ("list",),
+    "version": ("--version",),
+    "completion": ("completion", "bash", "encoderlab train training.lea", "=:"),
+}
 
 
 def _start(what: str, ours: tuple[str, ...], at_most: float) -> Job:
@@ -32,8 +37,8 @@ STARTING: Mapping[str, Job] = {
     ),
     "start_train": _start("training on 64 rows of brackets, to the finished report", (*_train_smoke, "run_dir={folder}/run"), 3),
     "start_help": Job(
-        "`encoderlab --help`, `list` and `--version`",
-        tuple(Side(name, ("-m", "encoderlab", *typed.split()), processor_time) for name, typed in _READING.items()),
+        "`encoderlab --help`, `list`, `--version`, and a setting completed with TAB",
+        tuple(Side(name, ("-m", "encoderlab", *typed), processor_time) for name, typed in _READING.items()),
         tuple(Target("processor_seconds", at_most=0.2, side=name) for name in _READING),
         figure="processor_seconds",
         note="The first row is `encoderlab --help`. Processor time of the whole process, that of starting Python included.",

@@ -10,7 +10,6 @@ encoderlab.load(run.folder).predict(["A gorgeous, witty film."])
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ __all__ = ["Run", "TextClassifier", "TextRegressor", "compose", "distill", "fine
 def __getattr__(name: str) -> Any:
     """Return a name of `api`, an estimator, or the version. PyTorch loads at first use, because `--help` does not need it."""
     if name == "__version__":
-        return version("encoderlab")
+        return import_module("importlib.metadata").version("encoderlab")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name.startswith("Text"):  # these need scikit-learn

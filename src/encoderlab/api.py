@@ -16,7 +16,7 @@ from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
-from encoderlab.config.command_settings import CACHE, DistillConfig, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig
+from encoderlab.config.command_settings import DistillConfig, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig
 from encoderlab.config.composing import checked_configs
 from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
 from encoderlab.config.inference_settings import VectorPooling
@@ -29,6 +29,7 @@ from encoderlab.runs.inference.inputs import encoded_rows, example_of, reads_wor
 from encoderlab.runs.inference.predict import answers_of
 from encoderlab.runs.inference.vectors import vectors_of
 from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
+from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
 TRAINING_COMMANDS = tuple(COMMAND_OF.values())

@@ -1,4 +1,4 @@
-"""Work divided among processes: the results of one process, in order, or one clear error."""
+"""Work divided among processes: the same results as one process, in order, or one clear error."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ class DiesIn:
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
-    """A module that only this process's search path leads to."""
+    """Write a module that is only on this process's search path."""
     (tmp_path / "shared_work.py").write_text(WORK)
     monkeypatch.syspath_prepend(tmp_path)
     yield __import__("shared_work")
@@ -50,14 +50,14 @@ def work(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_the_order_of_the_items_whoever_made_them(work, workers):
+def test_results_come_in_the_order_of_the_items_whichever_process_computed_them(work, workers):
     assert list(shared_out(work.square, range(50), workers)) == [number * number for number in range(50)]
     assert list(shared_out(work.slow_first, range(5), workers)) == list(range(5))
     assert list(shared_out(work.square, [], workers)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_the_work_or_the_items_raise_is_raised_here(work, workers):
+def test_errors_of_the_work_or_the_items_are_raised_here(work, workers):
     with pytest.raises(DataError) as refused:
         list(shared_out(work.refuse, range(10), workers))
     assert str(refused.value) == "3 is refused. Allowed: other numbers."
@@ -65,7 +65,7 @@ def test_what_the_work_or_the_items_raise_is_raised_here(work, workers):
         list(shared_out(work.square, map(work.refuse, range(10)), workers))
 
 
-def test_a_killed_worker_is_said_in_one_line(work):
+def test_a_killed_worker_is_reported_in_one_line(work):
     with pytest.raises(DataError, match="^A process that was preparing the data was killed or crashed. Free memory"):
         list(shared_out(work.DiesIn(os.getpid()), range(10), 2))
 
@@ -76,7 +76,7 @@ def test_a_worker_imports_nothing_from_the_folder_it_is_started_in(tmp_path):
     assert subprocess.check_output([sys.executable, "-P", "-c", code], cwd=tmp_path, text=True) == "[0, 1, 2, 3]\n"
 
 
-def test_workers_end_when_nobody_wants_the_results(work):
+def test_workers_end_when_the_results_are_abandoned(work):
     found = shared_out(work.worker, range(1000), 2)
     worker = next(found)[1]
     assert worker != os.getpid()
@@ -91,7 +91,7 @@ def test_one_process_of_many_starts_no_workers(monkeypatch):
     assert workers_at_hand() == 1
 
 
-def test_of_the_processes_of_a_machine_only_the_first_has_help(monkeypatch):
+def test_only_the_first_process_of_a_machine_starts_workers(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     for local_rank, workers in (("0", 4), ("1", 1), ("2", 1)):
         monkeypatch.setenv("LOCAL_RANK", local_rank)

@@ -1,4 +1,4 @@
-"""Rows of an Arrow table: any selection reads as the same rows of a list do."""
+"""Rows of an Arrow table: any selection reads like the same selection from a list."""
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ def table_of(chunks):
 
 
 @given(CHUNKS, st.data())
-def test_a_selection_of_a_selection_reads_as_that_of_a_list(chunks, data):
+def test_a_selection_of_a_selection_reads_like_that_of_a_list(chunks, data):
     values, rows = [value for chunk in chunks for value in chunk], RowTable(table_of(chunks))
     for _ in range(data.draw(st.integers(0, 2))):
         places = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=9)) if values else []
@@ -34,7 +34,7 @@ def test_texts_and_lists_of_several_chunks_keep_their_types():
     assert chosen.arrow(0, 2).schema == chosen.schema == table.schema
 
 
-def test_a_split_knows_rows_from_the_end_and_refuses_those_beyond_it():
+def test_a_split_accepts_negative_indices_and_refuses_those_out_of_range():
     from encoderlab.data.examples import Split
 
     split = Split(pa.table({"text": ["a", "b"], "label": [0, 1]}))

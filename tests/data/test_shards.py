@@ -1,4 +1,4 @@
-"""Shards of a corpus: read from any document on, by several readers, over and over; what is held out; what is damaged."""
+"""Shards of a corpus: read from any document on, by several readers, repeatedly; held-out documents; damage."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ TEXTS = [[f"document {shard} {number}.\nits second paragraph." for number in ran
 
 
 def write_shards(folder, texts=TEXTS):
-    """A file of each format that can be streamed."""
+    """Write a file in each format that can be streamed."""
     for shard, documents in enumerate(texts):
         lines = "".join(json.dumps({"text": text}) + "\n" for text in documents)
         path = folder / f"{shard}"
@@ -54,7 +54,7 @@ def folder(tmp_path):
     return tmp_path / "shards"
 
 
-def test_every_format_is_read_one_document_after_the_other(folder):
+def test_every_format_is_read_document_by_document(folder):
     documents = documents_of(folder)
     read = list(documents.by_name["train"].documents())
     assert read == [text.split("\n") for texts in TEXTS for text in texts]
@@ -66,7 +66,7 @@ def taken(reader, times):
     return [[document[0] for document in reader.take()] for _ in range(times)]
 
 
-def test_a_pass_of_all_readers_reads_each_document_once_in_an_order_drawn_anew(folder):
+def test_a_pass_of_all_readers_reads_each_document_once_in_a_new_random_order(folder):
     shards = shards_of(folder, window=10**6, shards_at_once=2)
     passes = []
     for seed, epoch in ((0, 0), (0, 1), (1, 0)):
@@ -77,7 +77,7 @@ def test_a_pass_of_all_readers_reads_each_document_once_in_an_order_drawn_anew(f
     assert len({tuple(read) for read in passes}) == 3
 
 
-def test_a_reader_goes_on_from_any_place_without_the_shards_before_it(folder):
+def test_a_reader_resumes_from_any_place_without_opening_earlier_shards(folder):
     shards = shards_of(folder, window=120, shards_at_once=2)
     reader = ShardReader(shards, 1, 3, Place())
     places, read = [], []
@@ -105,12 +105,12 @@ def test_documents_are_held_out_evenly_and_never_trained_on(tmp_path):
     assert not set(splits["train"]) & set(splits["validation"] + splits["test"])
 
 
-def test_of_tiny_shards_some_are_held_out():
+def test_some_documents_of_tiny_shards_are_held_out():
     splits = Counter(Fractions(0.1, 0.0).split_of(shard, 0) for shard in range(1000))
     assert 80 < splits["validation"] < 120
 
 
-def test_files_of_their_own_are_held_out_whole(folder, tmp_path):
+def test_validation_files_are_held_out_whole(folder, tmp_path):
     (tmp_path / "held_out.jsonl").write_text('{"text": "held out."}\n')
     dataset = FilesDataset(train=str(folder / "*"), validation=str(tmp_path / "held_out.jsonl"), streaming=True, quoting="double")
     documents = dataset.documents(tmp_path)
@@ -127,7 +127,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_shard_is_named_or_left_out_from_where_the_damage_is(folder, damage):
+def test_a_damaged_shard_is_named_or_skipped_from_the_damage_on(folder, damage):
     files = sorted(map(str, folder.glob("*")))
     DAMAGES[damage](folder / "1.jsonl.zst")
     with pytest.raises(DataError, match=r"^Shard 2 of 5 \(1\.jsonl\.zst\) is damaged: .*1\.jsonl\.zst.* Restore it, or set"):
@@ -138,7 +138,7 @@ def test_a_damaged_shard_is_named_or_left_out_from_where_the_damage_is(folder, d
     assert len(read) == 36 and list(reader.damaged) == ["1.jsonl.zst"]
 
 
-def test_a_shard_that_cannot_be_reached_is_never_left_out(folder):
+def test_an_unreachable_shard_is_never_skipped(folder):
     def unreachable(shard, start):
         raise UnreachableError("the hub does not answer")
         yield
@@ -148,7 +148,7 @@ def test_a_shard_that_cannot_be_reached_is_never_left_out(folder):
         ShardReader(shards, 0, 0, Place()).take()
 
 
-def test_fingerprints_follow_the_list_of_shards_and_what_is_in_them(folder):
+def test_fingerprints_depend_on_the_list_of_shards_and_their_content(folder):
     def fingerprint():
         return documents_of(folder).by_name["train"].fingerprint
 
@@ -168,7 +168,7 @@ def test_fingerprints_follow_the_list_of_shards_and_what_is_in_them(folder):
         ({"path": "rows.xlsx"}, r"rows\.xlsx can only be read as a whole, .* Allowed: txt, jsonl, csv, tsv or parquet\."),
     ],
 )
-def test_what_cannot_be_streamed_is_refused(tmp_path, monkeypatch, settings, message):
+def test_sources_that_cannot_be_streamed_are_refused(tmp_path, monkeypatch, settings, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.xlsx").write_bytes(b"")
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')

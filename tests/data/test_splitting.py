@@ -23,7 +23,7 @@ def rows_of(split):
 
 @settings(max_examples=80, deadline=None)
 @given(rows=ROWS, seed=st.integers(0, 5))
-def test_every_row_falls_on_one_side_and_equal_texts_fall_together(rows, seed):
+def test_every_row_is_on_one_side_and_equal_texts_on_the_same(rows, seed):
     split = split_of([text for text, _ in rows], [label for _, label in rows])
     try:
         parts = hold_out(split, {"validation": 0.2, "test": 0.2}, seed)
@@ -38,7 +38,7 @@ def test_every_row_falls_on_one_side_and_equal_texts_fall_together(rows, seed):
     assert labels[1] | labels[2] <= labels[0]
 
 
-def test_each_label_gives_its_fraction_and_rows_keep_their_order():
+def test_the_fraction_holds_for_each_label_and_rows_keep_their_order():
     labels = [0] * 600 + [1] * 300 + [2] * 100
     parts = hold_out(split_of([f"{n:04}" for n in range(1000)], labels), {"validation": 0.1, "test": 0.2}, 0)
     counts = {name: [[label for _, label in rows_of(part)].count(id) for id in range(3)] for name, part in parts.items()}
@@ -46,7 +46,7 @@ def test_each_label_gives_its_fraction_and_rows_keep_their_order():
     assert all(rows_of(part) == sorted(rows_of(part)) for part in parts.values())
 
 
-def test_a_rare_label_is_on_both_sides_where_it_has_two_texts_and_in_training_where_it_has_one():
+def test_a_rare_label_is_on_both_sides_with_two_texts_and_in_training_with_one():
     labels = [0] * 96 + [1, 1, 2, 2]
     texts = [f"t{n}" for n in range(96)] + ["rare", "other", "same", "same"]
     parts = hold_out(split_of(texts, labels), {"validation": 0.1}, 0)
@@ -55,8 +55,8 @@ def test_a_rare_label_is_on_both_sides_where_it_has_two_texts_and_in_training_wh
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.25])
-def test_many_rare_labels_take_no_more_than_the_fraction(fraction):
-    """400 rows with 271 labels: with a row of each rare label, a quarter would be held out for a tenth."""
+def test_many_rare_labels_do_not_exceed_the_fraction(fraction):
+    """400 rows with 271 labels: a row of each rare label would hold out a quarter of the rows instead of a tenth."""
     labels = [n % 271 for n in range(400)]
     parts = hold_out(split_of([f"t{n}" for n in range(400)], labels), {"validation": fraction}, 0)
     assert abs(len(parts["validation"]) - 400 * fraction) <= 1
@@ -68,7 +68,7 @@ def test_many_rare_labels_take_no_more_than_the_fraction(fraction):
     seed=st.integers(0, 3),
 )
 @settings(max_examples=40, deadline=None)
-def test_rows_of_one_group_stay_on_one_side_with_those_of_the_same_text(authors, seed):
+def test_rows_of_a_group_stay_on_one_side_with_those_of_the_same_text(authors, seed):
     texts = [f"t{n // 2 if n < 4 else n}" for n in range(len(authors))]
     split = split_of(texts, [n % 2 for n in range(len(authors))])
     try:
@@ -82,7 +82,7 @@ def test_rows_of_one_group_stay_on_one_side_with_those_of_the_same_text(authors,
     assert not {text for text, _ in rows_of(parts["train"])} & {text for text, _ in rows_of(parts["validation"])}
 
 
-def test_one_group_of_all_rows_is_refused():
+def test_a_single_group_of_all_rows_is_refused():
     with pytest.raises(DataError, match=r"20 rows with 1 group \(dataset.group\) are too few to take test rows from"):
         hold_out(split_of([f"t{n}" for n in range(20)], [n % 2 for n in range(20)]), {"test": 0.2}, 0, ["ann"] * 20)
 
@@ -94,7 +94,7 @@ def test_a_text_repeated_very_often_stays_in_training():
     assert all(8 <= len(texts) <= 12 and "again" not in texts for texts in held_out)
 
 
-def test_pairs_are_equal_only_where_both_texts_are():
+def test_pairs_are_equal_only_if_both_texts_are():
     texts, pairs = ["a", "ab", "a", "a"] * 10, ["bc", "c", "bc", "x"] * 10
     parts = hold_out(split_of(texts, [None] * 40, pairs), {"validation": 0.3}, 0)
     sides = {(one.text, one.text_pair): name for name, part in parts.items() for one in part}
@@ -102,13 +102,13 @@ def test_pairs_are_equal_only_where_both_texts_are():
     assert all(len({name for name, part in parts.items() if pair in [(o.text, o.text_pair) for o in part]}) == 1 for pair in sides)
 
 
-def test_the_seed_alone_decides():
+def test_only_the_seed_decides():
     split = split_of([f"t{n}" for n in range(50)], [n % 2 for n in range(50)])
     drawn = [rows_of(hold_out(split, {"validation": 0.2}, seed)["validation"]) for seed in (3, 3, 4)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_sentences_are_drawn_whole_and_equal_ones_together():
+def test_sentences_are_held_out_whole_and_equal_ones_together():
     words = [["a", "b"], ["ab"], ["c"], ["a", "b"]] * 5
     split = Split(pa.table({"words": words, "labels": [[0] * len(one) for one in words]}))
     parts = hold_out(split, {"validation": 0.3}, 0)
@@ -116,7 +116,7 @@ def test_sentences_are_drawn_whole_and_equal_ones_together():
     assert len(sides[0]) + len(sides[1]) == 3 and not sides[0] & sides[1]
 
 
-def test_too_few_different_texts_are_refused():
+def test_too_few_distinct_texts_are_refused():
     with pytest.raises(DataError) as caught:
         hold_out(split_of(["same"] * 9, [0] * 9), {"test": 0.5}, 0)
     assert str(caught.value) == (

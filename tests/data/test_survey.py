@@ -21,7 +21,7 @@ def split_of(rows):
 
 @settings(max_examples=60, deadline=None)
 @given(train=ROWS, test=ROWS)
-def test_counts_are_those_of_a_plain_count(train, test):
+def test_counts_equal_a_plain_count(train, test):
     found = survey(Splits({"train": split_of(train), "test": split_of(test)}, ["no", "yes"])).splits["test"]
     texts = [text for text, _ in test]
     seen = {text for text, _ in train}
@@ -41,7 +41,7 @@ def test_lengths_are_in_words():
     assert 2 < found.words_p95 <= 4
 
 
-def test_pairs_are_one_text_and_their_words_are_counted_together():
+def test_a_pair_is_one_text_and_its_words_are_counted_together():
     pairs = pa.table({"text": ["a b", "a", "a b"], "text_pair": ["c", "b c", "c"], "label": [0, 1, 0]})
     found = survey(Splits({"train": Split(pairs)}, ["no", "yes"])).splits["train"]
     assert (found.words_min, found.words_max, found.duplicates) == (3, 3, 1)
@@ -72,7 +72,7 @@ def test_the_fingerprint_changes_with_any_row_any_label_and_their_order():
 
 
 def fingerprint_of(rows):
-    """That of texts (str), of pairs (tuple) or of sentences (list), all without labels."""
+    """Return the fingerprint of texts (str), pairs (tuple) or sentences (list), all without labels."""
     kinds = {str: ["text"], tuple: ["text", "text_pair"], list: ["words"]}
     names = kinds[type(rows[0])]
     columns = list(zip(*rows, strict=True)) if len(names) == 2 else [rows]
@@ -83,7 +83,7 @@ def fingerprint_of(rows):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), one=WORDS, other=WORDS)
 def test_fingerprints_of_different_rows_differ(data, one, other):
-    """Rows drawn from a few that are made of the same characters: whatever joins them before hashing must not make them equal."""
+    """Rows are drawn from a few made of the same characters: joining them before hashing must not make them equal."""
     said, both = f"{len(one)}:{one}", f"{len(one)}:{one}{other}"
     texts = [one + other, both, f"{said}{len(other)}:{other}"]
     pairs = [(one, other), (one + other, ""), ("", one + other), (both, ""), (said, other)]
@@ -94,6 +94,6 @@ def test_fingerprints_of_different_rows_differ(data, one, other):
     assert len({fingerprint_of(rows) for rows in lists}) == len(different)
 
 
-def test_the_survey_can_be_kept_as_json():
+def test_the_survey_can_be_saved_as_json():
     kept = json.loads(json.dumps(survey(Splits({"train": split_of([("a", 0)])}, ["no", "yes"])).as_dict()))
     assert kept["train"]["labels"] == {"no": 1, "yes": 0}

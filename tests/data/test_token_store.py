@@ -14,7 +14,7 @@ ragged = st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=6), min_size=1, m
 
 @given(rows=ragged, data=st.data())
 @settings(max_examples=50, deadline=None)
-def test_gather_gives_the_rows_asked_for_in_the_order_asked(tmp_path_factory, rows, data):
+def test_gather_returns_the_requested_rows_in_the_requested_order(tmp_path_factory, rows, data):
     some = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=20))
     written = write_store(tmp_path_factory.mktemp("store") / "s", {"ids": "uint16"}, [{"ids": row} for row in rows])
     held = memory_store({"ids": "uint16"}, [{"ids": row} for row in rows])
@@ -25,7 +25,7 @@ def test_gather_gives_the_rows_asked_for_in_the_order_asked(tmp_path_factory, ro
         assert len(store) == len(rows)
 
 
-def test_a_store_is_written_in_several_goes_and_opened_again(tmp_path, monkeypatch):
+def test_a_store_is_written_block_by_block_and_reopened(tmp_path, monkeypatch):
     monkeypatch.setattr(token_store, "ROWS_AT_A_TIME", 3)
     rows = [{"ids": list(range(n)), "label": [n]} for n in range(10)]
     write_store(tmp_path / "s", {"ids": "uint32", "label": "int32"}, iter(rows))
@@ -38,7 +38,7 @@ def test_a_store_is_written_in_several_goes_and_opened_again(tmp_path, monkeypat
 
 @given(blocks=st.lists(ragged, max_size=4))
 @settings(max_examples=50, deadline=None)
-def test_the_files_are_those_that_numpy_writes_of_all_rows_at_once(tmp_path_factory, blocks):
+def test_the_files_equal_those_numpy_writes_for_all_rows_at_once(tmp_path_factory, blocks):
     folder = tmp_path_factory.mktemp("store")
     rows = [row for block in blocks for row in block]
     write_blocks(
@@ -54,7 +54,7 @@ def test_the_files_are_those_that_numpy_writes_of_all_rows_at_once(tmp_path_fact
     assert (folder / "s" / "ids.bin").read_bytes() == np.array([n for row in rows for n in row], "uint16").tobytes()
 
 
-def test_a_block_that_cannot_be_made_leaves_no_store_behind(tmp_path):
+def test_a_block_that_fails_leaves_no_store_behind(tmp_path):
     def blocks():
         yield {"ids": (np.ones(3, "uint16"), np.array([1, 2]))}
         raise DataError("no more")
@@ -83,7 +83,7 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage):
     assert str(refused.value) == f"The cache folder {folder} is damaged. Delete it; it will be rebuilt."
 
 
-def test_a_store_whose_description_says_no_sizes_is_refused(tmp_path):
+def test_a_store_whose_description_lacks_sizes_is_refused(tmp_path):
     write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1]}])
     (tmp_path / "s" / "store.json").write_text('{"rows": 1, "columns": {"ids": "uint16"}}')
     with pytest.raises(DataError, match="is damaged"):
@@ -96,7 +96,7 @@ def test_a_row_that_does_not_fit_leaves_no_store_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_writers_of_the_same_store_both_get_it(tmp_path):
+def test_two_writers_of_the_same_store_both_succeed(tmp_path):
     first = write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1, 2]}])
     second = write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1, 2]}])
     assert first["ids"].gather(np.array([0]))[0].tolist() == second["ids"].gather(np.array([0]))[0].tolist() == [1, 2]

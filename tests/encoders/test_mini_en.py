@@ -7,11 +7,11 @@ from encoderlab.system.manifest import sha256_of
 LARGEST = 20_000_000  # bytes of the folder
 
 
-def test_it_is_as_it_was_shipped_and_at_most_20_megabytes():
+def test_it_is_unchanged_and_at_most_20_megabytes():
     assert describe(SHIPPED).n_bytes <= LARGEST
 
 
-def test_its_card_tells_recipe_texts_licences_scores_and_hashes():
+def test_its_card_states_recipe_texts_licences_scores_and_hashes():
     card = (FOLDER / SHIPPED / "README.md").read_text(encoding="utf-8")
     assert sha256_of(FOLDER / SHIPPED / "model.safetensors") in card
     for heading in ("## Recipe", "## Texts", "## Scores", "## Storage"):
@@ -21,7 +21,7 @@ def test_its_card_tells_recipe_texts_licences_scores_and_hashes():
     assert "-NC" not in card.partition("## Texts")[2].partition("Left out")[0]
 
 
-def test_it_starts_a_run_that_pools_by_the_mean():
+def test_it_starts_a_run_with_mean_pooling():
     initial = load_pretrained(SHIPPED)
     assert initial.config.pooling.value == "mean"
     assert all(name.startswith("encoder.") for name in initial.weights)

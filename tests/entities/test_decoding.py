@@ -1,4 +1,4 @@
-"""Valid decoding: the best of all valid sequences, sentence by sentence."""
+"""Constrained decoding: the best of all valid sequences, sentence by sentence."""
 
 from itertools import product
 
@@ -10,7 +10,7 @@ from encoderlab.entities.scheme import entity_labels
 
 
 def best_by_trying_all(labels, log_probabilities):
-    """The valid sequence with the largest sum, among all there are."""
+    """Return the valid sequence with the largest sum, found by trying all."""
     ids = range(len(labels.names))
     n_words = len(log_probabilities)
 
@@ -23,7 +23,7 @@ def best_by_trying_all(labels, log_probabilities):
 
 
 @pytest.mark.parametrize("names", [["O", "B-x", "I-x", "B-y", "I-y"], ["O", "B-x", "I-x", "E-x", "S-x", "S-y"]])
-def test_the_answer_is_the_best_of_all_valid_sequences(names):
+def test_decoding_finds_the_best_of_all_valid_sequences(names):
     torch.manual_seed(0)
     labels = entity_labels(names)
     lengths = [3, 0, 1, 4, 2]
@@ -35,12 +35,12 @@ def test_the_answer_is_the_best_of_all_valid_sequences(names):
     assert [part.argmax(-1).tolist() for part in logits.split(lengths)] != expected
 
 
-def test_labels_without_a_valid_sequence_still_get_an_answer():
+def test_labels_without_a_valid_sequence_are_still_decoded():
     labels = entity_labels(["B-x", "E-x", "I-x"])  # no label for a sentence of one word
     found = ValidDecoder(labels).decode(torch.eye(3)[:1], torch.zeros(1, dtype=torch.long), n_rows=1, longest=1)
     assert found.tolist() in ([0], [1])
 
 
-def test_a_batch_without_words_has_no_answers():
+def test_a_batch_without_words_has_no_predictions():
     decoder = ValidDecoder(entity_labels(["B-x", "I-x", "O"]))
     assert decoder.decode(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), n_rows=2, longest=3).tolist() == []

@@ -28,7 +28,7 @@ def test_other_labels_are_not(names):
     assert entity_labels(names) is None
 
 
-def test_types_are_what_stands_behind_the_prefix():
+def test_the_type_is_what_follows_the_prefix():
     assert entity_labels(["I-b", "B-a-b", "O"]).types == ("a-b", "b")
 
 
@@ -52,11 +52,11 @@ def may_follow(labels, first, second):
         (BIOES, "S-x", "I-x", False),
     ],
 )
-def test_what_may_follow_what(labels, first, second, valid):
+def test_labels_follow_only_what_the_scheme_allows(labels, first, second, valid):
     assert may_follow(labels, first, second) is valid
 
 
-def test_what_may_begin_and_end_a_sentence():
+def test_sentences_begin_and_end_only_as_the_scheme_allows():
     assert [name for id_, name in enumerate(BIO.names) if not BIO.may_begin(id_)] == ["I-loc", "I-per"]
     assert all(BIO.may_end(id_) for id_ in range(5))
     assert [name for id_, name in enumerate(BIOES.names) if BIOES.may_begin(id_)] == ["B-x", "O", "S-x", "S-y"]

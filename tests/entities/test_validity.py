@@ -1,4 +1,4 @@
-"""Sequences that are not valid: found by their first word, and repaired without changing what conlleval reads."""
+"""Invalid sequences: reported with their first invalid word, and repaired without changing what conlleval reads."""
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +15,7 @@ SCHEMES = [
 
 
 @given(st.data(), st.sampled_from(SCHEMES))
-def test_repaired_sequences_are_valid_and_hold_the_same_entities(data, labels):
+def test_repaired_sequences_are_valid_and_contain_the_same_entities(data, labels):
     label = st.integers(0, len(labels.names) - 1)
     sentences = [np.array(ids, np.int64) for ids in data.draw(st.lists(st.lists(label, max_size=6), min_size=1, max_size=4))]
     flat, lengths = np.concatenate(sentences), np.array([len(ids) for ids in sentences])
@@ -27,7 +27,7 @@ def test_repaired_sequences_are_valid_and_hold_the_same_entities(data, labels):
         assert again.tolist() == flat.tolist()
 
 
-def test_the_first_word_that_is_wrong_is_named_with_what_stands_before_it():
+def test_the_first_invalid_word_is_named_with_the_one_before_it():
     bio, bioes = SCHEMES
     assert first_invalid(bio, np.array([0, 1, 2, 4]), np.array([3, 1])) == (3, "at the start of the sentence")
     assert first_invalid(bio, np.array([0, 1, 4, 2]), np.array([0, 4])) == (2, "after 'B-x'")

@@ -1,4 +1,4 @@
-"""The estimators of texts: scikit-learn's own checks, its tools around them, and what becomes of files and output."""
+"""The text estimators: scikit-learn's own checks, its tools around them, and no stray files or output."""
 
 import pickle
 import tempfile
@@ -78,7 +78,7 @@ NUMERIC = dict.fromkeys(
 
 
 class _OfNumbers:
-    """An estimator of texts that is fed numbers, and reads them as texts."""
+    """A text estimator that is given numbers and reads them as texts."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -110,23 +110,23 @@ class RegressorOfNumbers(_OfNumbers, TextRegressor):
 
 
 @parametrize_with_checks([TextClassifier(**TINY), TextRegressor(**TINY)], expected_failed_checks=lambda _: NUMERIC)
-def test_the_checks_of_scikit_learn_hold(estimator, check):
+def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks([ClassifierOfNumbers(**TINY), RegressorOfNumbers(**TINY)])
-def test_and_those_with_numbers_hold_where_numbers_are_made_texts(estimator, check):
+def test_checks_on_numbers_pass_once_numbers_become_texts(estimator, check):
     check(estimator)
 
 
 @pytest.fixture(scope="module")
 def classifier():
-    """A classifier fitted without a held-out row."""
+    """Return a classifier fitted without held-out rows."""
     return TextClassifier(**TINY).fit(TEXTS, CLASSES)
 
 
-def test_a_fitted_classifier_says_classes_and_their_probabilities(classifier):
+def test_a_fitted_classifier_predicts_classes_and_probabilities(classifier):
     assert classifier.classes_.tolist() == ["bad", "good"]
     probabilities = classifier.predict_proba(np.array(TEXTS))
     assert probabilities.shape == (40, 2)
@@ -135,7 +135,7 @@ def test_a_fitted_classifier_says_classes_and_their_probabilities(classifier):
     assert classifier.predict_proba([]).shape == (0, 2)
 
 
-def test_it_pickles_and_its_saved_model_opens_as_any_other(classifier, tmp_path):
+def test_it_pickles_and_its_saved_model_opens_like_any_other(classifier, tmp_path):
     wanted = classifier.predict_proba(TEXTS)
     joblib.dump(classifier, tmp_path / "classifier.joblib")
     for copy in (pickle.loads(pickle.dumps(classifier)), joblib.load(tmp_path / "classifier.joblib")):
@@ -178,7 +178,7 @@ def test_an_interrupted_fit_leaves_no_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("classes", [[True, False], [7, 3], [2.0, 1.0], ["yes", "no, never"]])
-def test_predictions_have_the_type_of_the_classes(classes):
+def test_predictions_have_the_type_of_the_labels(classes):
     fitted = TextClassifier(**TINY).fit(TEXTS, np.array(classes * 20))
     assert fitted.classes_.tolist() == sorted(classes)
     assert set(fitted.predict(TEXTS).tolist()) <= set(classes)
@@ -217,7 +217,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
         (["a"], ["a"], "X has 1 sample. Allowed: at least two"),
     ],
 )
-def test_what_cannot_be_learned_from_is_a_value_error(X, y, refusal):
+def test_unusable_data_raise_a_value_error(X, y, refusal):
     with pytest.raises(ValueError, match=refusal):
         TextClassifier(**TINY).fit(X, y)
 
@@ -230,7 +230,7 @@ def test_a_setting_that_does_not_exist_is_refused_by_name():
 
 
 @pytest.mark.slow
-def test_the_tools_of_scikit_learn_work_around_it():
+def test_scikit_learns_tools_work_with_it():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     pipeline = make_pipeline(lower, TextClassifier(**TINY))
     assert cross_val_score(pipeline, TEXTS, CLASSES, cv=2).shape == (2,)
@@ -242,7 +242,7 @@ def test_the_tools_of_scikit_learn_work_around_it():
 
 
 @pytest.mark.slow
-def test_a_run_folder_is_kept_as_the_command_leaves_it_and_the_model_is_the_same(tmp_path):
+def test_a_run_folder_is_kept_as_by_the_command_with_the_same_model(tmp_path):
     folder = tmp_path / "runs" / "one"
     estimator = TextClassifier(**TINY | {"validation_fraction": 0.2}, run_dir=str(folder))
     answers = estimator.fit(TEXTS, CLASSES).predict(TEXTS).tolist()

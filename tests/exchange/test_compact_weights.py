@@ -1,4 +1,4 @@
-"""Compact storage: small, read back as float32 within its rounding error, and refused if its parts do not fit together."""
+"""Compact storage: small, read back as float32 within its rounding error, and refused if its parts do not match."""
 
 import pytest
 import safetensors.torch
@@ -17,7 +17,7 @@ def weights(seed=0, scale=1.0):
 
 
 @given(seed=st.integers(0, 99), scale=st.floats(1e-6, 1e4))
-def test_no_number_of_a_row_is_off_by_more_than_half_a_step(seed, scale):
+def test_no_weight_is_off_by_more_than_half_a_step(seed, scale):
     before = weights(seed, scale)
     after = expanded(compacted(before))
     step = before[TABLE].abs().amax(dim=1, keepdim=True) / 127
@@ -25,13 +25,13 @@ def test_no_number_of_a_row_is_off_by_more_than_half_a_step(seed, scale):
     torch.testing.assert_close(after["encoder.norm.weight"], before["encoder.norm.weight"], rtol=1e-3, atol=1e-6)
 
 
-def test_a_row_of_zeros_stays_one():
+def test_a_row_of_zeros_stays_zero():
     before = weights()
     before[TABLE][3] = 0
     assert not expanded(compacted(before))[TABLE][3].any()
 
 
-def test_a_weight_beyond_the_range_of_half_precision_stays_as_it_was():
+def test_a_weight_beyond_the_range_of_half_precision_is_kept_as_is():
     before = weights()
     before["encoder.norm.weight"][2] = -70_000.0
     stored = compacted(before)
@@ -57,7 +57,7 @@ def test_integers_are_refused_in_a_file_that_is_not_compact(tmp_path):
 
 
 @pytest.mark.parametrize("scale", [None, torch.ones(7), torch.ones(50, dtype=torch.int64)])
-def test_a_scale_that_is_missing_or_does_not_fit_is_damage(tmp_path, scale):
+def test_a_missing_or_mismatched_scale_is_reported_as_damage(tmp_path, scale):
     stored = compacted(weights())
     del stored[TABLE + SCALE]
     stored |= {} if scale is None else {TABLE + SCALE: scale}

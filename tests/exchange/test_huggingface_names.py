@@ -1,4 +1,4 @@
-"""The names of our weights in transformers: unique, and recognised from every version of it."""
+"""The names of our weights in Transformers: unique, and recognised from every version."""
 
 import pytest
 
@@ -38,11 +38,11 @@ WEIGHTS = [
         ),
     ],
 )
-def test_each_weight_has_the_name_of_its_family(family, theirs):
+def test_each_weight_has_its_familys_name(family, theirs):
     assert their_names(family, WEIGHTS) == dict(zip(WEIGHTS, theirs, strict=True))
 
 
-def test_a_head_about_two_sentences_has_a_name_of_its_own():
+def test_a_sentence_pair_head_has_its_own_name():
     assert their_names("bert", ["sequence_head.weight"], pair_head=True) == {"sequence_head.weight": "cls.seq_relationship.weight"}
 
 
@@ -56,6 +56,6 @@ def test_a_head_about_two_sentences_has_a_name_of_its_own():
         ("bert", "cls.predictions.bias", "cls.predictions.bias"),
     ],
 )
-def test_names_of_older_versions_and_of_bare_encoders_are_understood(family, written, normal):
+def test_names_from_older_versions_and_bare_encoders_are_understood(family, written, normal):
     assert normal_name(family, written) == normal
     assert normal_name(family, bare_name(family, normal)) == normal

@@ -1,4 +1,4 @@
-"""A model as an ONNX graph: every shape of ours has the same outputs in onnxruntime, for any batch, or is refused."""
+"""A model as an ONNX graph: the same outputs in onnxruntime for every architecture and any batch, or a refusal."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ SHAPES = {
 
 
 def with_random_head(model):
-    """The model, the head that begins at zero included."""
+    """Give the model random weights, even in the head that starts at zero."""
     if model.separates_pairs:
         torch.nn.init.normal_(model.sequence_head.weight)
     return model
@@ -46,7 +46,7 @@ def with_random_head(model):
     scope="module", params=["no head", *(pytest.param(name, marks=pytest.mark.slow) for name in SHAPES if name != "no head")]
 )
 def written(request, make_model, tmp_path_factory, symbolic_sizes):
-    """A model of each shape, its graph, and the names of its outputs."""
+    """Write a model of each architecture; return it with its graph and the names of its outputs."""
     settings, outputs = SHAPES[request.param]
     whole = WholeModel(with_random_head(make_model(**settings)).eval()).eval()
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
@@ -54,7 +54,7 @@ def written(request, make_model, tmp_path_factory, symbolic_sizes):
     return whole, path, outputs
 
 
-def test_every_shape_gives_its_outputs_for_every_size_and_length(written):
+def test_every_architecture_gives_the_same_outputs_for_every_batch_size_and_length(written):
     whole, path, outputs = written
     assert whole.outputs == outputs
     assert largest_difference(whole, path, 12, 13) < 1e-5
@@ -65,19 +65,19 @@ def test_every_shape_gives_its_outputs_for_every_size_and_length(written):
     assert path.parent.glob("*").__next__() == path
 
 
-def test_segments_are_an_input_only_where_the_model_has_them(written):
+def test_segments_are_an_input_only_if_the_model_has_them(written):
     whole = written[0]
     assert ("token_type_ids" in whole.inputs) == (whole.model.encoder.embeddings.segment is not None)
 
 
-def test_a_graph_that_is_off_is_refused(written, monkeypatch):
+def test_a_graph_with_different_outputs_is_refused(written, monkeypatch):
     whole, path, _ = written
     monkeypatch.setattr(onnx_graph, "TOLERANCE", -1.0)
     with pytest.raises(DataError, match=r"The ONNX graph is wrong: for 1 rows of 1 tokens its outputs are off by"):
         largest_difference(whole, path, 12, 13)
 
 
-def test_other_weights_are_noticed(written, make_model):
+def test_a_graph_with_other_weights_is_noticed(written, make_model):
     whole, path, _ = written
     before = {name: weight.clone() for name, weight in whole.state_dict().items()}
     for weight in whole.parameters():
@@ -87,8 +87,24 @@ def test_other_weights_are_noticed(written, make_model):
     whole.load_state_dict(before)
 
 
+def test_an_output_that_is_not_a_number_is_noticed_after_one_that_is_right(written, monkeypatch):
+    whole, path, _ = written
+
+    class Broken(onnxruntime.InferenceSession):
+        def run(self, outputs, inputs):
+            right, *_ = super().run(["last_hidden_state"], inputs)
+            return [right, right * float("nan")]
+
+    if whole.outputs != ["last_hidden_state"]:
+        pytest.skip("one shape is enough")
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Broken)
+    monkeypatch.setattr(whole, "outputs", ["last_hidden_state"] * 2)
+    with pytest.raises(DataError, match="its outputs are off by nan"):
+        largest_difference(whole, path, 12, 13)
+
+
 @pytest.mark.slow
-def test_weights_that_are_too_large_for_one_file_lie_beside_it(make_model, tmp_path, monkeypatch):
+def test_weights_too_large_for_one_file_are_stored_beside_it(make_model, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_graph, "LARGEST_GRAPH", 100)
     whole = WholeModel(make_model(n_layers=1, sequence_classes=None).eval()).eval()
     write_graph(whole, tmp_path / "model.onnx")

@@ -1,4 +1,4 @@
-"""Calibration: the error is the paper's, the temperature mends what one number can, and luck is told apart from fault."""
+"""Calibration: the error is the paper's, temperature scaling corrects overconfidence, and chance is distinguished from bias."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,14 @@ from encoderlab.metrics.calibration import at_temperature, calibration, fit_temp
 
 
 def drawn(n, classes, sharpness, seed=0):
-    """Probabilities that are right about themselves, raised to a power, and labels drawn before that."""
+    """Draw labels from calibrated probabilities; return them with the probabilities raised to a power."""
     random = np.random.default_rng(seed)
     honest = random.dirichlet(np.ones(classes), n)
     labels = (honest.cumsum(1) > random.random((n, 1))).argmax(1)
     return at_temperature(honest, 1 / sharpness), labels
 
 
-def test_the_error_is_the_mean_gap_between_confidence_and_right_answers_weighted_by_answers():
+def test_the_error_is_the_weighted_mean_gap_between_confidence_and_accuracy():
     found = of_confidences(np.array([0.9, 0.92, 0.55, 0.6]), np.array([True, False, True, True]))
     assert [(one["n"], one["accuracy"]) for one in found["reliability"]] == [(1, 1.0), (1, 1.0), (2, 0.5)]
     assert found["ece"] == pytest.approx((2 * (0.91 - 0.5) + 0.45 + 0.4) / 4)
@@ -30,7 +30,7 @@ def test_full_confidence_falls_into_the_last_bin():
     assert found["ece_by_luck"] == 0
 
 
-def test_brier_and_loss_are_those_of_the_textbooks():
+def test_brier_score_and_log_loss_follow_the_textbook():
     probabilities, labels = drawn(300, 3, 1)
     found = calibration(probabilities, labels)
     assert found["brier"] == pytest.approx(((probabilities - np.eye(3)[labels]) ** 2).sum(1).mean())
@@ -39,7 +39,7 @@ def test_brier_and_loss_are_those_of_the_textbooks():
     assert found["loss"] == pytest.approx(-np.log(probabilities[np.arange(300), labels]).mean())
 
 
-def test_a_model_that_is_too_sure_gets_the_temperature_that_mends_it():
+def test_an_overconfident_model_gets_the_temperature_that_corrects_it():
     probabilities, labels = drawn(20_000, 3, 2.5)
     temperature = fit_temperature(probabilities, labels)
     assert temperature == pytest.approx(2.5, rel=0.05)
@@ -48,12 +48,12 @@ def test_a_model_that_is_too_sure_gets_the_temperature_that_mends_it():
     assert after["loss"] < before["loss"]
 
 
-def test_what_luck_alone_would_show_is_near_what_an_honest_model_shows():
+def test_the_error_expected_by_chance_is_close_to_that_of_a_calibrated_model():
     found = [calibration(*drawn(500, 2, 1, seed)) for seed in range(30)]
     assert np.mean([one["ece"] for one in found]) == pytest.approx(np.mean([one["ece_by_luck"] for one in found]), rel=0.15)
 
 
-def test_answers_that_are_all_right_or_wholly_sure_determine_no_temperature():
+def test_predictions_all_correct_or_fully_confident_determine_no_temperature():
     sure = np.array([[1.0, 0.0], [0.0, 1.0]])
     assert fit_temperature(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1])) is None
     assert fit_temperature(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([1, 0])) is None
@@ -62,7 +62,7 @@ def test_answers_that_are_all_right_or_wholly_sure_determine_no_temperature():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.floats(0.05, 20))
-def test_a_temperature_changes_no_answer_and_leaves_probabilities(seed, classes, temperature):
+def test_a_temperature_changes_no_prediction_and_gives_valid_probabilities(seed, classes, temperature):
     probabilities, labels = drawn(20, classes, 1, seed)
     tempered = at_temperature(probabilities, temperature)
     assert (tempered.argmax(1) == probabilities.argmax(1)).all()

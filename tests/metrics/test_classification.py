@@ -1,4 +1,4 @@
-"""Scores of whole sequences: over the whole split, in its order, however the batches came."""
+"""Scores of whole sequences: over the whole split, in its order, however it was batched."""
 
 import json
 import warnings
@@ -34,7 +34,7 @@ def scores_of(labels, logits, names, *, order=None, size=7):
 
 
 @pytest.mark.parametrize(("positive", "f1"), [(0, 0.0), (1, 0.994)])
-def test_f1_and_roc_auc_are_about_the_positive_class(positive, f1):
+def test_f1_and_roc_auc_refer_to_the_positive_class(positive, f1):
     # One fraud among 84 rows, not found: F1 of the other class looks perfect.
     labels = np.array([0] + [1] * 83)
     metrics = ClassificationMetrics(["fraud", "ham"], positive=positive)
@@ -49,7 +49,7 @@ def test_f1_and_roc_auc_are_about_the_positive_class(positive, f1):
 
 
 @pytest.mark.parametrize("main", ["f1_macro", "f1_weighted", "f1"])
-def test_the_lead_over_other_answers_is_that_of_the_main_figure(main):
+def test_the_lead_over_a_baseline_is_in_the_main_figure(main):
     random = np.random.default_rng(0)
     labels = random.permutation([0] * 60 + [1] * 15)
     predicted, other = (np.where(random.random(75) < share, labels, 1 - labels) for share in (0.9, 0.6))
@@ -76,7 +76,7 @@ def certain(answers, n_classes):
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 5), st.integers(1, 20))
-def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, size):
+def test_every_figure_equals_scikit_learns_over_the_whole_split(seed, n, n_classes, size):
     random = np.random.default_rng(seed)
     labels, logits = random.integers(0, n_classes, n), random.normal(size=(n, n_classes))
     with warnings.catch_warnings():
@@ -98,7 +98,7 @@ def test_every_figure_is_scikit_learns_over_the_whole_split(seed, n, n_classes, 
     assert scores.confusion == sklearn.metrics.confusion_matrix(labels, answers, labels=range(n_classes)).tolist()
 
 
-def test_f1_is_that_of_the_split_and_not_the_mean_of_its_batches():
+def test_f1_is_computed_over_the_split_and_not_averaged_over_batches():
     # 480 rows, 10% positive: 29 found, 19 missed, 21 false alarms. The mean F1 of batches of 16 would be 0.500.
     labels = np.array([1] * 48 + [0] * 432)
     answers = np.array([1] * 29 + [0] * 19 + [1] * 21 + [0] * 411)
@@ -109,7 +109,7 @@ def test_f1_is_that_of_the_split_and_not_the_mean_of_its_batches():
     assert scores.figures["f1"] == pytest.approx(0.592, abs=5e-4)
 
 
-def test_two_classes_have_f1_and_roc_auc_of_the_second():
+def test_with_two_classes_f1_and_roc_auc_are_those_of_the_second():
     labels, logits = [0, 0, 1, 1], [[2, 0], [0, 1], [0, 0.5], [0, 3]]
     scores = scores_of(labels, logits, ["no", "yes"])
     assert scores.figures["f1"] == pytest.approx(sklearn.metrics.f1_score(labels, [0, 1, 1, 1]))
@@ -117,13 +117,13 @@ def test_two_classes_have_f1_and_roc_auc_of_the_second():
     assert "f1" not in scores_of([0, 1, 2], certain([0, 1, 2], 3), ["a", "b", "c"]).figures
 
 
-def test_roc_auc_is_left_out_where_the_split_holds_one_class():
+def test_roc_auc_is_omitted_if_the_split_has_one_class():
     figures = scores_of([1, 1], certain([1, 0], 2), ["no", "yes"]).figures
     assert "roc_auc" not in figures
     assert figures["accuracy"] == 0.5
 
 
-def test_a_class_the_split_does_not_have_is_listed_and_costs_nothing():
+def test_a_class_missing_from_the_split_is_listed_and_costs_nothing():
     scores = scores_of([0, 1, 0], certain([0, 1, 0], 3), ["a", "b", "never"])
     assert scores.per_class["never"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
     assert scores.figures["f1_macro"] == 1.0
@@ -139,7 +139,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     assert scores["confusion"] == [[1, 0], [1, 1]]
 
 
-def test_kept_answers_do_not_change_when_the_model_reuses_its_buffer():
+def test_stored_logits_do_not_change_when_the_model_reuses_its_buffer():
     metrics, buffer = ClassificationMetrics(["no", "yes"]), torch.tensor([[0.0, 1.0]])
     metrics.add(Prediction(sequence_logits=buffer), batch_of([0], [1]))
     buffer.copy_(torch.tensor([[1.0, 0.0]]))
@@ -147,13 +147,13 @@ def test_kept_answers_do_not_change_when_the_model_reuses_its_buffer():
     assert metrics.scores().figures["accuracy"] == 1.0
 
 
-def test_answers_that_are_no_numbers_are_refused_with_a_remedy():
+def test_nan_logits_are_refused_with_a_remedy():
     logits = [[0.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]]
     with pytest.raises(TrainingError, match=r"not finite numbers in 2 of 3 scored positions.*lower training\.learning_rate"):
         scores_of([0, 1, 1], logits, ["no", "yes"])
 
 
-def test_our_own_mistakes_are_assertions():
+def test_internal_errors_are_assertions():
     with pytest.raises(AssertionError, match="nothing was added"):
         ClassificationMetrics(["no", "yes"]).scores()
     with pytest.raises(AssertionError, match="added twice"):

@@ -1,4 +1,4 @@
-"""Comparing settings: textbook formulas hold, differences are those of the scores, corrections only ever raise a p-value."""
+"""Comparing settings: textbook formulas hold, differences are those of the scores, corrections only raise p-values."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def answers(labels, predicted, n_classes=2):
 
 
 def guessed(share_right, seed, n=400, n_classes=2):
-    """A run that answers a share of the rows rightly, the same labels for every run."""
+    """Return a run that gets a fraction of the rows right; every run has the same labels."""
     labels = np.random.default_rng(0).integers(0, n_classes, n)
     right = np.random.default_rng(seed).random(n) < share_right
     return answers(labels, np.where(right, labels, (labels + 1) % n_classes), n_classes)
@@ -41,7 +41,7 @@ p_values = st.lists(st.floats(0, 1, allow_subnormal=False), min_size=1, max_size
 
 
 @given(scores)
-def test_the_interval_over_seeds_is_students_t(values):
+def test_the_interval_over_seeds_is_students_t_interval(values):
     found = mean_over_runs(values)
     assert found.value == pytest.approx(np.mean(values))
     assert found.deviation == pytest.approx(np.std(values, ddof=1))
@@ -55,7 +55,7 @@ def test_one_run_has_no_interval_over_seeds():
 
 
 @given(p_values)
-def test_holm_never_lowers_a_p_value_keeps_their_order_and_stays_between_its_bounds(values):
+def test_holm_never_lowers_a_p_value_and_keeps_order_and_bounds(values):
     corrected = holm(values)
     for raw, one in zip(values, corrected, strict=True):
         assert raw <= one <= min(1.0, len(values) * raw) + 1e-12
@@ -68,7 +68,7 @@ def test_holm_gives_the_figures_of_the_worked_example():
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_of_two_single_runs_accuracy_is_tested_by_a_sign_test_on_the_rows_that_one_alone_answers(right):
+def test_two_single_runs_are_compared_by_a_sign_test_on_rows_only_one_gets_right(right):
     first, second = (answers([1] * len(right), [int(row[side]) for row in right]) for side in (0, 1))
     found = paired_difference([first], [second], "accuracy", 0)
     alone = [sum(a and not b for a, b in right), sum(b and not a for a, b in right)]
@@ -80,7 +80,7 @@ def test_of_two_single_runs_accuracy_is_tested_by_a_sign_test_on_the_rows_that_o
 
 
 @pytest.mark.parametrize("figure", OF_CLASSES)
-def test_a_difference_is_that_of_the_mean_scores_and_turns_its_sign_with_the_sides(figure):
+def test_a_difference_is_between_mean_scores_and_changes_sign_with_the_sides(figure):
     first, second = [guessed(0.8, seed) for seed in (1, 2)], [guessed(0.6, seed) for seed in (3, 4, 5)]
     found, turned = (paired_difference(*sides, figure, 0) for sides in ((first, second), (second, first)))
     average = {"f1_macro": "macro", "f1_weighted": "weighted", "f1": "binary"}.get(figure)
@@ -100,14 +100,14 @@ def test_a_difference_is_that_of_the_mean_scores_and_turns_its_sign_with_the_sid
     assert found.p_value < 0.05
 
 
-def test_the_bootstrap_judges_f1_as_the_exact_test_judges_accuracy():
+def test_the_bootstrap_on_f1_agrees_with_the_exact_test_on_accuracy():
     near, far = [guessed(0.7, 1)], [guessed(0.9, 2)]
     assert paired_difference(near, far, "f1_macro", 0).test == BOOTSTRAP
     assert paired_difference(near, far, "f1_macro", 0).p_value < 0.01
     assert paired_difference(near, [guessed(0.7, 3)], "f1_macro", 0).p_value > 0.05
 
 
-def test_settings_that_answer_alike_differ_by_nothing():
+def test_settings_with_equal_predictions_do_not_differ():
     runs = [guessed(0.7, 1)]
     for figure in OF_CLASSES:
         for first in (runs, runs * 2):
@@ -115,7 +115,7 @@ def test_settings_that_answer_alike_differ_by_nothing():
             assert (found.value, found.p_value) == (0, 1)
 
 
-def test_seeds_that_scatter_widen_the_interval_beyond_that_of_the_rows():
+def test_variation_between_seeds_widens_the_interval_of_the_rows():
     steady = [guessed(0.75, 1), guessed(0.75, 1)]
     scattered = [guessed(0.6, 2), guessed(0.9, 3)]
     rows_alone = paired_difference(scattered, [steady[0]], "accuracy", 0)
@@ -124,7 +124,7 @@ def test_seeds_that_scatter_widen_the_interval_beyond_that_of_the_rows():
     assert np.ptp(with_seeds.interval) > 2 * np.ptp(rows_alone.interval)
 
 
-def test_under_no_difference_one_test_in_twenty_or_fewer_finds_one():
+def test_at_most_one_test_in_twenty_finds_a_difference_where_there_is_none():
     def p_value(number):
         sides = [[guessed(0.7, 100 * number + 10 * side + seed, n=120) for seed in range(3)] for side in (0, 1)]
         return paired_difference(*sides, "accuracy", 0).p_value
@@ -133,7 +133,7 @@ def test_under_no_difference_one_test_in_twenty_or_fewer_finds_one():
 
 
 @given(scores, scores)
-def test_where_nothing_is_paired_the_seeds_are_tested_by_welch(first, second):
+def test_unpaired_seeds_are_compared_by_welchs_test(first, second):
     found = difference_over_seeds(first, second)
     if np.ptp(first) and np.ptp(second):
         told = stats.ttest_ind(first, second, equal_var=False)
@@ -143,12 +143,12 @@ def test_where_nothing_is_paired_the_seeds_are_tested_by_welch(first, second):
     assert found.varies == "seeds"
 
 
-def test_one_run_a_side_without_answers_says_nothing_of_luck():
+def test_one_run_per_side_without_predictions_has_no_p_value():
     found = difference_over_seeds([0.5], [0.4, 0.45])
     assert (found.interval, found.p_value, found.varies) == (None, None, None)
 
 
-def test_a_row_of_words_counts_with_all_its_words_and_one_without_counts_for_nothing():
+def test_a_row_counts_with_all_its_words_and_an_empty_one_not_at_all():
     labels, row = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 2, 2, 2])
     first = Answers(labels, np.array([0, 1, 1, 0, 0]), row, 4, 2, True)
     second = Answers(labels, np.array([1, 1, 1, 0, 0]), row, 4, 2, True)
@@ -158,7 +158,7 @@ def test_a_row_of_words_counts_with_all_its_words_and_one_without_counts_for_not
 
 
 @pytest.mark.parametrize("figure", OF_SETS)
-def test_sets_of_labels_are_compared_by_their_own_figures(figure):
+def test_label_sets_are_compared_by_their_own_figures(figure):
     random = np.random.default_rng(2)
     labels = random.random((300, 4)) < 0.3
     better, worse = (labels ^ (random.random(labels.shape) < noise) for noise in (0.05, 0.2))

@@ -1,4 +1,4 @@
-"""Intervals: the same ones that drawing examples one by one would give, without drawing them."""
+"""Intervals: those that resampling examples one by one would give, without resampling."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def by_scipy(score, *columns):
     return [found.confidence_interval.low, found.confidence_interval.high]
 
 
-def test_intervals_of_a_confusion_matrix_are_those_scipy_finds_by_drawing_rows():
+def test_intervals_of_a_confusion_matrix_match_scipys_bootstrap_over_rows():
     labels, predicted = answers_of(300, 0.7)
     found = bootstrap(kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted)), seed=1)
     assert found["accuracy"] == pytest.approx(by_scipy(lambda a, b: np.mean(a == b), labels, predicted), abs=0.01)
@@ -36,7 +36,7 @@ def f1_macro(labels, predicted):
     return np.mean(f1)
 
 
-def test_the_f1_of_a_resample_is_scikit_learns():
+def test_the_f1_of_a_resample_equals_scikit_learns():
     labels, predicted = answers_of(50, 0.6)
     assert f1_macro(labels, predicted) == pytest.approx(sklearn.metrics.f1_score(labels, predicted, average="macro"))
     # One kind only: each resample is the split itself.
@@ -45,20 +45,20 @@ def test_the_f1_of_a_resample_is_scikit_learns():
     assert found == dict.fromkeys(names, [0, 0])
 
 
-def test_the_interval_of_matthews_correlation_is_that_of_drawn_rows():
+def test_the_interval_of_matthews_correlation_matches_a_bootstrap_over_rows():
     labels, predicted = answers_of(300, 0.7, n_classes=2)
     found = bootstrap(kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted)), seed=1)
     assert found["matthews"] == pytest.approx(by_scipy(lambda a, b: np.corrcoef(a, b)[0, 1], labels, predicted), abs=0.02)
 
 
-def test_a_million_rows_are_no_more_work_than_a_hundred():
+def test_a_million_rows_take_no_more_work_than_a_hundred():
     low, high = bootstrap(kinds_of_confusion(np.array([[400_000, 100_000], [100_000, 400_000]])), seed=0)["accuracy"]
     assert (low, high) == (pytest.approx(0.8, abs=0.001), pytest.approx(0.8, abs=0.001))
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 40))
-def test_an_interval_holds_order_stays_within_bounds_and_is_repeatable(seed, n):
+def test_an_interval_is_ordered_within_bounds_and_reproducible(seed, n):
     labels, predicted = answers_of(n, 0.5, seed=seed)
     kinds = kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted, labels=range(3)))
     found = bootstrap(kinds, seed)

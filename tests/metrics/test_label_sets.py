@@ -1,4 +1,4 @@
-"""Scores of sets of labels: the figures are scikit-learn's, the thresholds those that were given or fit best."""
+"""Scores of label sets: the figures equal scikit-learn's, and thresholds are as given or fitted for the best F1."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def scores_of(labels, logits, thresholds=None, shared=False, main="f1_micro"):
     return metrics.scores()
 
 
-def test_the_figures_are_those_of_scikit_learn(drawn):
+def test_the_figures_equal_scikit_learns(drawn):
     labels, logits = drawn
     scores = scores_of(labels, logits)
     predicted = logits >= 0
@@ -48,7 +48,7 @@ def test_the_figures_are_those_of_scikit_learn(drawn):
     assert [one["f1"] for one in scores.per_class.values()] == pytest.approx(by_label.tolist())
 
 
-def test_every_figure_lies_in_its_interval_and_a_label_with_few_rows_has_a_wide_one(drawn):
+def test_every_figure_lies_in_its_interval_which_is_wide_for_rare_labels(drawn):
     scores = scores_of(*drawn).with_intervals(seed=0)
     for name, (low, high) in scores.intervals.items():
         assert low <= scores.figures[name] <= high and high - low > 0.01, name
@@ -56,7 +56,7 @@ def test_every_figure_lies_in_its_interval_and_a_label_with_few_rows_has_a_wide_
     assert widths["c"] > widths["a"]
 
 
-def test_a_macro_average_lies_in_its_interval_where_the_labels_of_single_rows_are_never_found():
+def test_a_macro_average_lies_in_its_interval_if_labels_with_one_row_are_never_found():
     labels = np.eye(40, dtype=bool)[np.repeat([*range(30), 30], [1] * 30 + [70])]
     logits = np.where(labels & (np.arange(40) == 30), 2.0, -2.0)
     scores = scores_of(labels, logits).with_intervals(seed=0)
@@ -65,7 +65,7 @@ def test_a_macro_average_lies_in_its_interval_where_the_labels_of_single_rows_ar
         assert 0 <= low <= scores.figures[name] <= high <= 1, name
 
 
-def test_fitted_thresholds_are_better_on_their_rows_than_a_half(drawn):
+def test_fitted_thresholds_beat_one_half_on_their_own_rows(drawn):
     labels, logits = drawn
     logits = logits - 1.5  # a model that is too cautious
     plain, fitted = scores_of(labels, logits), scores_of(labels, logits, thresholds={})
@@ -75,12 +75,12 @@ def test_fitted_thresholds_are_better_on_their_rows_than_a_half(drawn):
     assert len(set(shared.thresholds.tolist())) == 1
 
 
-def test_a_threshold_that_was_given_stays_and_the_others_are_fitted(drawn):
+def test_a_given_threshold_is_kept_and_the_others_are_fitted(drawn):
     scores = scores_of(*drawn, thresholds={"b": 0.9})
     assert scores.thresholds[1] == 0.9 and scores.thresholds[0] != 0.5
 
 
-def test_the_lead_over_other_answers_is_paired_and_of_the_main_figure(drawn):
+def test_the_lead_over_a_baseline_is_paired_and_in_the_main_figure(drawn):
     labels, logits = drawn
     scores = scores_of(labels, logits, main="f1_macro")
     other = logits >= 1
@@ -90,13 +90,13 @@ def test_the_lead_over_other_answers_is_paired_and_of_the_main_figure(drawn):
     assert scores.lead_over(scores.predicted, seed=0) == (0.0, [0.0, 0.0])
 
 
-def test_a_label_that_no_row_has_counts_for_nothing():
+def test_a_label_that_no_row_has_does_not_count():
     labels = np.array([[True, False, False], [False, False, False]])
     scores = scores_of(labels, np.array([[2.0, -2, -2], [-2.0, -2, -2]]))
     assert scores.figures["f1_macro"] == 1 and scores.figures["average_precision_macro"] == 1
     assert scores.per_class["c"]["average_precision"] is None
 
 
-def test_answers_that_are_not_finite_are_refused():
+def test_logits_that_are_not_finite_are_refused():
     with pytest.raises(TrainingError, match="not finite numbers in 1 of 1"):
         scores_of(np.array([[True, False, False]]), np.array([[np.nan, 0, 0]]))

@@ -1,4 +1,4 @@
-"""Scores of pretraining: over all asked tokens at once, rows as the clusters, and pairs where there are any."""
+"""Scores of pretraining: over all target tokens at once, with rows as clusters, and over pairs if there are any."""
 
 import json
 import math
@@ -22,7 +22,7 @@ KEYS = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "target_token
 
 
 def batch_of(rows, labels, pairs=None):
-    """Rows with the given right ids at their asked tokens, which a place that is not asked stands in front of."""
+    """Return rows with these target ids, each preceded by one position that is not a target."""
     length = max(map(len, labels)) + 1
     ids = torch.zeros(len(rows), length, dtype=torch.long)
     asked = [i * length + place + 1 for i, row in enumerate(labels) for place in range(len(row))]
@@ -32,7 +32,7 @@ def batch_of(rows, labels, pairs=None):
 
 
 def scores_of(labels, logits, pairs=None, pair_logits=None, *, order=None, size=3):
-    """`logits` holds, for each row, [its asked tokens, vocabulary]."""
+    """Score `logits`: for each row, [its target tokens, vocabulary]."""
     order = list(range(len(labels))) if order is None else order
     metrics = PretrainingMetrics(None if pairs is None else "next")
     for start in range(0, len(order), size):
@@ -54,7 +54,7 @@ def drawn(seed, sizes):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99), st.integers(1, 5), st.data())
-def test_every_figure_is_that_of_all_answers_at_once_in_whatever_batches_they_came(sizes, seed, size, data):
+def test_figures_are_computed_over_all_targets_at_once_however_batched(sizes, seed, size, data):
     labels, logits, pairs, pair_logits = drawn(seed, sizes)
     order = data.draw(st.permutations(range(len(sizes))))
     scores = scores_of(labels, logits, pairs, pair_logits, order=order, size=size)
@@ -80,14 +80,14 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     assert paired.main == "mlm_accuracy"
 
 
-def test_without_a_question_about_pairs_nothing_is_said_of_them():
+def test_without_a_pair_objective_no_pair_scores_are_reported():
     scores = scores_of(*drawn(0, [3, 2, 4])[:2]).with_intervals(seed=1)
     assert set(scores.as_dict()) == KEYS
     assert scores.figures["loss"] == scores.figures["mlm_loss"]
     assert scores.pairs_right is None
 
 
-def test_pair_labels_of_a_batch_are_not_scored_where_the_question_was_not_asked():
+def test_pair_labels_are_ignored_without_a_pair_objective():
     labels, logits, pairs, pair_logits = drawn(0, [2, 2])
     metrics = PretrainingMetrics(None)
     metrics.add(Prediction(pair_logits, torch.cat(logits)), batch_of([0, 1], labels, pairs))
@@ -95,12 +95,12 @@ def test_pair_labels_of_a_batch_are_not_scored_where_the_question_was_not_asked(
 
 
 def sure(labels, right):
-    """Logits that answer `right` of the rows wholly rightly, and the others wholly wrongly."""
+    """Return logits that predict all tokens of a row if `right` says so, and none otherwise."""
     rows = [torch.tensor(row) if ok else (torch.tensor(row) + 1) % VOCABULARY for row, ok in zip(labels, right, strict=True)]
     return [torch.eye(VOCABULARY)[row] * 5 for row in rows]
 
 
-def test_the_interval_of_the_tokens_draws_whole_rows():
+def test_the_interval_over_tokens_resamples_whole_rows():
     # 200 rows of 20 tokens, right or wrong throughout: 200 facts, not 4,000.
     right = np.random.default_rng(1).random(200) < 0.7
     labels = [[1] * 20] * 200
@@ -112,7 +112,7 @@ def test_the_interval_of_the_tokens_draws_whole_rows():
     assert intervals["nsp_accuracy"] == pytest.approx(intervals["mlm_accuracy"], abs=0.015)
 
 
-def test_rows_without_an_asked_token_leave_the_interval_as_it_is():
+def test_rows_without_a_target_do_not_change_the_interval():
     labels, logits, *_ = drawn(3, [4, 5, 6])
     more = scores_of([*labels, [], []], [*logits, torch.empty(0, VOCABULARY), torch.empty(0, VOCABULARY)])
     assert more.n == 5
@@ -121,7 +121,7 @@ def test_rows_without_an_asked_token_leave_the_interval_as_it_is():
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99))
-def test_an_interval_stays_within_0_and_1_and_is_repeatable(sizes, seed):
+def test_an_interval_stays_within_0_and_1_and_is_reproducible(sizes, seed):
     scores = scores_of(*drawn(seed, sizes))
     intervals = scores.with_intervals(seed).intervals
     assert intervals == scores.with_intervals(seed).intervals
@@ -129,7 +129,7 @@ def test_an_interval_stays_within_0_and_1_and_is_repeatable(sizes, seed):
 
 
 @pytest.mark.parametrize("where", ["tokens", "pairs"])
-def test_answers_that_are_no_numbers_are_refused(where):
+def test_nan_logits_are_refused(where):
     labels, logits, pairs, pair_logits = drawn(0, [2, 1])
     if where == "tokens":
         logits[1] = torch.full((1, VOCABULARY), float("nan"))
@@ -139,17 +139,17 @@ def test_answers_that_are_no_numbers_are_refused(where):
         scores_of(labels, logits, pairs, pair_logits)
 
 
-def test_a_loss_beyond_all_measure_has_a_perplexity_without_end():
+def test_an_enormous_loss_has_infinite_perplexity():
     scores = scores_of([[0]], [torch.tensor([[0.0] + [1e4] * (VOCABULARY - 1)])])
     assert scores.figures["mlm_perplexity"] == math.inf
 
 
-def test_rows_in_which_nothing_can_be_asked_are_refused():
+def test_rows_without_possible_targets_are_refused():
     with pytest.raises(DataError, match="None of the 2 rows"):
         scores_of([[], []], [torch.empty(0, VOCABULARY)] * 2)
 
 
-def test_our_own_mistakes_are_assertions():
+def test_internal_errors_are_assertions():
     labels, logits, pairs, pair_logits = drawn(0, [1, 1])
     with pytest.raises(AssertionError, match="nothing was added"):
         PretrainingMetrics(None).scores()
@@ -164,7 +164,7 @@ def test_our_own_mistakes_are_assertions():
 
 
 class SaysOne(torch.nn.Module):
-    """Answers 1 to everything."""
+    """A model that predicts 1 everywhere."""
 
     def forward(self, batch):
         return Prediction(torch.eye(2)[[1] * len(batch)], torch.eye(VOCABULARY)[[1] * len(batch.target_positions)])

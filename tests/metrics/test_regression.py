@@ -1,4 +1,4 @@
-"""Scores of numbers: SciPy's correlations, errors in the user's units, intervals, and what is undefined is 0."""
+"""Scores of numbers: SciPy's correlations, errors in the user's units, intervals, and 0 for undefined values."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ MEAN, DEVIATION = 20_230_000.0, 120.0
 
 
 def scores_of(labels, predicted, main="pearson"):
-    """The scores of numbers in the user's units, handed over scaled and out of order, as a model has them."""
+    """Score numbers in the user's units, passed in scaled and out of order as a model gives them."""
     metrics = RegressionMetrics(MEAN, DEVIATION, main)
     for rows in np.array_split(np.random.default_rng(3).permutation(len(labels)), 3):
         scaled = [torch.tensor((side[rows] - MEAN) / DEVIATION, dtype=torch.float32) for side in (labels, predicted)]
@@ -31,7 +31,7 @@ def drawn():
     return labels, labels + 60 * random.normal(size=200)
 
 
-def test_the_figures_are_those_of_scipy_in_the_users_units(drawn):
+def test_the_figures_equal_scipys_in_the_users_units(drawn):
     labels, predicted = drawn
     figures = scores_of(labels, predicted).figures
     assert figures["pearson"] == pytest.approx(pearsonr(labels, predicted)[0], abs=1e-6)
@@ -54,7 +54,7 @@ def test_every_figure_lies_in_its_interval(drawn):
 
 
 @pytest.mark.parametrize("main", ["pearson", "spearman", "mae", "rmse"])
-def test_a_lead_is_positive_where_the_model_is_better_whichever_way_the_figure_goes(drawn, main):
+def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn, main):
     labels, predicted = drawn
     worse = labels + 3 * (predicted - labels)
     lead, (low, high) = scores_of(labels, predicted, main).lead_over(worse, seed=0)

@@ -1,4 +1,4 @@
-"""Scores of single tokens: at the asked places only, sequences kept whole and in the split's order."""
+"""Scores of single tokens: at target positions only, with sequences whole and in the split's order."""
 
 import json
 import warnings
@@ -18,7 +18,7 @@ from encoderlab.metrics.tagging import answered_words
 
 
 def batch_of(rows, labels):
-    """Sequences of labels, with a place in front that is not asked, padded to the longest."""
+    """Return sequences of labels, each after one position that is not a target, padded to the longest."""
     length = max(len(sequence) for sequence in labels) + 1
     ids = torch.zeros(len(rows), length, dtype=torch.long)
     asked = [i * length + place + 1 for i, sequence in enumerate(labels) for place in range(len(sequence))]
@@ -43,7 +43,7 @@ def scores_of(labels, predicted, names, *, order=None, size=3, main="token_accur
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_every_figure_is_scikit_learns_over_all_asked_places(data):
+def test_every_figure_equals_scikit_learns_over_all_target_positions(data):
     answer = st.tuples(st.integers(0, 2), st.integers(0, 2))
     pairs = data.draw(st.lists(st.lists(answer, max_size=5), min_size=1, max_size=12).filter(any))
     labels, predicted = [[a for a, _ in s] for s in pairs], [[b for _, b in s] for s in pairs]
@@ -60,7 +60,7 @@ def test_every_figure_is_scikit_learns_over_all_asked_places(data):
     assert np.sum(scores.confusion) == len(flat)
 
 
-def test_loss_is_the_mean_over_places_and_not_over_batches():
+def test_loss_is_the_mean_over_positions_and_not_over_batches():
     logits = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
     metrics = metrics_of(["a", "b"])
     metrics.add(Prediction(token_logits=logits[:2]), batch_of([1], [[0, 0]]))
@@ -69,7 +69,7 @@ def test_loss_is_the_mean_over_places_and_not_over_batches():
     assert metrics.scores().figures["loss"] == pytest.approx(expected)
 
 
-def test_a_sequence_without_asked_places_stays_in_line_and_is_not_scored():
+def test_a_sequence_without_targets_keeps_its_place_and_is_not_scored():
     scores = scores_of([[0], [], [1, 1]], [[0], [], [1, 0]], ["a", "b"])
     assert [len(sequence) for sequence in scores.predicted] == [1, 0, 2]
     assert scores.figures["accuracy"] == 0.5
@@ -82,14 +82,14 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     assert keys | {"accuracy_ci95", "token_accuracy_ci95", "f1_macro_ci95", "f1_weighted_ci95"} == set(scores)
 
 
-def test_answers_that_are_no_numbers_are_refused():
+def test_nan_logits_are_refused():
     metrics = metrics_of(["a", "b"])
     metrics.add(Prediction(token_logits=torch.full((2, 2), float("nan"))), batch_of([0], [[0, 1]]))
     with pytest.raises(TrainingError, match="not finite numbers in 2 of 2 scored positions"):
         metrics.scores()
 
 
-def test_our_own_mistakes_are_assertions():
+def test_internal_errors_are_assertions():
     with pytest.raises(AssertionError, match="nothing was added"):
         metrics_of(["a"]).scores()
     with pytest.raises(AssertionError, match="no place was asked"):
@@ -100,7 +100,7 @@ def test_our_own_mistakes_are_assertions():
         metrics_of(["a"]).add(Prediction(), batch_of([0], [[0]]))
 
 
-def test_sentences_are_drawn_whole():
+def test_whole_sentences_are_resampled():
     # 100 sentences of 20 words, each right or wrong throughout: 100 facts, not 2,000.
     right = np.random.default_rng(3).random(100) < 0.8
     scores = answered_words([np.zeros(20, int)] * 100, [np.full(20, 0 if ok else 1) for ok in right], ["a", "b"], "token_accuracy")
@@ -110,7 +110,7 @@ def test_sentences_are_drawn_whole():
     assert [low, high] == pytest.approx([share - reach, share + reach], abs=0.02)
 
 
-def test_the_lead_over_other_answers_counts_the_words_that_were_asked():
+def test_the_lead_over_a_baseline_counts_the_target_words():
     labels = [np.array([0, 0, 0]), np.array([1]), np.array([], dtype=int)]
     predicted = [np.array([0, 0, 0]), np.array([0]), np.array([], dtype=int)]
     scores = answered_words(labels, predicted, ["a", "b"], "token_accuracy")
@@ -125,7 +125,7 @@ BIO, BIOES = ["O", "B-x", "I-x", "B-y", "I-y"], ["O", *(f"{prefix}-{kind}" for k
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from([BIO, BIOES]))
-def test_entities_are_counted_as_seqeval_counts_them(data, names):
+def test_entities_are_counted_as_by_seqeval(data, names):
     pair = st.tuples(*[st.integers(0, len(names) - 1)] * 2)
     pairs = data.draw(st.lists(st.lists(pair, min_size=1, max_size=8), min_size=1, max_size=6))
     labels, predicted = ([np.array([one[side] for one in sentence]) for sentence in pairs] for side in (0, 1))

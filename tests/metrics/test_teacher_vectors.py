@@ -1,4 +1,4 @@
-"""Cosines between the vectors of student and teacher are those of the whole split, however it was batched."""
+"""Cosines between the vectors of student and teacher: over the whole split, however it was batched."""
 
 import numpy as np
 import pytest

@@ -17,7 +17,7 @@ def test_no_other_threshold_has_a_better_f1():
 
 
 @pytest.mark.parametrize("wanted", [0.5, 0.75, 0.9])
-def test_a_requested_precision_is_reached_and_no_threshold_that_reaches_it_finds_more(wanted):
+def test_a_requested_precision_is_reached_with_the_highest_possible_recall(wanted):
     random = np.random.default_rng(0)
     labels = random.random(200) < 0.3
     probabilities = np.clip(0.4 * labels + random.random(200) * 0.6, 0, 1).round(2)  # with ties
@@ -28,7 +28,7 @@ def test_a_requested_precision_is_reached_and_no_threshold_that_reaches_it_finds
     assert recall_score(labels, found) == max(reached)
 
 
-def test_where_no_threshold_is_so_precise_the_most_precise_is_taken():
+def test_the_most_precise_threshold_is_used_if_none_is_precise_enough():
     probabilities, labels = np.array([0.9, 0.8, 0.7, 0.2]), np.array([False, True, True, False])
     assert threshold_for_precision(probabilities, labels, 0.9) == pytest.approx(0.45)  # two of three are right
 

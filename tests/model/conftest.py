@@ -24,7 +24,7 @@ def small_model(
 
 
 def batch_of(lengths: list[int], *, width: int | None = None, seed: int = 0, mask: bool = True) -> Batch:
-    """Random tokens; all real ones are asked. What stands at padding is random too: nobody may look at it."""
+    """Return random tokens; all real ones are targets. Padding is random too, as nothing may depend on it."""
     width = width or max(lengths)
     generator = torch.Generator().manual_seed(seed)
     shape = (len(lengths), width)

@@ -21,7 +21,7 @@ def random_heads(*, batch=2, heads=3, length=5, d_head=4, dtype=torch.float32, s
     return tuple(torch.randn(batch, heads, length, d_head, generator=generator).to(dtype).requires_grad_() for _ in range(3))
 
 
-def test_attention_weights_are_equation_1_worked_by_hand():
+def test_attention_weights_equal_equation_1_computed_by_hand():
     q = torch.tensor([1.0, 0.0, 0.0, 0.0]).expand(1, 1, 1, 4)
     k = torch.tensor([[2 * math.log(3), 0, 0, 0], [0, 1.0, 0, 0], [5.0, 0, 0, 0]]).expand(1, 1, 3, 4)
     weights = attention_weights(q, k, torch.tensor([[True, True, False]]))
@@ -40,7 +40,7 @@ def test_explicit_attention_equals_the_fast_path(lengths, d_head, masked):
     "settings", [{}, {"positions": Positions.rotary}, {"d_head": 6, "n_heads": 4}, {"n_heads": 1}, {"bias": False}]
 )
 @pytest.mark.parametrize("first", [None, 1, 2])
-def test_the_weights_shown_are_the_weights_used(settings, first, make_config):
+def test_the_weights_returned_are_the_weights_used(settings, first, make_config):
     torch.manual_seed(0)
     attention = MultiHeadAttention(make_config(**settings))
     x, tokens = torch.randn(2, 5, 16), Layout.padded(2, 5, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
@@ -50,7 +50,7 @@ def test_the_weights_shown_are_the_weights_used(settings, first, make_config):
     assert_close(attention(x, tokens, selected), explicit[:, :first], rtol=1e-5, atol=1e-5)
 
 
-def test_rotary_attention_between_equal_tokens_depends_on_their_distance_alone(make_config):
+def test_rotary_attention_between_equal_tokens_depends_only_on_their_distance(make_config):
     torch.manual_seed(0)
     attention = MultiHeadAttention(make_config(positions=Positions.rotary))
     logarithms = attention.weights(3 * torch.randn(16).expand(1, 6, 16), Layout.padded(1, 6)).log()[0]
@@ -60,7 +60,7 @@ def test_rotary_attention_between_equal_tokens_depends_on_their_distance_alone(m
 
 
 @pytest.mark.parametrize("mask", [None, torch.tensor([[True] * 5, [True, True, False, False, False]])])
-def test_bfloat16_answers_and_gradients_agree_with_float32(mask):
+def test_bfloat16_outputs_and_gradients_agree_with_float32(mask):
     answers, gradients = [], []
     for dtype in (torch.bfloat16, torch.float32):
         q, k, v = random_heads(dtype=dtype)
@@ -71,7 +71,7 @@ def test_bfloat16_answers_and_gradients_agree_with_float32(mask):
     assert_close(*gradients, rtol=0.1, atol=0.1)
 
 
-def test_attention_dropout_drops_whole_weights_in_training_only():
+def test_attention_dropout_drops_whole_weights_only_in_training():
     torch.manual_seed(0)
     q, k, _ = random_heads(length=6, d_head=6)
     v = torch.eye(6).expand(2, 3, 6, 6)  # the answer is then the weights themselves

@@ -1,4 +1,4 @@
-"""Settings: refusals in one line, the shipped files, and a difference that each setting makes."""
+"""Model settings: refusals in one line, the shipped files, and the effect of every setting."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ OTHER_VALUES = {
 
 
 @pytest.mark.parametrize("name", OTHER_VALUES)
-def test_every_setting_changes_what_a_training_model_answers(name, make_model, make_batch):
+def test_every_setting_changes_the_output_of_a_model_in_training(name, make_model, make_batch):
     batch = make_batch([5, 3, 4])
     answers = []
     for settings in ({}, {name: OTHER_VALUES[name]}):
@@ -94,7 +94,7 @@ def test_widths_that_are_not_set_are_derived():
         ),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused_with_what_to_type(settings, message):
+def test_an_impossible_shape_is_refused_with_a_remedy(settings, message):
     with pytest.raises(SettingError) as refused:
         ModelConfig(**settings)
     assert str(refused.value) == message
@@ -107,7 +107,7 @@ def test_a_shape_that_cannot_be_is_refused_with_what_to_type(settings, message):
         *{"max_length": 1_048_576, "segments": 1024, "dropout": 0.9, "attention_dropout": 0.9, "word_dropout": 0.9}.items(),
     ],
 )
-def test_a_slip_that_asks_for_far_too_much_is_refused(name, most):
+def test_a_typo_that_asks_for_far_too_much_is_refused(name, most):
     width = {} if name == "d_head" else {"d_head": 64}
     assert getattr(ModelConfig(**{name: most}, **width), name) == most
     with pytest.raises(SettingError, match=f"^model.{name} is .* Allowed: at least [01], at most "):
@@ -116,18 +116,18 @@ def test_a_slip_that_asks_for_far_too_much_is_refused(name, most):
 
 @pytest.mark.parametrize("positions", Positions)
 @pytest.mark.parametrize("d_model", [5, 6])
-def test_any_width_can_have_any_positions_as_long_as_pairs_can_be_turned(positions, d_model, make_model, make_batch):
+def test_any_width_works_with_any_positions_if_rotary_heads_are_even(positions, d_model, make_model, make_batch):
     model = make_model(d_model=d_model, n_heads=1, d_head=4, positions=positions)
     assert model(make_batch([3, 2])).sequence_logits.shape == (2, 3)
 
 
 def with_length(config):
-    """The settings with a length, which is left to the rows of a run."""
+    """Return the settings with a length, which a run takes from its rows."""
     return replace(config, max_length=config.max_length or 128)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_model_builds_and_answers(name, make_batch):
+def test_every_shipped_model_builds_and_gives_logits(name, make_batch):
     path = CONFIGS / "model" / f"{name}.yaml"
     ConfigStore.instance().store(group="model", name="model_schema", node=ModelConfig)
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
@@ -156,6 +156,6 @@ def test_the_sizes_are_googles(name, parameters):
     assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)
 
 
-def test_reading_the_settings_does_not_wait_for_torch():
+def test_reading_the_settings_does_not_import_torch():
     code = "import sys, encoderlab.model.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,21 +7,21 @@ from torch.testing import assert_close
 from encoderlab.model.dropout import Dropout
 
 
-def test_each_number_is_dropped_with_probability_p_wherever_it_stands():
+def test_each_number_is_dropped_with_probability_p_at_every_position():
     torch.manual_seed(0)
     dropped = (Dropout(0.1)(torch.ones(40_000, 8)) == 0).double().mean(dim=0)
     assert_close(dropped, torch.full((8,), 0.1, dtype=torch.float64), rtol=0, atol=0.006)
 
 
 @pytest.mark.parametrize("p", [0.3, 0.7, 0.9])
-def test_the_share_kept_and_the_sum_are_as_they_should_be_up_to_the_largest_probability(p):
+def test_the_fraction_kept_and_the_sum_are_right_up_to_the_largest_probability(p):
     torch.manual_seed(0)
     answer = Dropout(p)(torch.ones(1_000_000))
     assert_close((answer != 0).double().mean().item(), 1 - p, rtol=0, atol=0.0025)  # five standard errors
     assert_close(answer.double().mean().item(), 1.0, rtol=0, atol=5 * (p / (1 - p) / 1e6) ** 0.5)
 
 
-def test_a_probability_that_sixteen_bits_cannot_tell_from_one_is_our_own_bug():
+def test_a_probability_that_sixteen_bits_round_to_one_is_an_assertion():
     with pytest.raises(AssertionError):
         Dropout(0.999999)
 
@@ -32,7 +32,7 @@ def test_numbers_are_dropped_independently_of_each_other():
     assert_close(dropped.T.corrcoef(), torch.eye(8, dtype=torch.float64), rtol=0, atol=0.02)
 
 
-def test_kept_numbers_and_gradients_are_divided_by_what_is_kept():
+def test_kept_numbers_and_gradients_are_divided_by_the_fraction_kept():
     torch.manual_seed(0)
     x = torch.full((3, 5, 7), 2.0, requires_grad=True)
     answer = Dropout(0.2)(x)
@@ -59,5 +59,5 @@ def test_other_devices_than_the_cpu_use_their_own_dropout():
     assert Dropout(0.5)(torch.ones(3, 4, device="meta")).shape == (3, 4)
 
 
-def test_it_keeps_the_number_type():
+def test_it_keeps_the_dtype():
     assert Dropout(0.5)(torch.ones(9, dtype=torch.bfloat16)).dtype == torch.bfloat16

@@ -1,4 +1,4 @@
-"""The encoder: padding, maps, and the shape of its layers. That BERT's weights give BERT's numbers: see test_huggingface.py."""
+"""The encoder: padding, attention maps, and the layout of its layers. test_huggingface.py compares its numbers with BERT's."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def encode(model, batch):
 
 @given(shape=any_shape, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), extra=st.integers(0, 4))
 @settings(deadline=None, max_examples=40)
-def test_padding_never_changes_an_answer(make_model, make_batch, shape, lengths, extra):
+def test_padding_never_changes_an_output(make_model, make_batch, shape, lengths, extra):
     model = make_model(**shape).eval()
     padded = make_batch(lengths, width=max(lengths) + extra)
     together, hidden = model(padded), encode(model, padded)
@@ -48,7 +48,7 @@ def test_padding_never_changes_an_answer(make_model, make_batch, shape, lengths,
 
 @given(shape=any_shape)
 @settings(deadline=None, max_examples=30)
-def test_a_sequence_of_padding_alone_gives_no_nan_and_leaves_the_others_alone(make_model, make_batch, shape):
+def test_a_sequence_of_padding_gives_no_nan_and_does_not_affect_the_others(make_model, make_batch, shape):
     model = make_model(**shape)
     batch = make_batch([4, 0, 2])
     batch.input_ids[1] = 0
@@ -63,7 +63,7 @@ def test_a_sequence_of_padding_alone_gives_no_nan_and_leaves_the_others_alone(ma
 
 @given(shape=any_shape)
 @settings(deadline=None, max_examples=30)
-def test_the_maps_are_the_weights_that_every_layer_uses(make_model, make_batch, shape):
+def test_attention_maps_are_the_weights_that_every_layer_uses(make_model, make_batch, shape):
     model, batch, used = make_model(n_layers=3, **shape).eval(), make_batch([5, 3]), []
 
     def attend_and_keep(q, k, v, mask, dropout):
@@ -84,7 +84,7 @@ def test_the_maps_are_the_weights_that_every_layer_uses(make_model, make_batch, 
 
 @given(shape=any_shape, first=st.integers(1, 3))
 @settings(deadline=None, max_examples=30)
-def test_answering_only_for_the_first_tokens_gives_them_the_same_answers(make_model, make_batch, shape, first):
+def test_computing_only_the_first_tokens_gives_them_the_same_vectors(make_model, make_batch, shape, first):
     model, batch = make_model(**shape).eval(), make_batch([5, 3])
     inputs = batch.input_ids, batch.token_type_ids, batch.attention_mask
     firsts = model.encoder.encode(*inputs, selection=Selection(None, first))
@@ -99,14 +99,14 @@ def test_the_order_of_the_tokens_matters(positions, make_model, make_batch):
     assert not torch.allclose(forth, back, atol=1e-3)
 
 
-def test_segments_tell_two_texts_apart(make_model, make_batch):
+def test_segments_distinguish_two_texts(make_model, make_batch):
     model, batch = make_model().eval(), make_batch([6])
     types = torch.zeros(1, 6, dtype=torch.long)
     first, second = (model.encoder(batch.input_ids, t, None) for t in (types, types + 1))
     assert not torch.allclose(first, second, atol=1e-3)
 
 
-def test_word_dropout_zeroes_whole_tokens_in_training_only(make_model):
+def test_word_dropout_zeroes_whole_tokens_only_in_training(make_model):
     settings = {"positions": Positions.rotary, "segments": 0, "embedding_norm": False}
     embeddings = make_model(word_dropout=0.5, **settings).encoder.embeddings
     ids, types = torch.randint(1, 13, (200, 10)), torch.zeros(200, 10, dtype=torch.long)
@@ -123,20 +123,20 @@ class DropAll(torch.nn.Module):
 
 
 @pytest.mark.parametrize("norm_position", NormPosition)
-def test_dropout_reaches_both_sublayers_and_leaves_the_residual(norm_position, make_model):
+def test_dropout_applies_to_both_sublayers_but_not_to_the_residual(norm_position, make_model):
     layer, x = make_model(norm_position=norm_position).encoder.layers[0], torch.randn(2, 5, 16)
     layer.dropout = DropAll()
     normed = layer.feed_forward_norm(layer.attention_norm(x))
     assert_close(layer(x, Layout.padded(2, 5)), normed if norm_position is NormPosition.post else x)
 
 
-def test_dropout_reaches_the_embeddings(make_model):
+def test_dropout_applies_to_the_embeddings(make_model):
     embeddings, ids = make_model().encoder.embeddings, torch.ones(2, 5, dtype=torch.long)
     embeddings.dropout = DropAll()
     assert not embeddings(ids, ids, slice(5)).any()
 
 
-def test_scaled_embeddings_are_sqrt_of_the_width_times_as_large_and_positions_are_not(make_model):
+def test_scaling_multiplies_embeddings_by_sqrt_of_the_width_but_not_positions(make_model):
     settings = {"embedding_norm": False, "segments": 0}
     plain, scaled = (make_model(scale_embeddings=scale, **settings).eval().encoder.embeddings for scale in (False, True))
     ids = torch.randint(1, 13, (2, 6))
@@ -147,26 +147,26 @@ def test_scaled_embeddings_are_sqrt_of_the_width_times_as_large_and_positions_ar
 
 
 @pytest.mark.parametrize("norm", Norm)
-def test_what_leaves_the_encoder_is_normed_whether_norms_stand_before_or_after(norm, make_model, make_batch):
+def test_the_output_is_normalized_with_pre_norm_and_post_norm(norm, make_model, make_batch):
     for norm_position in NormPosition:
         hidden = encode(make_model(norm=norm, norm_position=norm_position), make_batch([6, 4]))
         assert_close(hidden.square().mean(-1), torch.ones(2, 6), rtol=0.1, atol=0.0)
 
 
-def test_without_biases_nothing_in_the_encoder_has_one(make_model):
+def test_without_biases_no_part_of_the_encoder_has_one(make_model):
     names = [name for name, _ in make_model(bias=False).encoder.named_parameters()]
     assert names and not [name for name in names if "bias" in name]
 
 
 @pytest.mark.parametrize("positions", Positions)
-def test_the_longest_sequence_fits_and_a_longer_one_is_our_own_bug(positions, make_model, make_batch):
+def test_the_longest_sequence_fits_and_a_longer_one_is_an_assertion(positions, make_model, make_batch):
     model = make_model(positions=positions, max_length=7)
     assert encode(model, make_batch([7])).shape == (1, 7, 16)
     with pytest.raises(AssertionError, match="a sequence of 8 tokens in a model for 7: truncate first"):
         encode(model, make_batch([8]))
 
 
-def test_weights_and_positions_follow_the_model_to_another_number_type(make_model, make_batch):
+def test_weights_and_positions_follow_the_model_to_another_dtype(make_model, make_batch):
     for positions in Positions:
         hidden = encode(make_model(positions=positions).to(torch.bfloat16), make_batch([5, 3]))
         assert hidden.dtype == torch.bfloat16 and hidden.isfinite().all()
@@ -207,6 +207,6 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activati
 
 
 @pytest.mark.slow
-def test_the_compiler_takes_a_training_encoder_as_one_graph():
+def test_an_encoder_in_training_compiles_to_one_graph():
     # in a process of its own: the compiler cannot see through the checks of shapes that are on in this one
     assert subprocess.run([sys.executable, "-c", COMPILE], check=False).returncode == 0

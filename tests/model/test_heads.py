@@ -1,4 +1,4 @@
-"""The heads: asked tokens, and that every kind of model can learn."""
+"""The heads: target tokens, and every kind of model learns."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def describe(settings):
 @pytest.mark.parametrize(
     "settings", [*(pytest.param(one, marks=pytest.mark.slow) for one in EVERY_OPTION[:-2]), *EVERY_OPTION[-2:]], ids=describe
 )
-def test_every_kind_of_model_learns_one_batch_by_heart(settings, make_model, make_batch):
+def test_every_kind_of_model_memorises_one_batch(settings, make_model, make_batch):
     model, batch = make_model(**settings), make_batch([5, 6, 3, 4])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 
@@ -51,7 +51,7 @@ def test_every_kind_of_model_learns_one_batch_by_heart(settings, make_model, mak
 @pytest.mark.parametrize(
     "settings", [{}, {"norm_position": NormPosition.pre}, {"positions": Positions.rotary}, {"pooling": Pooling.mean}]
 )
-def test_a_model_skips_work_for_tokens_nobody_asks_for_but_answers_and_learns_the_same(settings, heads, make_model, make_batch):
+def test_a_model_skips_work_for_other_tokens_but_gives_the_same_logits_and_gradients(settings, heads, make_model, make_batch):
     model, batch = make_model(**heads, **settings), make_batch([5, 3])
     batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
     gradients, logits = [], []
@@ -77,7 +77,7 @@ def test_a_model_skips_work_for_tokens_nobody_asks_for_but_answers_and_learns_th
         (Pooling.mean, {"token_classes": None, "vocabulary": True}, 5 + 3),
     ],
 )
-def test_the_last_layer_answers_for_cls_and_the_asked_tokens_alone(pooling, heads, computed, make_model, make_batch):
+def test_the_last_layer_computes_only_cls_and_the_target_tokens(pooling, heads, computed, make_model, make_batch):
     model, batch = make_model(pooling=pooling, **heads), make_batch([5, 3])
     vectors = []
     model.encoder.layers[-1].feed_forward.register_forward_hook(
@@ -88,7 +88,7 @@ def test_the_last_layer_answers_for_cls_and_the_asked_tokens_alone(pooling, head
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_masked_tokens_are_guessed_with_the_embeddings_or_with_weights_of_their_own(tied, make_model, make_batch):
+def test_masked_tokens_are_predicted_with_the_embeddings_or_separate_weights(tied, make_model, make_batch):
     model = make_model(sequence_classes=None, token_classes=None, vocabulary=True, tie_decoder=tied)
     logits = model(make_batch([5, 3])).token_logits
     assert logits.shape == (8, 13)
@@ -100,7 +100,7 @@ def test_masked_tokens_are_guessed_with_the_embeddings_or_with_weights_of_their_
     assert names == ([] if tied else ["masked_token_head.decoder.weight"])
 
 
-def test_only_the_asked_tokens_are_answered_for(make_model, make_batch):
+def test_only_target_tokens_have_logits(make_model, make_batch):
     model, batch = make_model(sequence_classes=None).eval(), make_batch([5, 3])
     everything = model(batch).token_logits
     some = model(replace(batch, target_positions=batch.target_positions[[1, 6]], token_labels=None))
@@ -108,11 +108,11 @@ def test_only_the_asked_tokens_are_answered_for(make_model, make_batch):
     assert_close(some.token_logits, everything[[1, 6]])
 
 
-def test_a_question_that_is_not_asked_has_no_answer(make_model, make_batch):
+def test_a_task_that_is_not_trained_has_no_logits(make_model, make_batch):
     assert make_model(token_classes=None)(make_batch([3])).token_logits is None
 
 
-def test_dropout_reaches_the_vector_that_the_heads_see(make_model, make_batch):
+def test_dropout_applies_to_the_vector_that_the_heads_read(make_model, make_batch):
     model, batch = make_model(), make_batch([5, 3])
     model.dropout.p = 0.5
     first, second = model(batch), model(batch)
@@ -120,7 +120,7 @@ def test_dropout_reaches_the_vector_that_the_heads_see(make_model, make_batch):
     assert not torch.equal(first.token_logits, second.token_logits)
 
 
-def test_parameters_are_counted_by_part(make_model):
+def test_parameters_are_counted_by_component(make_model):
     model = make_model(n_layers=1, norm_position=NormPosition.pre)
     embeddings = 13 * 16 + 12 * 16 + 2 * 16 + 2 * 16  # tokens, positions, segments, norm
     layer = 4 * (16 * 16 + 16) + (16 * 24 + 24) + (24 * 16 + 16) + 2 * 2 * 16
@@ -130,7 +130,7 @@ def test_parameters_are_counted_by_part(make_model):
 
 
 @pytest.mark.parametrize("classes", [1, 63, 64, 130])
-def test_logits_computed_in_whole_tiles_are_the_same_and_so_are_their_gradients(classes):
+def test_logits_padded_to_whole_tiles_have_the_same_values_and_gradients(classes):
     torch.manual_seed(0)
     x, weight, bias = (torch.randn(size, requires_grad=True) for size in ((7, 16), (classes, 16), (classes,)))
     plain, tiled = torch.nn.functional.linear(x, weight, bias), linear_in_tiles(x, weight, bias)
@@ -142,7 +142,7 @@ def test_logits_computed_in_whole_tiles_are_the_same_and_so_are_their_gradients(
 
 @pytest.mark.parametrize("pooling", [Pooling.cls, Pooling.mean])
 @pytest.mark.parametrize("heads", [{"token_classes": None}, {}, {"token_classes": None, "vocabulary": True}], ids=str)
-def test_for_cuda_graphs_the_shapes_inside_the_encoder_are_those_of_the_batch(pooling, heads, make_model, make_batch):
+def test_shapes_inside_the_encoder_depend_only_on_the_batch_for_cuda_graphs(pooling, heads, make_model, make_batch):
     model, shapes = make_model(pooling=pooling, **heads).eval(), set()
     batches = [make_batch(lengths, width=8) for lengths in ([5, 3], [8, 1], [2, 6], [7, 7])]
     expected = [model(batch) for batch in batches]

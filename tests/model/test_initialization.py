@@ -16,7 +16,7 @@ def test_without_a_range_the_embedding_of_a_token_has_length_one(make_model):
     assert token.weight[1:].norm(dim=1).mean().item() == pytest.approx(1, rel=0.1)
 
 
-def test_without_a_range_linear_maps_keep_the_size_of_what_they_are_given(make_model):
+def test_without_a_range_linear_maps_preserve_the_scale_of_their_input(make_model):
     query = make_model(d_model=256).encoder.layers[0].attention.query
     assert query(torch.randn(50, 256)).std().item() == pytest.approx(1, rel=0.1)
 

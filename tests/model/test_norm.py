@@ -18,7 +18,7 @@ def test_scalar_norm_divides_by_the_unbiased_standard_deviation_and_has_one_scal
     assert sum(parameter.numel() for parameter in norm.parameters()) == 2
 
 
-def test_rms_norm_keeps_the_mean_and_brings_the_mean_square_to_one(make_config):
+def test_rms_norm_does_not_subtract_the_mean_and_scales_the_mean_square_to_one(make_config):
     x = 3 + torch.randn(4, 3, 16)
     normed = build_norm(make_config(norm=Norm.rms))(x)
     assert_close(normed.square().mean(-1), torch.ones(4, 3), rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Packing: that leaving padding out changes no answer, and that a card is given what its kernel expects, without waiting for it."""
+"""Packing: removing padding changes no output, and a GPU is given what its kernel expects without waiting for it."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ some_lengths = st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any)
 
 
 def padded_batch(make_batch, lengths, *, hole=False, **settings):
-    """A batch with at least one place of padding; a hole is one in the middle of a sequence."""
+    """Return a batch with some padding; a hole is padding in the middle of a sequence."""
     batch = make_batch(lengths, width=max(lengths) + 1, **settings)
     mask = batch.attention_mask.clone()
     mask[:, 1] &= not hole
@@ -45,7 +45,7 @@ def padded_batch(make_batch, lengths, *, hole=False, **settings):
 
 
 def answers_and_gradients(model, batch, *, packs):
-    """Logits of the sequences that have a token and of the asked tokens, and what is learnt from them."""
+    """Return the logits of sequences with at least one token and of target tokens, and their gradients."""
     model.packs = packs
     model.zero_grad()
     prediction, full = model(batch), batch.attention_mask.any(1)
@@ -61,7 +61,7 @@ def encode(model, batch, n_tokens=None, selection=None):
 
 @given(settings=any_model, lengths=some_lengths, hole=st.booleans())
 @settings(deadline=None, max_examples=80)
-def test_leaving_padding_out_changes_neither_answers_nor_gradients(make_model, make_batch, settings, lengths, hole):
+def test_removing_padding_changes_neither_logits_nor_gradients(make_model, make_batch, settings, lengths, hole):
     model, batch = make_model(**settings), padded_batch(make_batch, lengths, hole=hole)
     batch.input_ids[batch.attention_mask.logical_not()] = 0  # else padding itself would learn, in a sequence of padding alone
     padded, packed = (answers_and_gradients(model, batch, packs=packs) for packs in (False, True))
@@ -71,7 +71,7 @@ def test_leaving_padding_out_changes_neither_answers_nor_gradients(make_model, m
 
 @given(settings=any_model, lengths=some_lengths, first=st.integers(1, 8))
 @settings(deadline=None, max_examples=40)
-def test_any_tokens_can_be_asked_for_in_any_order_and_twice(make_model, make_batch, settings, lengths, first):
+def test_tokens_can_be_selected_in_any_order_and_twice(make_model, make_batch, settings, lengths, first):
     model, batch = make_model(**settings).eval(), padded_batch(make_batch, lengths)
     real = batch.attention_mask
     everything = model.encoder(batch.input_ids, batch.token_type_ids, real)
@@ -90,7 +90,7 @@ def test_any_tokens_can_be_asked_for_in_any_order_and_twice(make_model, make_bat
 
 @given(settings=any_model, lengths=some_lengths, data=st.data())
 @settings(deadline=None, max_examples=50)
-def test_nothing_leaks_from_padding_nor_from_one_sequence_to_another(make_model, make_batch, settings, lengths, data):
+def test_nothing_leaks_from_padding_or_between_sequences(make_model, make_batch, settings, lengths, data):
     model, batch = make_model(**settings).eval(), padded_batch(make_batch, lengths)
     model.packs = True
     before, real = model(batch), batch.attention_mask
@@ -106,7 +106,7 @@ def test_nothing_leaks_from_padding_nor_from_one_sequence_to_another(make_model,
 
 
 def varlen_attention(q, k, v, q_bounds, k_bounds, q_width, k_width):
-    """What the kernel computes, sequence by sequence; and what it asks of those who call it."""
+    """Compute what the kernel does, sequence by sequence, and check what it requires of its callers."""
     assert q_bounds.dtype == k_bounds.dtype == torch.int32
     assert q_bounds[0] == k_bounds[0] == 0 and q_bounds[-1] == len(q) and k_bounds[-1] == len(k) == len(v)
     assert q_bounds.diff().min() >= 0 and q_bounds.diff().max() <= q_width
@@ -157,7 +157,7 @@ def test_a_training_step_on_a_device_never_waits_for_it(kernel, positions, pooli
     assert model.encoder.layers[0].attention.query.weight.grad.device == device
 
 
-def test_the_kernel_is_left_alone_where_it_would_refuse(monkeypatch):
+def test_the_kernel_is_not_used_where_it_would_refuse(monkeypatch):
     monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda d_head: True)
     card, half = torch.device("cuda"), torch.bfloat16
     assert attention.packed_kernel_takes(card, half, 0.0, 64)
@@ -189,7 +189,7 @@ def test_head_widths_without_a_backward_pass_on_a_gpu_are_not_packed_there(capab
     assert {d_head for d_head, taken in takes.items() if not taken} == refused
 
 
-def test_padding_is_left_out_by_itself_where_there_is_enough_of_it(make_model, make_batch):
+def test_padding_is_removed_automatically_if_there_is_enough_of_it(make_model, make_batch):
     model, computed = make_model(), []
     model.encoder.layers[0].register_forward_hook(lambda layer, inputs, output: computed.append(inputs[0].shape[:-1].numel()))
     for batch in (make_batch([5, 3]), make_batch([12, 11]), make_batch([4, 4], mask=False)):
@@ -200,7 +200,7 @@ def test_padding_is_left_out_by_itself_where_there_is_enough_of_it(make_model, m
     assert worth_packing(9, card, kernel=True) and not worth_packing(0, nowhere, kernel=True)
 
 
-def test_how_many_tokens_of_a_sequence_are_asked_is_counted_where_that_costs_nothing(make_batch):
+def test_targets_per_sequence_are_counted_where_that_is_free(make_batch):
     batch = make_batch([5, 3, 1])
     batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
     assert most_targets_in_a_sequence(batch) == 2
@@ -208,7 +208,7 @@ def test_how_many_tokens_of_a_sequence_are_asked_is_counted_where_that_costs_not
     assert most_targets_in_a_sequence(replace(batch, target_positions=batch.target_positions.to("meta"))) == 5
 
 
-def test_a_sequence_of_padding_alone_may_attend_to_all_of_it():
+def test_a_sequence_of_padding_attends_to_all_of_it():
     mask = torch.tensor([[True, False], [False, False]])
     assert attendable(mask).tolist() == [[True, False], [True, True]]
     assert attendable(None) is None

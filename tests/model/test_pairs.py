@@ -1,4 +1,4 @@
-"""Pairs whose texts are read one by one."""
+"""Pairs whose texts are read separately."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def pair_batch(pairs, make_batch):
     return replace(batch, input_ids=ids, token_type_ids=types, attention_mask=mask, n_tokens=int(mask.sum()), target_positions=none)
 
 
-def test_each_text_of_a_pair_becomes_a_sequence_with_special_tokens_of_its_own():
+def test_each_text_of_a_pair_becomes_a_sequence_with_its_own_special_tokens():
     ids, mask = separate_texts(*ids_of(PAIRS))
     found = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
     assert found == [[CLS, *text, SEP] for text in (*(a for a, _ in PAIRS), *(b for _, b in PAIRS))]
@@ -43,7 +43,7 @@ def test_without_padding_no_mask_is_needed():
         assert_close(masked, unmasked)
 
 
-def test_features_of_equal_vectors_differ_in_nothing_and_have_cosine_one():
+def test_features_of_equal_vectors_have_no_difference_and_cosine_one():
     text = torch.randn(3, 8)
     first, second, difference, product = compared(torch.cat([text, 2 * text])).chunk(4, dim=-1)
     assert_close(first, second)
@@ -53,7 +53,7 @@ def test_features_of_equal_vectors_differ_in_nothing_and_have_cosine_one():
 
 @pytest.mark.parametrize("packs", [False, True])
 @pytest.mark.parametrize("pooling", [Pooling.mean, Pooling.cls, Pooling.max])
-def test_logits_of_a_pair_depend_on_nothing_beside_it(packs, pooling, make_model, make_batch):
+def test_logits_of_a_pair_do_not_depend_on_the_rest_of_the_batch(packs, pooling, make_model, make_batch):
     model = make_model(token_classes=None, pairs=Pairs.separate, pooling=pooling)
     model.packs = packs
     torch.nn.init.normal_(model.sequence_head.weight)
@@ -62,8 +62,8 @@ def test_logits_of_a_pair_depend_on_nothing_beside_it(packs, pooling, make_model
     assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
-def test_neither_text_is_read_with_the_other_in_view(make_model, make_batch):
-    """The vector of the first text is the one that it has alone, whatever the second is."""
+def test_the_vector_of_a_text_does_not_depend_on_the_other(make_model, make_batch):
+    """The first text has the vector it has alone, whatever the second is."""
     model = make_model(token_classes=None, pairs=Pairs.separate, pooling=Pooling.mean)
     seen = []
     model.pool.register_forward_hook(lambda _, __, pooled: seen.append(pooled))

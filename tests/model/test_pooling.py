@@ -1,4 +1,4 @@
-"""Poolings make one vector of a sequence's many, and look at no padding."""
+"""Poolings reduce a sequence's vectors to one and ignore padding."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from encoderlab.model.config import ModelConfig, Pooling
 from encoderlab.model.pooling import ClsPool, MaxPool, MeanPool, build_pooling, pool_windows
 
 
-def test_poolings_take_the_first_the_mean_and_the_largest_of_the_real_tokens():
+def test_poolings_take_the_first_the_mean_and_the_maximum_of_the_real_tokens():
     hidden = torch.tensor([[[1.0, 5.0], [3.0, 1.0], [-8.0, 9.0]]])
     mask = torch.tensor([[True, True, False]])
     assert ClsPool()(hidden, mask).tolist() == [[1, 5]]
@@ -26,7 +26,7 @@ def test_padding_changes_no_pooled_vector(pooling):
     assert torch.equal(pool(hidden, mask), pool(other, mask))
 
 
-def test_berts_pooler_stays_within_one_and_distilberts_has_nothing_below_zero():
+def test_berts_pooler_is_bounded_by_one_and_distilberts_is_never_negative():
     hidden = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0)) * 100
     bert, distilbert = (
         build_pooling(ModelConfig(d_model=4, n_heads=1, pooling=name)) for name in (Pooling.pooler, Pooling.relu_pooler)
@@ -35,7 +35,7 @@ def test_berts_pooler_stays_within_one_and_distilberts_has_nothing_below_zero():
     assert distilbert(hidden, None).min() >= 0
 
 
-def test_the_windows_of_a_row_give_the_mean_or_the_largest_of_their_logits_and_their_gradients():
+def test_the_windows_of_a_row_pool_logits_by_mean_or_maximum_with_gradients():
     logits = torch.tensor([[1.0, 4.0], [3.0, 0.0], [5.0, 7.0]], requires_grad=True)
     row_of_sequence = torch.tensor([0, 0, 1])
     assert pool_windows(logits, row_of_sequence, 2, "max").tolist() == [[3, 4], [5, 7]]

@@ -1,4 +1,4 @@
-"""Run folders with the records that a run begins with, and scores of any answers."""
+"""Run folders with the records that a run writes first, and scores of any predictions."""
 
 import json
 
@@ -46,13 +46,13 @@ def records():
 
 @pytest.fixture
 def folder(tmp_path, records):
-    """A run folder that holds nothing but its records."""
+    """A run folder that contains only its records."""
     return records(tmp_path)
 
 
 @pytest.fixture
 def scores_of():
-    """Scores of these labels and answers, the answers given with these confidences."""
+    """Score predictions, made with these confidences, against labels."""
 
     def scored(labels, predicted, confidences=None, names=("no", "yes")):
         labels, predicted = np.array(labels), np.array(predicted)

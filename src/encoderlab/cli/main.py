@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.cli.overview import COMMANDS, OVERVIEW
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes
 from encoderlab.system.failures import FailedElsewhereError
@@ -25,41 +26,10 @@ if TYPE_CHECKING:
     from encoderlab.config.command_settings import SweepConfig
     from encoderlab.sweeps.sweep import Sweep
 
-COMMANDS = {
-    "train": "Train an encoder and report its scores.",
-    "pretrain": "Pretrain an encoder on documents: masked tokens and next sentences.",
-    "finetune": "Finetune a pretrained encoder on a task, and report its scores.",
-    "distill": "Train a small student to predict what a larger teacher predicts.",
-    "eval": "Score a finished run on a split, or on other data.",
-    "predict": "Predict labels or numbers for new texts.",
-    "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
-    "embed": "Write the vectors of texts, or of their tokens, to a file.",
-    "attention": "Plot attention maps.",
-    "explain": "Show which words support a prediction, and which count against it.",
-    "export": "Export a run's model to a format that other tools read.",
-    "compare": "Compare runs: settings, scores over seeds, paired differences and their tests.",
-    "verify": "Verify a run's files: hashes, finite numbers, whether config, data and weights match.",
-    "data": "Inspect a dataset: rows, classes, lengths, duplicates, odd rows, tokens.",
-    "baseline": "Score simple baselines (no encoder) on the same rows.",
-    "tokenizer": "Train a tokenizer, see how it splits a text, compare vocabularies.",
-    "check": "Test this installation on generated rows, in seconds.",
-    "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
-}
 MULTIRUN = ("-m", "--multirun")
 RESUMABLE = ("train", "pretrain", "finetune", "distill")
 ACROSS_PROCESSES = (*RESUMABLE, "eval")
 GARBAGE_EVERY = 50_000  # objects; with Python's 700, collection took a third of the time that prediction spends outside the model
-OVERVIEW = """encoderlab {version}: train transformer encoders from scratch
-
-usage: encoderlab COMMAND [name=value ...]
-
-{commands}
-
-  encoderlab train                                   the built-in task: no download, no GPU
-  encoderlab train task=sst2 model.n_layers=2        another task and a smaller model
-  encoderlab train -m seed=1,2,3                     several runs, and a table to compare them
-  encoderlab compare outputs/train/sst2/*            compare finished runs
-  encoderlab COMMAND --help                          every setting of a command, one line each"""
 
 
 def main() -> None:
@@ -127,6 +97,8 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     elif arguments[0] == "list":
         groups = [argument for argument in arguments[1:] if argument not in ("--help", "-h")]
         import_module("encoderlab.commands.list").list_configs(config_folder(), groups)
+    elif arguments[0] == "completion":
+        import_module("encoderlab.cli.completion").completion(config_folder(), arguments[1:])
     elif {"--help", "-h"} & set(arguments):
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:

@@ -10,12 +10,9 @@ from encoderlab.data.tokenizers.config import TokenizerConfig
 from encoderlab.encoders.catalogue import SHIPPED
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
-from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.settings import CACHE, REQUIRED, Names, check_settings, setting
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig, seconds_of
-
-CACHE = "~/.cache/encoderlab"  # unless ENCODERLAB_CACHE names another folder (configs/command.yaml)
-
 
 TRACKERS = ("tensorboard", "wandb")
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
@@ -26,7 +23,9 @@ class CommandConfig:
     """The settings that every command has."""
 
     cache_dir: str = setting(
-        CACHE, "Folder for files that can be rebuilt: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
+        CACHE,
+        "Folder for files that can be rebuilt: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it.",
+        names=Names.folder,
     )
 
     def __post_init__(self) -> None:
@@ -45,8 +44,10 @@ class RunConfig(CommandConfig):
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
-    run_dir: str | None = setting(None, RUN_DIR)
-    resume: str | None = setting(None, "Resume this run: its folder, or auto for the latest unfinished run with these settings.")
+    run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
+    resume: str | None = setting(
+        None, "Resume this run: its folder, or auto for the latest unfinished run with these settings.", names=Names.unfinished_run
+    )
     folds: int | None = setting(
         None, "Cross-validation: train this many times, each time testing on another part of the training rows.", least=2, most=100
     )
@@ -92,7 +93,7 @@ class PretrainConfig(RunConfig):
     """Pretrain an encoder on documents: masked tokens and next sentences."""
 
     init_from: str | None = setting(
-        None, "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch."
+        None, "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch.", names=Names.encoder
     )
 
     def __post_init__(self) -> None:
@@ -105,7 +106,9 @@ class FinetuneConfig(RunConfig):
     """Finetune a pretrained encoder on a task, and report its scores."""
 
     init_from: str = setting(
-        SHIPPED, "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name."
+        SHIPPED,
+        "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name.",
+        names=Names.encoder,
     )
     adapt: str | None = setting(
         None, "Time to first pretrain on the task's own training texts (masked tokens), such as 90s or 5m; null: none."
@@ -130,8 +133,10 @@ class StudentStart(Enum):
 class DistillConfig(RunConfig):
     """Train a small student to predict what a larger teacher predicts, on a task's rows or on documents."""
 
-    teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
-    init_from: str | None = setting(None, "The encoder the student starts from; null: see start.")
+    teacher: str | None = setting(
+        None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.", names=Names.folder
+    )
+    init_from: str | None = setting(None, "The encoder the student starts from; null: see start.", names=Names.encoder)
     start: StudentStart = setting(
         StudentStart.fresh,
         "Without init_from: fresh weights; the teacher's embeddings (reduced by PCA if the student is narrower); its layers "
@@ -142,7 +147,9 @@ class DistillConfig(RunConfig):
         0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).", least=0, most=1
     )
     unlabelled: str | None = setting(
-        None, "On a task: a file of further, unlabelled texts (csv, tsv, jsonl, parquet, txt) for the teacher to label."
+        None,
+        "On a task: a file of further, unlabelled texts (csv, tsv, jsonl, parquet, txt) for the teacher to label.",
+        names=Names.path,
     )
     compare: bool = setting(
         True, "On a task: also train the same student without its teacher, and compare all three on the same rows."
@@ -157,8 +164,10 @@ class DistillConfig(RunConfig):
 class OpenRunConfig(CommandConfig):
     """The settings of every command that opens a finished run."""
 
-    run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
-    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+    run: str = setting(
+        REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.", names=Names.encoder
+    )
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.", names=Names.device)
     precision: Precision = setting(Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
     threads: int | None = setting(None, "CPU threads; null: one per core that this process may use.", least=1, most=1024)
 
@@ -167,9 +176,9 @@ class OpenRunConfig(CommandConfig):
 class EvalConfig(OpenRunConfig):
     """Score a finished run on a split of its dataset, or of another one."""
 
-    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
+    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.", names=Names.split)
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
-    run_dir: str | None = setting(None, RUN_DIR)
+    run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
 
 
 class ExportFormat(Enum):
@@ -193,7 +202,7 @@ class ExportPrecision(Enum):
 class ExportConfig(CommandConfig):
     """Export a run's model to a format that other tools read without encoderlab, or to a smaller folder."""
 
-    run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
+    run: str = setting(REQUIRED, "A run folder, or its model/ folder.", names=Names.encoder)
     format: ExportFormat = setting(
         ExportFormat.huggingface,
         "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean pooling); "
@@ -205,9 +214,9 @@ class ExportConfig(CommandConfig):
         "With format=onnx: fp32, or int8 (8-bit weights with a scale per channel, a quarter of the size, compared with the model "
         "on the run's own test split before it is written); null: fp32.",
     )
-    path: str = setting(REQUIRED, "The new folder to write.")
+    path: str = setting(REQUIRED, "The new folder to write.", names=Names.folder)
     heads: bool = setting(True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx).")
-    card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
+    card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.", names=Names.path)
 
 
 @dataclass
@@ -215,7 +224,9 @@ class SweepConfig:
     """The settings of a sweep: given with -m, for all its runs together."""
 
     sweep_dir: str | None = setting(
-        None, "Folder of the sweep, new or to resume (finished jobs are not repeated); null: outputs/multirun/<time>-<uid>."
+        None,
+        "Folder of the sweep, new or to resume (finished jobs are not repeated); null: outputs/multirun/<time>-<uid>.",
+        names=Names.folder,
     )
     trials: int | None = setting(
         None,

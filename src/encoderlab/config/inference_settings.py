@@ -10,7 +10,7 @@ from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import refuse_unknown
 from encoderlab.data.files.formats import Dialect, Quoting
 from encoderlab.encoders.catalogue import SHIPPED
-from encoderlab.settings import REQUIRED, setting
+from encoderlab.settings import REQUIRED, Names, setting
 from encoderlab.training.config import Precision
 
 
@@ -49,12 +49,16 @@ class PredictConfig(InputConfig):
 
     text: str | None = setting(None, "One text to predict.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    input: str | None = setting(None, "File to predict (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.")
-    split: str | None = setting(None, "A split of the run's dataset to predict.")
+    input: str | None = setting(
+        None, "File to predict (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.", names=Names.path
+    )
+    split: str | None = setting(None, "A split of the run's dataset to predict.", names=Names.split)
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     output: str | None = setting(
-        None, "File to write; null: standard output. With format=glue also a folder, which gets GLUE's own file names."
+        None,
+        "File to write; null: standard output. With format=glue also a folder, which gets GLUE's own file names.",
+        names=Names.path,
     )
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the extension of output, otherwise csv."
@@ -88,9 +92,9 @@ class AttentionConfig(OpenRunConfig):
 
     text: str | None = setting(None, "One text to read.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.", names=Names.split)
     rows: list[int] | None = setting(None, "Rows of the split to read, such as [0,7], counted from 0; null: the first row.")
-    run_dir: str | None = setting(None, RUN_DIR)
+    run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
 
 
 class ImportanceMethod(Enum):
@@ -107,7 +111,7 @@ class ExplainConfig(OpenRunConfig):
 
     text: str | None = setting(None, "One text to explain the prediction for.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.", names=Names.split)
     rows: list[int] | None = setting(None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first row.")
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
     word: int | None = setting(
@@ -115,7 +119,7 @@ class ExplainConfig(OpenRunConfig):
     )
     method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
     precision: Precision = setting(Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto.")
-    run_dir: str | None = setting(None, RUN_DIR)
+    run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
 
 
 class VectorPooling(Enum):
@@ -130,15 +134,19 @@ class EmbedConfig(InputConfig):
     """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
 
     run: str = setting(
-        SHIPPED, "The encoder: a name from encoderlab list encoders, a run folder, its model/ folder or a Hugging Face folder."
+        SHIPPED,
+        "The encoder: a name from encoderlab list encoders, a run folder, its model/ folder or a Hugging Face folder.",
+        names=Names.encoder,
     )
-    input: str | None = setting(None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.")
-    split: str | None = setting(None, "A split of the run's dataset.")
+    input: str | None = setting(
+        None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.", names=Names.path
+    )
+    split: str | None = setting(None, "A split of the run's dataset.", names=Names.split)
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
     text_pair_column: str | None = setting(
         None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
     )
-    output: str = setting(REQUIRED, "The .npy file to write; the index is written next to it, as .index.jsonl.")
+    output: str = setting(REQUIRED, "The .npy file to write; the index is written next to it, as .index.jsonl.", names=Names.path)
     pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
     tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
     normalize: bool = setting(False, "Scale each vector to length 1.")

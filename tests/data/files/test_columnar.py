@@ -43,12 +43,12 @@ def test_arrow_files_are_read(tmp_path, name, write):
 
 
 @pytest.mark.parametrize("content", [b"", b"text,label\n", b"ARROW1\0\0", b"FEA1"])
-def test_what_is_no_arrow_file_is_refused(tmp_path, content):
+def test_files_that_are_not_arrow_are_refused(tmp_path, content):
     (tmp_path / "rows.arrow").write_bytes(content)
     assert error_of(tmp_path / "rows.arrow").startswith("rows.arrow is not a readable Arrow file: ")
 
 
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+def test_a_file_that_decompresses_to_too_much_is_refused(tmp_path, monkeypatch):
     in_file(str(tmp_path / "rows.arrow"))
     monkeypatch.setattr("encoderlab.data.files.columnar.most_unpacked", lambda _: 10)
     with pytest.raises(DataError, match="unpacks to more than 10 bytes"):

@@ -36,17 +36,17 @@ def test_the_first_column_is_the_word_and_the_last_its_label(tmp_path):
     assert read == [[("EU", "B-ORG"), ("rejects", "O")], [("#", "O"), ("Peter", "B-PER")]]
 
 
-def test_columns_may_be_chosen_by_number(tmp_path):
+def test_columns_can_be_chosen_by_number(tmp_path):
     read = sentences(tmp_path / "train.conll", CONLL_2003, text="0", label="1")
     assert read == [[("EU", "NNP"), ("rejects", "VBZ")], [("#", "NN"), ("Peter", "NNP")]]
 
 
-def test_universal_dependencies_give_forms_and_their_parts_of_speech(tmp_path):
+def test_universal_dependencies_give_word_forms_and_parts_of_speech(tmp_path):
     assert sentences(tmp_path / "train.conllu", CONLLU) == [[("vamos", "VERB"), ("nos", "PRON")], [("mar", "NOUN")]]
     assert sentences(tmp_path / "train.conllu", CONLLU, label="lemma")[1] == [("mar", "mar")]
 
 
-def test_columns_may_be_named_on_the_first_line(tmp_path):
+def test_columns_can_be_named_on_the_first_line(tmp_path):
     plus = "# global.columns = ID FORM NER\n1\tParis\tLOC\n2\tis\tO\n"
     assert sentences(tmp_path / "train.conll", plus, text="form", label="ner") == [[("Paris", "LOC"), ("is", "O")]]
     header = "word\tner\nParis\tLOC\nis\tO\n"
@@ -82,14 +82,14 @@ def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, content, given, mess
     assert error_of(tmp_path / "train.conll", content, **given) == message
 
 
-def test_a_label_training_has_not_is_refused_with_its_sentence(tmp_path):
+def test_a_label_missing_from_training_is_refused_with_its_sentence(tmp_path):
     (tmp_path / "test.conll").write_text("a X\n\nb Y\nc Z\n")
     with pytest.raises(DataError, match="test.conll, line 3 has the label 'Z', which no training row has. Allowed: X, Y."):
         (tmp_path / "train.conll").write_text("a X\nb Y\n")
         FilesDataset(train=str(tmp_path / "train.conll"), test=str(tmp_path / "test.conll"), validation_fraction=0).load(tmp_path)
 
 
-def test_validation_sentences_are_whole_sentences(tmp_path):
+def test_validation_takes_whole_sentences(tmp_path):
     (tmp_path / "train.conll").write_text("".join(f"w{n} X\nv{n} Y\n\n" for n in range(20)))
     splits = FilesDataset(path=str(tmp_path / "train.conll"), validation_fraction=0.25).load(tmp_path)
     assert {name: len(split) for name, split in splits.by_name.items()} == {"train": 15, "validation": 5}
@@ -114,7 +114,7 @@ def test_sentences_come_back_as_written_or_are_refused(tmp_path_factory, written
         assert len(labels) < 2 or any(not word.strip() for sentence in written for pair in sentence for word in pair), error
 
 
-def test_columns_in_a_txt_file_are_recognised_or_the_format_is_suggested(tmp_path):
+def test_columns_in_a_txt_file_are_recognised_or_dataset_format_is_suggested(tmp_path):
     (tmp_path / "names.txt").write_text("Anna B-PER\nsaw O\n\nBerlin B-LOC\n")
     splits = FilesDataset(path=str(tmp_path / "names.txt"), validation_fraction=0).load(tmp_path)
     assert [example.words for example in splits.by_name["train"]] == [("Anna", "saw"), ("Berlin",)]
@@ -129,7 +129,7 @@ def test_columns_in_a_txt_file_are_recognised_or_the_format_is_suggested(tmp_pat
 IOB1 = "Ada I-PER\nmet O\nAda I-PER\nBob B-PER\n\nin O\nRome I-LOC\nNew I-LOC\n"
 
 
-def test_an_entity_that_does_not_begin_with_b_is_refused_with_its_place_and_the_remedy(tmp_path):
+def test_an_entity_that_does_not_begin_with_b_is_refused_with_its_line_and_the_remedy(tmp_path):
     message = (
         "train.conll, line 3: word 2, 'Rome', has the label 'I-LOC' after 'O'. Allowed: I-TYPE only after B-TYPE or I-TYPE. "
         "Correct it, or set dataset.on_invalid_tags=repair to read labels as conlleval does (it turns IOB1 into BIO)."
@@ -145,7 +145,7 @@ def test_iob1_becomes_bio_on_request(tmp_path):
     assert labels == [["B-PER", "O", "B-PER", "B-PER"], ["O", "B-LOC", "I-LOC"]]
 
 
-def test_an_unfinished_bioes_entity_is_refused_or_finished(tmp_path):
+def test_an_unfinished_bioes_entity_is_refused_or_completed(tmp_path):
     broken = "Ada B-PER\nmet O\n\nBob S-PER\nin O\nRome B-LOC\n"
     assert "word 2, 'met', has the label 'O' after 'B-PER'. Allowed: S-TYPE, or B-TYPE" in error_of(tmp_path / "a.conll", broken)
     read = sentences(tmp_path / "a.conll", broken, on_invalid_tags=OnInvalidTags.repair)
@@ -156,7 +156,7 @@ def test_labels_that_only_look_like_entities_stay_as_they_are(tmp_path):
     assert sentences(tmp_path / "train.conll", "a I-x\nb NOUN\n") == [[("a", "I-x"), ("b", "NOUN")]]
 
 
-def test_universal_dependencies_are_known_by_their_columns_in_any_file(tmp_path):
+def test_universal_dependencies_are_recognised_by_their_columns_in_any_file(tmp_path):
     line = "{}\t{}\t{}\t{}\t_\t_\t0\t{}\t_\t_\n"
     content = "# text = au bar\n" + line.format("1-2", "au", "_", "_", "_") + line.format(1, "à", "à", "ADP", "case")
     content += line.format(2, "le", "le", "DET", "det") + line.format(3, "bar", "bar", "NOUN", "root") + "\n"

@@ -1,4 +1,4 @@
-"""The delimiter of a csv file: as set, as its first line says, or the one that makes the header hold the columns."""
+"""The delimiter of a csv file: as set, as its first line says, or the one that gives the header its columns."""
 
 import pytest
 
@@ -34,16 +34,16 @@ def test_an_empty_file_has_the_usual_delimiter(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["sep=", "sep=;;", "text,sep=;", "separator"])
-def test_only_a_line_that_names_one_character_is_for_excel(line):
+def test_only_a_line_that_names_one_character_is_taken_as_excels(line):
     assert told_by_excel(line) is None
 
 
 @pytest.mark.parametrize("delimiter", ['"', "\n", "ab", "", " "])
-def test_what_cannot_separate_cells_is_refused(delimiter):
+def test_characters_that_cannot_separate_cells_are_refused(delimiter):
     with pytest.raises(SettingError, match=r"dataset\.delimiter is .*Allowed: auto, comma, semicolon, tab, pipe, or one character"):
         refuse_unusable(delimiter, "dataset.delimiter")
 
 
 @pytest.mark.parametrize("delimiter", [AUTO, "tab", "~"])
-def test_what_can_separate_cells_is_accepted(delimiter):
+def test_characters_that_can_separate_cells_are_accepted(delimiter):
     refuse_unusable(delimiter, "dataset.delimiter")

@@ -1,4 +1,4 @@
-"""Documents of a user's own files: txt by blank lines, tables by rows, folders file by file."""
+"""Documents from a user's own files: txt split at blank lines, tables row by row, folders file by file."""
 
 import gzip
 
@@ -21,7 +21,7 @@ def write(path, content):
 
 
 def documents(path, **given):
-    """The documents of each split, nothing held out unless asked for."""
+    """Return the documents of each split; nothing is held out unless asked for."""
     found = FilesDataset(path=str(path), **{"validation_fraction": 0} | given).documents(path.parent / "cache")
     return {name: list(split.documents()) for name, split in found.by_name.items()}
 
@@ -36,7 +36,7 @@ THREE = "\n\nOne.\nTwo.\n  \n\nThree.\n\t\n Four. \n\n"
 READ = [["One.", "Two."], ["Three."], ["Four."]]
 
 
-def test_in_txt_a_line_is_a_paragraph_and_blank_lines_part_documents(tmp_path):
+def test_in_txt_a_line_is_a_paragraph_and_blank_lines_separate_documents(tmp_path):
     assert documents(write(tmp_path / "a.txt", THREE)) == {"train": READ}
     assert documents(write(tmp_path / "b.txt", THREE.replace("\n", "\r\n"))) == {"train": READ}
     with gzip.open(tmp_path / "c.txt.gz", "wt") as file:
@@ -49,7 +49,7 @@ DOCUMENT = st.lists(st.text("abc .", min_size=1).map(str.strip).filter(bool), mi
 
 @settings(deadline=None, max_examples=50)
 @given(written=st.lists(DOCUMENT, min_size=2, max_size=12), blank=st.sampled_from(["\n", "\n \n\t\n"]), batch=st.integers(1, 20))
-def test_what_is_written_is_read_whatever_the_batches_it_was_stored_in(tmp_path_factory, written, blank, batch):
+def test_documents_are_read_as_written_whatever_batches_they_were_stored_in(tmp_path_factory, written, blank, batch):
     folder = tmp_path_factory.mktemp("written")
     file = write(folder / "a.txt", blank.join("\n".join(document) + "\n" for document in written))
     with pytest.MonkeyPatch.context() as patch:
@@ -57,7 +57,7 @@ def test_what_is_written_is_read_whatever_the_batches_it_was_stored_in(tmp_path_
         assert documents(file)["train"] == written
 
 
-def test_the_texts_are_mapped_from_a_file_that_leaves_nothing_behind(tmp_path):
+def test_texts_are_memory_mapped_from_a_file_that_leaves_nothing_behind(tmp_path):
     file = write(tmp_path / "a.txt", THREE)
     rows = read_document_files(file, [file], tmp_path)
     assert list(tmp_path.iterdir()) == [file]
@@ -74,7 +74,7 @@ def test_a_folder_is_read_file_by_file_at_any_depth(tmp_path):
     assert documents(folder) == {"train": [["Z."], ["B one.", "B two."], ["B three."]]}
 
 
-def test_a_folder_may_hold_a_folder_for_each_split(tmp_path):
+def test_a_folder_can_contain_a_folder_for_each_split(tmp_path):
     folder = tmp_path / "corpus"
     for split in ("train", "validation", "test"):
         write(folder / split / "a.txt", f"{split} one.\n\n{split} two.")
@@ -88,7 +88,7 @@ def test_a_folder_may_hold_a_folder_for_each_split(tmp_path):
     assert error_of(folder).startswith("corpus/train/picture.png is not a .txt file.")
 
 
-def test_each_split_may_have_its_own_file(tmp_path):
+def test_each_split_can_have_its_own_file(tmp_path):
     files = {name: str(write(tmp_path / f"{name}.txt", f"{name} one.\n\n{name} two.")) for name in ("train", "validation", "test")}
     found = FilesDataset(**files).documents(tmp_path).by_name
     assert {name: list(split.documents()) for name, split in found.items()} == {
@@ -96,7 +96,7 @@ def test_each_split_may_have_its_own_file(tmp_path):
     }
 
 
-def test_a_row_of_a_table_is_a_document_and_its_label_is_not_read(tmp_path):
+def test_a_table_row_is_a_document_and_its_label_is_not_read(tmp_path):
     rows = {"text": ["One.\nTwo.", "Three."], "label": [1.5, None]}
     write(tmp_path / "a.jsonl", '{"text": "One.\\nTwo."}\n{"text": "Three."}\n')
     write(tmp_path / "a.csv", 'text,label\n"One.\nTwo.",\nThree.,\n')
@@ -105,7 +105,7 @@ def test_a_row_of_a_table_is_a_document_and_its_label_is_not_read(tmp_path):
         assert documents(tmp_path / name) == {"train": [["One.", "Two."], ["Three."]]}, name
 
 
-def test_the_second_text_of_a_table_is_a_further_paragraph(tmp_path):
+def test_the_second_text_of_a_table_is_another_paragraph(tmp_path):
     write(tmp_path / "a.jsonl", '{"title": "A", "body": "One.\\nTwo."}\n{"title": "", "body": "Three."}\n')
     assert documents(tmp_path / "a.jsonl", text="title", text_pair="body") == {"train": [["A", "One.", "Two."], ["Three."]]}
 
@@ -114,7 +114,7 @@ def test_sentences_of_words_are_documents_of_one_paragraph(tmp_path):
     assert documents(write(tmp_path / "a.conll", "In O\nRome LOC\n\nNo O\n")) == {"train": [["In Rome"], ["No"]]}
 
 
-def test_documents_are_held_out_equal_ones_together_and_limited_afterwards(tmp_path):
+def test_documents_are_held_out_with_their_duplicates_and_limited_afterwards(tmp_path):
     file = write(tmp_path / "a.txt", "\n\n".join(f"Text {n // 2}." for n in range(200)))
     parts = documents(file, validation_fraction=0.2, test_fraction=0.1)
     assert {name: len(part) for name, part in parts.items()} == {"train": 140, "validation": 40, "test": 20}
@@ -125,7 +125,7 @@ def test_documents_are_held_out_equal_ones_together_and_limited_afterwards(tmp_p
     assert few["train"][0] == parts["train"][0] and few["train"][-1] == parts["train"][-1]
 
 
-def test_the_fingerprint_follows_content_limit_and_what_is_held_out(tmp_path):
+def test_the_fingerprint_depends_on_content_limit_and_held_out_documents(tmp_path):
     file = write(tmp_path / "a.txt", "\n\n".join(f"Text {n}." for n in range(50)))
 
     def fingerprint(**given):
@@ -138,7 +138,7 @@ def test_the_fingerprint_follows_content_limit_and_what_is_held_out(tmp_path):
     assert len({before, fingerprint(), *changed}) == 5
 
 
-def test_a_lone_document_is_refused(tmp_path):
+def test_a_single_document_is_refused(tmp_path):
     for fraction in (0, 0.1):
         message = error_of(write(tmp_path / "a.txt", "One.\nTwo.\n"), validation_fraction=fraction)
         assert message.startswith("The training split holds 1 document. Allowed: at least 2") and "\n" not in message

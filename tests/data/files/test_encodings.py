@@ -1,4 +1,4 @@
-"""The encoding of text files: detected from their bytes, with a warning if it is a guess, or set."""
+"""The encoding of text files: set, or detected from their bytes with a warning if it is a guess."""
 
 import codecs
 
@@ -13,7 +13,7 @@ CAFE = [("caf\xe9", "a"), ("\u20ac5", "b")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_what_says_its_encoding_is_read_without_a_word(tmp_path, capsys, encoding):
+def test_files_that_state_their_encoding_are_read_without_a_warning(tmp_path, capsys, encoding):
     assert train_of(write(tmp_path / "rows.csv", "text,label\ncaf\xe9,a\n\u20ac5,b\n", encoding)) == CAFE
     assert capsys.readouterr().err == ""
 
@@ -33,12 +33,12 @@ def test_other_bytes_are_read_as_windows_1252_with_one_warning_that_shows_a_line
     assert line.endswith("If that is wrong, set dataset.encoding.")
 
 
-def test_the_warning_shows_the_place_that_a_wrong_encoding_would_spoil(tmp_path, capsys):
+def test_the_warning_shows_text_that_a_wrong_encoding_would_garble(tmp_path, capsys):
     train_of(write(tmp_path / "rows.csv", f"text,label\n{'long ' * 30}caf\xe9 {'tail ' * 30},a\ny,b\n", "cp1252"))
     assert "line 2 as 'g long long long caf\xe9 tail tail tail tai'" in capsys.readouterr().err
 
 
-def test_an_encoding_may_be_chosen(tmp_path, capsys):
+def test_an_encoding_can_be_chosen(tmp_path, capsys):
     file = write(tmp_path / "rows.csv", "text,label\n\u043a\u043e\u0442,a\nx,b\n", "cp1251")
     assert train_of(file, encoding="cp1251")[0] == ("\u043a\u043e\u0442", "a")
     assert capsys.readouterr().err == ""
@@ -49,7 +49,7 @@ def test_an_encoding_may_be_chosen(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "hex", "", "\0"])
-def test_what_is_no_encoding_is_refused(tmp_path, encoding):
+def test_an_unknown_encoding_is_refused(tmp_path, encoding):
     with pytest.raises(SettingError, match="is not an encoding"):
         load(write(tmp_path / "rows.csv", "text,label\nx,a\n"), encoding=encoding)
 
@@ -65,7 +65,7 @@ def test_what_is_no_encoding_is_refused(tmp_path, encoding):
         ),
     ],
 )
-def test_bytes_of_no_single_encoding_are_refused_with_their_line(tmp_path, content, message):
+def test_bytes_that_fit_no_single_encoding_are_refused_with_their_line(tmp_path, content, message):
     (tmp_path / "rows.csv").write_bytes(content)
     assert error_of(tmp_path / "rows.csv").startswith(message)
 

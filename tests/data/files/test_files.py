@@ -1,4 +1,4 @@
-"""A user's own files: their splits, settings that contradict each other, and new texts without labels."""
+"""A user's own files: their splits, contradictory settings, and new texts without labels."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ def parts(tmp_path, **contents):
     return {name: str(write(tmp_path / f"{name}.csv", content)) for name, content in contents.items()}
 
 
-def test_each_split_may_have_its_own_file(tmp_path):
+def test_each_split_can_have_its_own_file(tmp_path):
     files = parts(tmp_path, train="text,label\nx,b\ny,a\n", validation="text,label\nz,a\n", test="text,label\nw,b\n")
     splits = FilesDataset(**files).load(tmp_path)
     assert {name: len(split) for name, split in splits.by_name.items()} == {"train": 2, "validation": 1, "test": 1}
@@ -36,7 +36,7 @@ def test_each_split_may_have_its_own_file(tmp_path):
     assert splits.origin == {"source": "files", "files": files}
 
 
-def test_a_split_may_have_several_files_or_a_pattern(tmp_path):
+def test_a_split_can_have_several_files_or_a_pattern(tmp_path):
     write(tmp_path / "b.csv", "text,label\nx,b\ny,a\n")
     write(tmp_path / "a.csv", "label;text\na;z\n")
     pq.write_table(pa.table({"text": pa.array(["w"], pa.large_string()), "label": ["b"]}), tmp_path / "c.parquet")
@@ -58,12 +58,12 @@ def test_a_split_may_have_several_files_or_a_pattern(tmp_path):
 
 
 @pytest.mark.parametrize("given", [[], [1], 7, "", {"a": "b"}])
-def test_what_is_no_file_and_no_list_of_files_is_refused(given):
+def test_values_that_are_neither_a_file_nor_a_list_of_files_are_refused(given):
     with pytest.raises(SettingError, match="Allowed: a file, a folder, a pattern"):
         FilesDataset(path=given)
 
 
-def test_validation_is_taken_from_training_where_it_has_no_file(tmp_path):
+def test_validation_is_taken_from_training_if_it_has_no_file(tmp_path):
     rows = "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(40))
     files = parts(tmp_path, train=rows, test="text,label\nw,1\n")
     splits = FilesDataset(**files).load(tmp_path)
@@ -71,7 +71,7 @@ def test_validation_is_taken_from_training_where_it_has_no_file(tmp_path):
     assert splits.origin["taken_from_train"] == {"validation": 0.1} and splits.origin["split_seed"] == 0
 
 
-def test_one_file_is_split_the_same_way_every_time(tmp_path):
+def test_a_single_file_is_split_the_same_way_every_time(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(100)))
 
     def held_out(seed):
@@ -82,7 +82,7 @@ def test_one_file_is_split_the_same_way_every_time(tmp_path):
     assert held_out(0) == held_out(0) != held_out(1)
 
 
-def test_a_label_training_has_not_is_refused_with_its_line(tmp_path):
+def test_a_label_missing_from_training_is_refused_with_its_line(tmp_path):
     files = parts(tmp_path, train="text,label\nx,b\ny,a\n", test="text,label\nz,a\nw,c\n")
     with pytest.raises(DataError) as caught:
         FilesDataset(**files, validation_fraction=0).load(tmp_path)
@@ -101,7 +101,7 @@ def test_a_label_training_has_not_is_refused_with_its_line(tmp_path):
         ({"path": "a.csv", "test": "t.csv"}, "Both dataset.path and dataset.test are set."),
     ],
 )
-def test_paths_that_say_too_little_or_too_much_are_refused(given, message):
+def test_missing_or_superfluous_paths_are_refused(given, message):
     with pytest.raises(SettingError) as caught:
         FilesDataset(**given)
     remedy = " Set dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)."
@@ -127,7 +127,7 @@ def test_paths_that_say_too_little_or_too_much_are_refused(given, message):
         ({"label_names": ["a"]}, "dataset.label_names is [a]. Allowed: at least two different names."),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(given, message):
+def test_contradictory_settings_are_refused(given, message):
     with pytest.raises(SettingError) as caught:
         FilesDataset(path="x.csv", **given)
     assert str(caught.value) == message
@@ -141,7 +141,7 @@ def test_label_names_that_do_not_fit_are_refused(tmp_path):
     )
 
 
-def test_rows_of_one_label_alone_are_read_where_label_names_say_which_others_there_are(tmp_path):
+def test_rows_of_a_single_label_are_read_if_label_names_list_the_others(tmp_path):
     one = write(tmp_path / "one.csv", "text,label\n" + "".join(f"t{n},pos\n" for n in range(20)))
     assert error_of(one) == "The training rows have only the label 'pos'. Allowed: at least two labels. Check dataset.label."
     splits = load(one, label_names=["neg", "pos"])
@@ -151,7 +151,7 @@ def test_rows_of_one_label_alone_are_read_where_label_names_say_which_others_the
     assert [row.label for row in load(number, label_names=["neg", "pos"], validation_fraction=0).by_name["train"]] == [0, 0]
 
 
-def test_labels_that_differ_by_white_space_alone_are_refused_with_a_row_of_each(tmp_path):
+def test_labels_that_differ_only_in_white_space_are_refused_with_a_row_of_each(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\na,pos\nx,neg\ny,neg\nz,neg \n")
     assert error_of(file) == (
         "rows.csv, line 3 has the label 'neg', and rows.csv, line 5 has 'neg '. "
@@ -167,7 +167,7 @@ def test_labels_that_differ_by_white_space_alone_are_refused_with_a_row_of_each(
     assert load(cases, validation_fraction=0).labels == ["Neg", "neg"]
 
 
-def test_paths_are_kept_absolute_so_that_they_are_found_from_any_folder(tmp_path, monkeypatch):
+def test_paths_are_saved_as_absolute_and_so_work_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -183,7 +183,7 @@ def test_paths_are_kept_absolute_so_that_they_are_found_from_any_folder(tmp_path
     assert relative.load(tmp_path).origin["files"] == {"train": str(tmp_path / "here" / "rows.csv")}
 
 
-def test_messages_name_a_file_from_the_working_folder_where_it_lies_inside(tmp_path, monkeypatch):
+def test_messages_give_relative_paths_of_files_inside_the_working_folder(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     write(tmp_path / "here" / "rows.csv", "text,label\nx,a\ny,\n")
     for folder, shown in ((tmp_path, "here/rows.csv"), (tmp_path / "here", "rows.csv"), ("/", str(tmp_path / "here/rows.csv")[1:])):
@@ -221,7 +221,7 @@ def test_new_texts_are_read_in_order_and_without_labels(tmp_path):
     assert read_unlabelled(file, text="text", text_pair="other", words=False)[0] == TextExample("b", "y")
 
 
-def test_new_texts_become_words_where_words_are_asked_for(tmp_path):
+def test_new_texts_are_split_into_words_on_request(tmp_path):
     lines = write(tmp_path / "new.txt", "New  York is\n\nbig\n")
     assert [example.words for example in read_unlabelled(lines, text="", text_pair=None, words=True)] == [
         ("New", "York", "is"),
@@ -254,14 +254,14 @@ def test_new_texts_that_do_not_fit_are_refused(tmp_path):
         ("text,other\nx,y\n", ("text", "b"), "has no column 'b'. Allowed: text, other. Choose with text_pair_column=COLUMN."),
     ],
 )
-def test_a_missing_column_of_new_texts_is_chosen_with_the_settings_of_predict(tmp_path, content, columns, message):
+def test_a_missing_column_of_new_texts_is_explained_with_the_settings_of_predict(tmp_path, content, columns, message):
     file = write(tmp_path / "new.csv", content)
     with pytest.raises(DataError) as caught:
         read_unlabelled(file, text=columns[0], text_pair=columns[1], words=False)
     assert str(caught.value) == f"The first line of {file} {message}"
 
 
-def test_columns_of_new_texts_of_other_formats_are_chosen_with_the_settings_of_predict(tmp_path):
+def test_columns_of_new_texts_in_other_formats_are_explained_with_the_settings_of_predict(tmp_path):
     pq.write_table(pa.table({"text": ["x"], "number": [1]}), tmp_path / "new.parquet")
     write(tmp_path / "new.conll", "a X\n")
     for name, asked, message in [
@@ -274,7 +274,7 @@ def test_columns_of_new_texts_of_other_formats_are_chosen_with_the_settings_of_p
         assert str(caught.value).endswith(message)
 
 
-def test_texts_by_line_have_no_labels(tmp_path):
+def test_a_text_file_read_by_lines_has_no_labels(tmp_path):
     assert error_of(write(tmp_path / "rows.txt", "x\ny\n")) == (
         "rows.txt holds one text per line and no columns, but dataset.label is set. "
         "Set dataset.label=null, or dataset.format=conll if it has a word and its label per line."

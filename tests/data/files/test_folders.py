@@ -1,4 +1,4 @@
-"""A folder per label: texts by label and name, or refused with the file that does not belong."""
+"""A folder per label: texts sorted by label and name, or refused with the file that does not belong."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def error_of(folder, kind=DataError, **given):
     return str(caught.value).replace(f"{folder}", "FOLDER")
 
 
-def test_each_sub_folder_is_a_label(tmp_path):
+def test_each_subfolder_is_a_label(tmp_path):
     fill(tmp_path, pos=["fine\n", "good"], neg=["bad,\nreally"])
     (tmp_path / "README").write_text("not an example")
     (tmp_path / "pos" / ".DS_Store").write_text("not an example")
@@ -42,17 +42,17 @@ def test_folders_named_after_splits_are_splits(tmp_path):
     ).labels == ["neg", "pos"]
 
 
-def test_a_label_may_be_called_train(tmp_path):
+def test_a_label_can_be_called_train(tmp_path):
     fill(tmp_path, train=["choo"], car=["vroom"])
     assert load(tmp_path).labels == ["car", "train"]
 
 
-def test_texts_of_folders_can_be_read_without_their_labels(tmp_path):
+def test_texts_in_folders_can_be_read_without_their_labels(tmp_path):
     fill(tmp_path, all=["fine", "bad"])
     assert [one.label for one in load(tmp_path, label=None).by_name["train"]] == [None, None]
 
 
-def test_whatever_is_no_example_is_refused(tmp_path):
+def test_anything_that_is_not_an_example_is_refused(tmp_path):
     layout = "one sub-folder per label with a .txt file per example"
     assert error_of(tmp_path) == f"FOLDER has no examples. Allowed: {layout}."
     (tmp_path / "rows.csv").write_text("text,label\n")
@@ -76,7 +76,7 @@ def test_an_undecodable_example_is_refused_with_its_file(tmp_path):
     assert error_of(tmp_path).startswith("FOLDER/pos/0.txt, line 1 is neither UTF-8 nor Windows-1252.")
 
 
-def test_of_many_files_in_windows_1252_the_first_is_named_and_the_others_are_counted(tmp_path, capsys):
+def test_if_many_files_are_windows_1252_the_first_is_named_and_the_rest_counted(tmp_path, capsys):
     for label in ("neg", "pos"):
         (tmp_path / label).mkdir()
         for number in range(3):
@@ -89,7 +89,7 @@ def test_of_many_files_in_windows_1252_the_first_is_named_and_the_others_are_cou
     )
 
 
-def test_pairs_are_refused_and_labels_unknown_to_training_too(tmp_path):
+def test_pairs_are_refused_and_so_are_labels_missing_from_training(tmp_path):
     fill(tmp_path / "train", pos=["fine"], neg=["bad"])
     fill(tmp_path / "test", unsure=["hm"])
     message = "dataset.text_pair=b is set, but a file in a folder is one text. Set dataset.text_pair=null."

@@ -1,4 +1,4 @@
-"""Which format a file has, and what is not a file."""
+"""Which format a file has, and paths that are not files."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from encoderlab.data.files.formats import Format
 from tests.data.files.written import error_of, train_of, write
 
 
-def test_a_file_that_is_not_there_is_refused_with_the_closest(tmp_path):
+def test_a_missing_file_is_refused_and_the_closest_name_suggested(tmp_path):
     write(tmp_path / "reviews.csv", "text,label\n")
     message = error_of(tmp_path / "review.csv")
     assert message == "review.csv does not exist. Did you mean reviews.csv?"
@@ -15,7 +15,7 @@ def test_a_file_that_is_not_there_is_refused_with_the_closest(tmp_path):
     )
 
 
-def test_a_name_that_tells_no_format_is_refused_until_the_format_is_said(tmp_path):
+def test_a_name_without_a_known_extension_is_refused_until_the_format_is_set(tmp_path):
     file = write(tmp_path / "rows.dat", "text,label\nx,a\ny,b\n")
     assert error_of(file).startswith("The extension of rows.dat does not tell its format. Allowed: .csv, .tsv, ")
     assert len(train_of(file, format=Format.csv)) == 2
@@ -48,7 +48,7 @@ def test_other_formats_under_the_name_of_a_table_are_recognised(tmp_path, beginn
     assert error_of(tmp_path / "rows.csv") == message
 
 
-def test_files_and_folders_are_not_taken_for_each_other(tmp_path):
+def test_files_and_folders_are_not_mistaken_for_each_other(tmp_path):
     folder = tmp_path / "data.csv"
     folder.mkdir()
     assert error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Choose the file inside it."

@@ -43,7 +43,7 @@ def test_null_and_nan_are_dropped_from_typed_columns(tmp_path):
     assert [example.words for example in train] == [("a",), ("c",)]
 
 
-def test_a_file_of_nothing_else_is_refused(tmp_path):
+def test_a_file_with_no_complete_row_is_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,\n,a\n")
     assert error_of(file, on_missing=OnMissing.drop).startswith("rows.csv has no row with both text and label.")
 

@@ -22,7 +22,7 @@ FEW = settings(max_examples=60, deadline=None)
 
 
 def read_back(path):
-    """The texts as they are read, or None where the file is refused in one line."""
+    """Return the texts as they are read, or None if the file is refused in one line."""
     try:
         splits = FilesDataset(path=str(path), label=None, validation_fraction=0).load(path.parent)
     except DataError as refused:
@@ -53,7 +53,7 @@ def is_plain(rows, but=""):
 @given(rows=ROWS, separator=st.sampled_from([",", "\t"]), end=st.sampled_from(["\n", "\r\n"]), columns=st.sampled_from([1, 2]))
 @example(rows=["", "\r"], separator=",", end="\n", columns=1)
 @example(rows=['"a', "b", 'c"'], separator=",", end="\n", columns=1)
-def test_tables_of_pythons_writer(tmp_path_factory, rows, separator, end, columns):
+def test_tables_written_by_csv_writer(tmp_path_factory, rows, separator, end, columns):
     name = "rows.csv" if separator == "," else "rows.tsv"
     found = read_back(written(tmp_path_factory.mktemp("rows"), name, separated(rows, separator, end, columns)))
     assert found in (rows, None)
@@ -62,7 +62,7 @@ def test_tables_of_pythons_writer(tmp_path_factory, rows, separator, end, column
 
 @FEW
 @given(rows=ROWS)
-def test_tables_of_pandas(tmp_path_factory, rows):
+def test_tables_written_by_pandas(tmp_path_factory, rows):
     if is_plain(rows):
         path = tmp_path_factory.mktemp("rows") / "rows.csv"
         pd.DataFrame({"text": rows, "id": range(len(rows))}).to_csv(path, index=False)
@@ -73,8 +73,8 @@ def test_tables_of_pandas(tmp_path_factory, rows):
 
 @FEW
 @given(rows=st.lists(ANY | NASTY | WORDS, min_size=1, max_size=7))
-def test_tables_whose_quotes_mean_nothing(tmp_path_factory, rows):
-    """As many programs write tab-separated files: the cells joined, and no quoting at all."""
+def test_tables_in_which_quotes_are_plain_characters(tmp_path_factory, rows):
+    """Many programs write tab-separated files this way: the cells joined by tabs, nothing quoted."""
     rows = [re.sub("[\t\r\n]", " ", row) for row in rows]
     lines = ["text\tid", *(f"{row}\t{n}" for n, row in enumerate(rows))]
     found = read_back(written(tmp_path_factory.mktemp("rows"), "rows.tsv", "\n".join(lines) + "\n"))
@@ -107,7 +107,7 @@ def test_parquet(tmp_path_factory, rows, size):
 @example(rows=["a\u2028b\x0cc", "", ""], end="\n", last=True)
 @example(rows=["a", "b\rc"], end="\n", last=True)
 def test_lines(tmp_path_factory, rows, end, last):
-    """A line of a text file cannot hold a line end: whatever is read is what its lines are to Python, or it is refused."""
+    """A line of a text file cannot contain a line end: the file is read as the lines Python sees, or it is refused."""
     text = end.join(rows) + end * last
     found = read_back(written(tmp_path_factory.mktemp("rows"), "rows.txt", text))
     if is_plain(rows, "\r\n\ufeff") and text:

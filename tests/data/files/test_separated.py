@@ -1,4 +1,4 @@
-"""Csv and tsv files: read unchanged, or refused with one line that says where the problem is and what to type."""
+"""Csv and tsv files: read unchanged, or refused in one line that names the row at fault and the remedy."""
 
 import codecs
 import csv
@@ -17,7 +17,7 @@ from encoderlab.errors import DataError, SettingError
 from tests.data.files.written import FEW, ROWS, error_of, load, train_of, write
 
 
-def test_a_csv_file_is_read_by_the_columns_the_user_names(tmp_path):
+def test_the_named_columns_of_a_csv_file_are_read(tmp_path):
     file = write(tmp_path / "reviews.csv", 'id,review,stars\n1,"good, really",5\n2,bad,1\n3,,1\n')
     assert train_of(file, text="review", label="stars") == [("good, really", "5"), ("bad", "1"), ("", "1")]
     assert load(file, text="review", label="stars").labels == ["1", "5"]
@@ -30,12 +30,12 @@ def test_words_that_look_like_missing_values_stay_text(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path, encoding):
+def test_a_byte_order_mark_is_not_part_of_the_first_column_name(tmp_path, encoding):
     file = write(tmp_path / "rows.csv", "text,label\nschön,a\r\nübel,b\n", encoding)
     assert train_of(file) == [("schön", "a"), ("übel", "b")]
 
 
-def test_utf_16_of_the_other_byte_order_is_read(tmp_path):
+def test_big_endian_utf_16_is_read(tmp_path):
     (tmp_path / "rows.csv").write_bytes(codecs.BOM_UTF16_BE + "text,label\nschön,a\nübel,b\n".encode("utf-16-be"))
     assert train_of(tmp_path / "rows.csv") == [("schön", "a"), ("übel", "b")]
 
@@ -53,7 +53,7 @@ def test_compressed_files_are_read(tmp_path, name, archive):
     assert train_of(tmp_path / f"{name}{archive}") == [("x", "a"), ("y", "b")]
 
 
-def test_without_the_library_for_zst_the_extra_is_named(tmp_path, monkeypatch):
+def test_without_zstandard_the_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "rows.csv.zst").write_bytes(zstd.compress(b"text,label\nx,a\ny,b\n"))
     monkeypatch.setitem(sys.modules, "backports", None)
     with pytest.raises(SettingError, match=r"backports\.zstd is not installed\. Run pip install 'encoderlab\[zstd\]'"):
@@ -72,15 +72,15 @@ def test_without_the_library_for_zst_the_extra_is_named(tmp_path, monkeypatch):
         ("rows.csv", "sep=^\ntext^label\na; b^x\nc, d^y\n"),
     ],
 )
-def test_the_separator_is_what_gives_the_header_its_columns_or_what_excel_is_told(tmp_path, name, content):
+def test_the_delimiter_is_the_one_that_gives_the_header_its_columns_or_the_one_excel_is_told(tmp_path, name, content):
     assert train_of(write(tmp_path / name, content), quoting=Quoting.double) == [("a; b", "x"), ("c, d", "y")]
 
 
-def test_lines_are_counted_from_the_one_that_tells_excel_the_separator(tmp_path):
+def test_lines_are_counted_from_the_one_that_tells_excel_the_delimiter(tmp_path):
     assert error_of(write(tmp_path / "rows.csv", "sep=;\ntext;label\nx;a\ny\n")).startswith("rows.csv, line 4 has 1 cell")
 
 
-def test_a_separator_may_be_chosen(tmp_path):
+def test_a_delimiter_can_be_chosen(tmp_path):
     file = write(tmp_path / "rows.csv", "text~label\nx,y~a\nz~b\n")
     assert train_of(file, delimiter="~") == [("x,y", "a"), ("z", "b")]
     semicolons = write(tmp_path / "semicolons.csv", "text;label\nx;a\nz;b\n")
@@ -91,12 +91,12 @@ def test_a_separator_may_be_chosen(tmp_path):
         load(file, delimiter="two")
 
 
-def test_a_missing_column_is_reported_with_those_of_the_separator_that_occurs(tmp_path):
+def test_a_missing_column_is_reported_with_the_columns_of_the_delimiter_found(tmp_path):
     message = error_of(write(tmp_path / "rows.csv", "review;stars\nx;a\n"))
     assert message.startswith("The first line of rows.csv has no column 'text'. Allowed: review, stars.")
 
 
-def test_a_single_column_may_have_a_separator_in_its_name(tmp_path):
+def test_the_name_of_a_single_column_can_contain_a_delimiter(tmp_path):
     file = write(tmp_path / "rows.csv", "a;b\nx\n")
     assert load(file, text="a;b", label=None).by_name["train"][0].text == "x"
 
@@ -106,7 +106,7 @@ def test_numbers_as_labels_are_ordered_as_numbers(tmp_path):
     assert load(file).labels == ["-1", "2", "9", "10"]
 
 
-def test_label_names_put_labels_in_order_or_name_numbers(tmp_path):
+def test_label_names_order_labels_or_name_numbers(tmp_path):
     words = write(tmp_path / "words.csv", "text,label\nx,good\ny,bad\n")
     numbers = write(tmp_path / "numbers.csv", "text,label\nx,1\ny,0\n")
     assert load(words, label_names=["good", "bad"]).labels == ["good", "bad"]
@@ -131,18 +131,18 @@ def test_a_very_long_text_is_read(tmp_path):
     assert train_of(write(tmp_path / "rows.csv", f"text,label\n{long},a\nx,b\n"))[0][0] == long
 
 
-def test_more_rows_than_one_chunk_holds_keep_their_order(tmp_path):
+def test_rows_of_several_chunks_keep_their_order(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(25_003)))
     assert [text for text, _ in train_of(file)] == [f"t{n}" for n in range(25_003)]
     file.write_text(file.read_text() + "last,\n")
     assert "rows.csv, line 25005 has no label in column 'label'" in error_of(file)
 
 
-def test_blank_lines_between_rows_of_several_columns_hold_no_row(tmp_path):
+def test_blank_lines_between_rows_of_several_columns_are_not_rows(tmp_path):
     assert train_of(write(tmp_path / "rows.csv", "text,label\n\nx,a\n\n\ny,b\n\n")) == [("x", "a"), ("y", "b")]
 
 
-def test_rows_may_end_both_ways_where_no_text_stands_last(tmp_path):
+def test_line_ends_can_be_mixed_if_the_last_column_is_not_a_text(tmp_path):
     content = "text,label\nx,a\r\ny,b\n"
     assert train_of(write(tmp_path / "rows.csv", content)) == [("x", "a"), ("y", "b")]
     assert error_of(write(tmp_path / "rows.csv", content), label=None, text="label") == (
@@ -161,14 +161,14 @@ def test_two_stray_quotes_never_merge_rows(tmp_path):
     assert len(train_of(file, quoting=Quoting.double)) == 2
 
 
-def test_a_quoted_text_may_run_over_several_lines(tmp_path):
+def test_a_quoted_text_can_span_several_lines(tmp_path):
     file = write(tmp_path / "rows.csv", 'text,label\n"Dear, all,\n\nit works, mostly\nbye",pos\nno,neg\n')
     assert train_of(file)[0] == ("Dear, all,\n\nit works, mostly\nbye", "pos")
 
 
 @pytest.mark.parametrize("order", [["text", "label"], ["label", "text"], ["id", "text", "label"], ["text"]])
-def test_line_breaks_in_quoted_cells_are_read_where_lines_are_no_rows(tmp_path, order):
-    """As `csv.writer` and pandas write them; the lines of some texts have as many cells as a row, those of others do not."""
+def test_line_breaks_in_quoted_cells_are_read_if_the_lines_cannot_be_rows(tmp_path, order):
+    """Written as `csv.writer` and pandas do; the lines of some texts have as many cells as a row, those of others do not."""
     texts = ["a,b\nc,d", "first\n\nlast, line", "plain", "one\ntwo", 'a "word",\nx', "no\nno, no"]
     rows = [{"text": text, "label": "ab"[number % 2], "id": str(number)} for number, text in enumerate(texts)]
     pd.DataFrame(rows)[order].to_csv(tmp_path / "rows.csv", index=False)
@@ -177,13 +177,13 @@ def test_line_breaks_in_quoted_cells_are_read_where_lines_are_no_rows(tmp_path, 
     assert [example.text for example in train] == texts
 
 
-def test_a_row_that_two_stray_quotes_may_have_merged_is_named_where_other_cells_have_line_breaks(tmp_path, capsys):
+def test_a_row_that_stray_quotes_may_have_merged_is_named_if_other_cells_have_line_breaks(tmp_path, capsys):
     file = write(tmp_path / "rows.csv", 'text,label\n"one\ntwo\nthree",a\n"Well, this,a\nfine,b\ngood",a\nlast,b\n')
     assert len(train_of(file)) == 3
     assert capsys.readouterr().err.endswith("rows.csv, lines 5 to 7 are read as one row. Check that its quotes enclose a cell\n")
 
 
-def test_a_quote_at_the_head_of_a_tsv_cell_must_be_explained(tmp_path):
+def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
     file = write(tmp_path / "rows.tsv", 'text\tlabel\n"so" he said\ta\nx\tb\n')
     assert error_of(file) == (
         "rows.tsv, line 2 has a cell that begins with a quotation mark, which is ambiguous in tsv files. "
@@ -272,7 +272,7 @@ def test_a_delimiter_that_leaves_the_header_whole_is_named(tmp_path):
     )
 
 
-def test_a_cell_too_many_in_a_tsv_file_is_refused(tmp_path):
+def test_an_extra_cell_in_a_tsv_file_is_refused(tmp_path):
     assert error_of(write(tmp_path / "rows.tsv", "text\tlabel\nx\ty\ta\n")) == (
         "rows.tsv, line 2 has 3 cells, the header has 2. Allowed: one cell for each of text, label. "
         "Put a cell that contains a tab in double quotes (with dataset.quoting=double)."
@@ -284,14 +284,14 @@ def test_a_blank_line_in_a_single_column_is_refused(tmp_path):
     assert message == 'rows.csv, line 3 is blank. Write an empty text as "", or remove the line.'
 
 
-def test_a_cut_off_gzip_file_is_refused(tmp_path):
+def test_a_truncated_gzip_file_is_refused(tmp_path):
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 1000)[:-12])
     assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is not a complete gzip file: ")
     (tmp_path / "rows.csv.gz").write_bytes(b"text,label\nx,a\n")
     assert error_of(tmp_path / "rows.csv.gz").startswith("rows.csv.gz is not a complete gzip file: Not a gzipped file")
 
 
-def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+def test_a_file_without_read_permission_is_refused(tmp_path, monkeypatch):
     file = write(tmp_path / "rows.csv", "text,label\nx,a\n")
     monkeypatch.setattr(type(file), "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
     assert error_of(file) == "rows.csv cannot be read: Permission denied."

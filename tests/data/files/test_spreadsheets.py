@@ -1,4 +1,4 @@
-"""Excel workbooks: read as the same rows saved as csv, or refused with the sheet and the row."""
+"""Excel workbooks: the same rows as when saved as csv, or refused with the sheet and the row."""
 
 import datetime
 
@@ -21,7 +21,7 @@ def workbook(path, **sheets):
     return path
 
 
-def test_cells_are_texts_and_whole_numbers_have_no_point(tmp_path):
+def test_cells_are_texts_and_whole_numbers_have_no_decimal_point(tmp_path):
     rows = [
         ["text", "label"],
         ["good, really\nyes", 1],
@@ -37,7 +37,7 @@ def test_cells_are_texts_and_whole_numbers_have_no_point(tmp_path):
     assert train_of(file) == list(zip(expected, "121212", strict=True))
 
 
-def test_the_sheet_is_the_one_that_has_the_columns_or_the_one_that_is_named(tmp_path):
+def test_the_sheet_is_the_one_with_the_columns_or_the_one_named(tmp_path):
     rows = [["text", "label"], ["x", "a"], ["y", "b"]]
     file = workbook(tmp_path / "rows.xlsx", notes=[["nothing here"]], data=rows)
     assert train_of(file) == [("x", "a"), ("y", "b")]
@@ -47,7 +47,7 @@ def test_the_sheet_is_the_one_that_has_the_columns_or_the_one_that_is_named(tmp_
     assert error_of(twice, sheet="third").startswith("twice.xlsx has no sheet 'third'. Allowed: first, second.")
 
 
-def test_what_cannot_be_read_as_meant_is_refused_with_its_row(tmp_path):
+def test_incomplete_or_damaged_workbooks_are_refused_with_sheet_and_row(tmp_path):
     head = ["text", "label"]
     assert error_of(workbook(tmp_path / "a.xlsx", rows=[head, ["x", "a"], ["y", None]])).startswith(
         "a.xlsx, sheet rows, line 3 has no label"
@@ -70,7 +70,7 @@ def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
         load(file)
 
 
-def test_a_workbook_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+def test_a_workbook_that_decompresses_to_too_much_is_refused(tmp_path, monkeypatch):
     file = workbook(tmp_path / "rows.xlsx", rows=[["text", "label"], ["x" * 30_000, "a"]])
     monkeypatch.setattr("encoderlab.data.files.spreadsheets.most_unpacked", lambda _: 1000)
     with pytest.raises(DataError, match="unpacks to more than 1,000 bytes"):

@@ -13,7 +13,7 @@ from encoderlab.data.files.files import read_unlabelled
 from tests.data.files.written import FEW, ROWS, TEXTS, error_of, load, train_of, write
 
 
-def test_jsonl_labels_may_be_strings_numbers_or_truth_values(tmp_path):
+def test_jsonl_labels_can_be_strings_numbers_or_booleans(tmp_path):
     for one, other, names in [
         ("a", "b", ["a", "b"]),
         (10, 9, ["9", "10"]),
@@ -86,7 +86,7 @@ def test_sentences_with_more_words_than_labels_are_refused(tmp_path):
     )
 
 
-def test_words_and_single_labels_do_not_go_together(tmp_path):
+def test_lists_of_words_with_a_single_label_are_refused(tmp_path):
     pq.write_table(pa.table({"text": [["a"], ["b"]], "label": ["x", "y"]}), tmp_path / "rows.parquet")
     assert error_of(tmp_path / "rows.parquet") == (
         "The columns do not match: 'text' holds list<element: string>, 'label' holds string (rows.parquet, row 1). "
@@ -95,7 +95,7 @@ def test_words_and_single_labels_do_not_go_together(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [["b", "a"], [1, 0], [True, False], [1.5, 0.5]])
-def test_parquet_labels_may_be_of_any_simple_type(tmp_path, labels):
+def test_parquet_labels_can_have_any_simple_type(tmp_path, labels):
     table = pa.table({"text": pa.array(["x", "y"]).dictionary_encode(), "label": labels})
     pq.write_table(table, tmp_path / "rows.parquet")
     assert [text for text, _ in train_of(tmp_path / "rows.parquet")] == ["x", "y"]
@@ -137,7 +137,7 @@ def test_a_parquet_file_that_cannot_be_trusted_is_refused(tmp_path, table, messa
     assert error_of(tmp_path / "rows.parquet") == message
 
 
-def test_a_repeated_parquet_column_and_a_file_that_is_no_parquet_are_refused(tmp_path):
+def test_repeated_columns_and_files_that_are_not_parquet_are_refused(tmp_path):
     pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 2, names=["text", "text"]), tmp_path / "rows.parquet")
     assert error_of(tmp_path / "rows.parquet", label=None).startswith("rows.parquet has more than one column 'text'.")
     assert error_of(write(tmp_path / "no.parquet", "text,label\nx,a\n")).startswith("no.parquet is not a readable parquet file: ")
@@ -162,12 +162,12 @@ def test_parquet_rows_come_back_as_written(tmp_path_factory, rows):
 
 @FEW
 @given(texts=st.lists(TEXTS.filter(lambda text: not set(text) & set("\r\n")), min_size=1))
-def test_texts_by_line_come_back_as_written(tmp_path_factory, texts):
+def test_lines_of_text_come_back_as_written(tmp_path_factory, texts):
     path = write(tmp_path_factory.mktemp("rows") / "texts.txt", "".join(f"{text}\n" for text in texts), "utf-8-sig")
     assert [example.text for example in read_unlabelled(path, text="ignored", text_pair=None, words=False)] == texts
 
 
-def test_a_list_of_labels_for_one_text_names_the_task_for_it(tmp_path):
+def test_several_labels_for_one_text_are_refused_naming_task_multilabel(tmp_path):
     rows = {"text": ["x", "y"], "topics": [["a"], ["a", "b"]]}
     pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
     lines = [json.dumps({"text": text, "topics": topics}) for text, topics in zip(*rows.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""Text files by lines: numbered, whatever ends them, unpacked where compressed, and refused with the line at fault."""
+"""Lines of text files: numbered, whatever ends them, decompressed, and refused with the number of the line at fault."""
 
 import gzip
 
@@ -16,7 +16,7 @@ def test_lines_are_the_same_whatever_ends_them(tmp_path, end):
     assert list(plain_lines(path)) == [(1, "one\u2028more"), (2, ""), (3, "three\f")]
 
 
-def test_a_compressed_file_reads_as_the_file_itself(tmp_path):
+def test_a_compressed_file_reads_like_the_original(tmp_path):
     path = tmp_path / "texts.txt.gz"
     path.write_bytes(gzip.compress(b"one\r\ntwo"))
     assert list(numbered_lines(path, "")) == [(1, "one\r\n"), (2, "two")]
@@ -32,7 +32,7 @@ def test_a_compressed_file_reads_as_the_file_itself(tmp_path):
         (b"one\ntoo long by far\n", "line 2 is longer than 8 characters."),
     ],
 )
-def test_a_bad_line_is_refused_by_its_number(tmp_path, monkeypatch, content, refusal):
+def test_a_bad_line_is_refused_with_its_number(tmp_path, monkeypatch, content, refusal):
     monkeypatch.setattr(text_files, "LONGEST_LINE", 8)
     path = tmp_path / "texts.txt"
     path.write_bytes(content)
@@ -41,7 +41,7 @@ def test_a_bad_line_is_refused_by_its_number(tmp_path, monkeypatch, content, ref
     assert str(refused.value).startswith(f"{path}, {refusal}")
 
 
-def test_a_file_that_unpacks_to_far_more_than_texts_do_is_refused(tmp_path, monkeypatch):
+def test_a_file_that_decompresses_to_far_more_than_texts_do_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "texts.txt.gz"
     path.write_bytes(gzip.compress(b"a\n" * 1000))
     monkeypatch.setattr(text_files, "most_unpacked", lambda path: 1999)
@@ -49,7 +49,7 @@ def test_a_file_that_unpacks_to_far_more_than_texts_do_is_refused(tmp_path, monk
         whole_text(path)
 
 
-def test_what_a_file_may_unpack_to_grows_with_its_size(tmp_path):
+def test_the_limit_on_decompressed_size_grows_with_the_file(tmp_path):
     path = tmp_path / "texts.txt.gz"
     path.write_bytes(bytes(100))
     assert most_unpacked(path) == 2**26 + 5000

@@ -1,4 +1,4 @@
-"""What tests of files share: files as they are written, rows as they come back, and the line that refuses a file."""
+"""Shared by the tests of files: writing files, reading rows back, and the one-line error."""
 
 import pytest
 from hypothesis import settings
@@ -24,7 +24,7 @@ def load(path, **given):
 
 
 def train_of(path, **given):
-    """The training rows as (text, label name)."""
+    """Return the training rows as (text, label name)."""
     splits = load(path, **given)
     return [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]]
 

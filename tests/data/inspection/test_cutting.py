@@ -31,7 +31,7 @@ def test_pieces_words_and_unknown_pieces_are_counted_over_all_texts(wordpiece):
     assert (cutting.pieces_median, cutting.pieces_max) == (2, 5)
 
 
-def test_a_word_is_whole_where_it_is_one_piece_after_a_blank_only():
+def test_a_word_counts_as_whole_only_as_one_piece_after_a_space():
     pieces = [*BERT_SPECIALS.values(), "f", "o", "x", "Ġ", "Ġf", "Ġfo", "Ġfox"]
     merges = [("Ġ", "f"), ("Ġf", "o"), ("Ġfo", "x")]
     bpe = models.BPE({piece: id_ for id_, piece in enumerate(pieces)}, merges, unk_token="[UNK]")
@@ -41,7 +41,7 @@ def test_a_word_is_whole_where_it_is_one_piece_after_a_blank_only():
     assert cutting_of(tokenizer, ["fox fox"]).pieces_per_word == 2  # the first one as f, o, x
 
 
-def test_pieces_of_no_text_at_all_divide_nothing(wordpiece):
+def test_counting_no_text_at_all_divides_by_nothing(wordpiece):
     assert cutting_of(wordpiece, ["\u200b"]).unknown_pieces in (0, 1)
 
 

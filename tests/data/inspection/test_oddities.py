@@ -1,4 +1,4 @@
-"""Odd rows: each kind is found wherever it occurs and nowhere else, with the row that it repeats."""
+"""Odd rows: each kind is found wherever it occurs and nowhere else; a duplicate names the row it repeats."""
 
 import numpy as np
 import pyarrow as pa
@@ -44,15 +44,15 @@ def test_a_text_is_odd_in_one_way(text, kind):
 @pytest.mark.parametrize(
     "text", ["déjà vu", "São Paulo", "1 < 2 & 3 > 2", "line\nbreak\tand tab", "👩‍🚀 in space", "می‌خواهم", "數"]
 )
-def test_what_people_write_is_not_odd(text):
+def test_ordinary_writing_is_not_odd(text):
     assert found(["one", "two", text]) == {}
 
 
-def test_the_second_text_of_a_pair_is_looked_at_too():
+def test_the_second_text_of_a_pair_is_inspected_too():
     assert found(["a", "b"], text_pair=["c", "<b>d</b>"]) == {"markup": [1]}
 
 
-def test_symbols_alone_are_not_odd_where_that_is_what_the_data_are():
+def test_rows_of_symbols_are_not_odd_if_all_the_data_are_symbols():
     assert found(["()", "(())", "x"]) == {}
 
 
@@ -61,12 +61,12 @@ def test_a_text_far_longer_than_the_others_is_odd():
     assert found(["a", "b", "c", "d " * 49]) == {}
 
 
-def test_a_missing_label_is_odd_only_beside_labels():
+def test_a_missing_label_is_odd_only_if_other_rows_have_labels():
     assert found(["a", "b"], [0, None]) == {oddities.UNLABELLED: [1]}
     assert found(["a", "b"], [None, None]) == {}
 
 
-def test_a_repeated_text_names_the_row_that_has_it_first():
+def test_a_repeated_text_names_the_first_row_that_has_it():
     rows = {"train": split(["a", "b", "a", "a"], [0, 1, 0, 1]), "test": split(["b", "c", "a", "b"], [1, 1, 1, 0])}
     train, test = (odd_rows(rows)[name] for name in ("train", "test"))
     assert [(one.kind, one.rows.tolist(), one.like.tolist()) for one in train] == [
@@ -84,7 +84,7 @@ def test_a_repeated_text_names_the_row_that_has_it_first():
     assert (otherwise.kind, otherwise.rows.tolist(), otherwise.like.tolist()) == (oddities.SHARED_OTHERWISE, [3], [1])
 
 
-def test_sequences_of_words_are_looked_at_as_texts():
+def test_sequences_of_words_are_inspected_as_texts():
     table = pa.table({"words": [["a", "b"], ["x", "\x07"], ["a", "b"]], "labels": [[0, 1], [0, 0], [1, 1]]})
     kinds = {one.kind: one.rows.tolist() for one in odd_rows({"train": Split(table)})["train"]}
     assert kinds == {"control characters": [1], oddities.CONTRADICTED: [2]}
@@ -95,7 +95,7 @@ def test_an_empty_split_has_no_odd_rows():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 1)), min_size=1, max_size=30))
-def test_repeated_rows_are_all_but_the_first_of_each_text(rows):
+def test_all_rows_of_a_text_but_the_first_count_as_repeated(rows):
     texts, labels = [text for text, _ in rows], [label for _, label in rows]
     kinds = found(texts, labels)
     repeated = kinds.get(oddities.REPEATED, []) + kinds.get(oddities.CONTRADICTED, [])
@@ -103,7 +103,7 @@ def test_repeated_rows_are_all_but_the_first_of_each_text(rows):
     assert all(labels[row] != labels[texts.index(texts[row])] for row in kinds.get(oddities.CONTRADICTED, []))
 
 
-def test_a_row_is_known_by_its_place_after_rows_were_taken():
+def test_a_selected_row_keeps_its_original_place():
     whole = Split(split(["a", "b", "c", "d"]).table, lambda row: f"file, line {row + 10}")
     assert whole.take([1, 3]).take(np.array([1])).where(0) == "file, line 13"
     assert split(["a", "b"]).take([1]).where(0) == "row 2"

@@ -11,7 +11,7 @@ from encoderlab.errors import DataError
 
 
 class Lines:
-    """Cuts at bars."""
+    """Split at vertical bars."""
 
     def tokenize(self, paragraph):
         return paragraph.split("|")
@@ -30,7 +30,7 @@ def test_sentences_of_long_paragraphs_are_numbered_by_document_and_paragraph():
     assert (block.documents, block.paragraphs) == (3, 2)
 
 
-def test_a_sentence_without_pieces_is_left_out_and_its_paragraph_still_counts(tmp_path):
+def test_a_sentence_without_pieces_is_skipped_and_its_paragraph_still_counts(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100, min_frequency=1).build(lambda: ["one two three"], tmp_path)
     block = Preparation(SPLITTER, tokenizer, 1, 1)([["one|\u200b|two", "\u200b", "three"]])
     assert block.paragraph.tolist() == [0, 0, 2]
@@ -46,7 +46,7 @@ def test_documents_without_sentences_are_counted(documents):
     assert block.input_ids.dtype == np.uint16
 
 
-def test_text_that_is_no_unicode_is_refused():
+def test_invalid_unicode_is_refused():
     with pytest.raises(DataError, match="is not valid Unicode"):
         Preparation(SPLITTER, TOKENIZER, 1, 1)([["12\udce9"]])
 

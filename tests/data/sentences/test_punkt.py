@@ -93,7 +93,7 @@ def punkt_tab():
 
 @pytest.fixture(scope="module", params=["punkt_tab", "trained", "knows nothing"])
 def nltk_parameters(request):
-    """Makes the parameters of a model anew at each call."""
+    """Return a function that builds a fresh copy of a model's parameters."""
     if request.param == "punkt_tab":
         if not NLTK_DATA.is_dir():
             pytest.skip("no punkt_tab: ../shared/nltk_data is not there")
@@ -114,7 +114,7 @@ def both(nltk_parameters):
 @example(text='He said "no." Then he left.) ("Why?") He knew. ')
 @example(text="in 1990. In 1991. in 5. (a) 6.) B")
 @example(text="J. Smith and _. Word and ². Word and മ. Word")
-def test_sentences_are_those_of_nltk(both, text):
+def test_sentences_equal_nltks(both, text):
     ours, theirs = both
     assert ours.tokenize(text) == theirs.tokenize(text)
 
@@ -130,19 +130,19 @@ LOWER = st.sampled_from([word.lower() for word in WORDS] + ["."])
     contexts=st.dictionaries(LOWER, st.integers(0, 127), max_size=10),
     text=TEXTS,
 )
-def test_whatever_was_learned_sentences_are_those_of_nltk(abbreviations, collocations, starters, contexts, text):
+def test_whatever_was_learned_the_sentences_equal_nltks(abbreviations, collocations, starters, contexts, text):
     theirs = PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts))
     ours = Punkt(PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts)))
     assert ours.tokenize(text) == theirs.tokenize(text)
 
 
-def test_what_was_learned_travels_to_another_process():
+def test_learned_parameters_can_be_sent_to_another_process():
     punkt = Punkt(PunktSentenceTokenizer(trained_on(CORPUS)))
     assert pickle.loads(pickle.dumps(punkt)).tokenize(CORPUS) == punkt.tokenize(CORPUS)
 
 
-def test_words_never_met_before_are_not_kept():
-    """NLTK's table gets an entry for each: memory would grow with the corpus."""
+def test_unknown_words_are_not_stored():
+    """NLTK's table would gain an entry for each, and memory would grow with the corpus."""
     punkt = Punkt(PunktSentenceTokenizer(trained_on(CORPUS)))
     known = len(punkt._nltk._params.ortho_context)
     for number in range(100):

@@ -1,4 +1,4 @@
-"""Sentences: by NLTK's model where there is one, by one trained on the corpus where there is none, and nothing lost by either."""
+"""Sentences come from NLTK's model or, without it, from one trained on the corpus; neither loses any text."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ CORPUS = [
 
 @pytest.fixture(scope="module")
 def installed():
-    """The splitter of punkt_tab."""
+    """Return the splitter of punkt_tab."""
     if not NLTK_DATA.is_dir():
         pytest.skip("no punkt_tab: ../shared/nltk_data is not there")
     with pytest.MonkeyPatch.context() as patch:
@@ -32,7 +32,7 @@ def installed():
 
 @pytest.fixture
 def unreachable(tmp_path, monkeypatch):
-    """No model is installed and no server gives one."""
+    """No model is installed and no server provides one."""
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     monkeypatch.setattr(nltk.downloader.Downloader, "download", lambda *_, **__: False)
 
@@ -42,7 +42,7 @@ def trained(unreachable):
     return splitter_for(lambda: iter(CORPUS), "english")
 
 
-def test_the_installed_model_knows_abbreviations_it_never_saw_here(installed, capsys):
+def test_the_installed_model_knows_abbreviations_absent_from_the_corpus(installed, capsys):
     assert installed.split(" Dr. Smith met Mr. Jones in Rome. It rained! ") == [
         "Dr. Smith met Mr. Jones in Rome.",
         "It rained!",
@@ -51,7 +51,7 @@ def test_the_installed_model_knows_abbreviations_it_never_saw_here(installed, ca
     assert capsys.readouterr().err == ""
 
 
-def test_without_a_model_punkt_learns_the_abbreviations_of_the_corpus_and_says_so(unreachable, capsys):
+def test_without_a_model_punkt_learns_abbreviations_from_the_corpus_and_says_so(unreachable, capsys):
     trained = splitter_for(lambda: iter(CORPUS), "english")
     assert trained.split("It grew by approx. 3 metres. Nobody knew why.") == ["It grew by approx. 3 metres.", "Nobody knew why."]
     assert trained.name == "Punkt trained on this corpus"
@@ -60,7 +60,7 @@ def test_without_a_model_punkt_learns_the_abbreviations_of_the_corpus_and_says_s
     )
 
 
-def test_the_key_is_that_of_what_was_learned(unreachable, installed):
+def test_the_key_identifies_what_was_learned(unreachable, installed):
     def key(texts):
         return splitter_for(lambda: iter(texts), "english").key
 
@@ -68,7 +68,7 @@ def test_the_key_is_that_of_what_was_learned(unreachable, installed):
     assert len({key(CORPUS), key(CORPUS[:5]), key([]), installed.key}) == 4
 
 
-def test_no_more_of_the_corpus_is_read_than_is_learned_from(unreachable, monkeypatch):
+def test_only_the_part_of_the_corpus_that_is_learned_from_is_read(unreachable, monkeypatch):
     monkeypatch.setattr(sentences, "TRAINING_CHARACTERS", 1000)
     texts = iter(CORPUS)
     splitter_for(lambda: texts, "english")
@@ -80,7 +80,7 @@ def test_a_corpus_without_text_can_still_be_split(unreachable):
     assert splitter_for(lambda: iter(()), "english").split("One is here. Two is there.") == ["One is here.", "Two is there."]
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path, monkeypatch):
+def test_a_server_that_never_answers_times_out(tmp_path, monkeypatch):
     released = threading.Event()
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     monkeypatch.setattr(nltk.downloader.Downloader, "download", lambda *_, **__: released.wait())
@@ -89,7 +89,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path, monkeypatch):
     released.set()
 
 
-def test_a_model_that_can_be_fetched_is_used(tmp_path, monkeypatch, installed, capsys):
+def test_a_model_that_can_be_downloaded_is_used(tmp_path, monkeypatch, installed, capsys):
     def install(self, package, **_):
         assert package == "punkt_tab"
         monkeypatch.setattr(nltk.data, "path", [str(NLTK_DATA)])
@@ -100,13 +100,13 @@ def test_a_model_that_can_be_fetched_is_used(tmp_path, monkeypatch, installed, c
     assert capsys.readouterr().err == ""
 
 
-def test_a_half_installed_model_counts_as_none(tmp_path, unreachable):
+def test_a_half_installed_model_counts_as_missing(tmp_path, unreachable):
     (tmp_path / "tokenizers" / "punkt_tab" / "english").mkdir(parents=True)
     assert splitter_for(lambda: iter(CORPUS), "english").name == "Punkt trained on this corpus"
 
 
 @pytest.mark.parametrize(("language", "remedy"), [("englisch", " Set task.language=english."), ("../english", ""), ("xx", "")])
-def test_a_language_punkt_has_not_is_refused_with_those_it_has(language, remedy):
+def test_a_language_without_a_punkt_model_is_refused_with_the_available_ones(language, remedy):
     with pytest.raises(SettingError) as caught:
         splitter_for(lambda: iter(CORPUS), language)
     assert str(caught.value).startswith(f"task.language is {language!r}. Allowed: {', '.join(LANGUAGES)}.")
@@ -118,7 +118,7 @@ PARAGRAPHS = st.text(st.sampled_from("abC 1.!?…\"')(,;- \t\n\x1c\xa0é"), max_
 
 @settings(deadline=None)
 @given(paragraph=PARAGRAPHS)
-def test_no_character_but_white_space_is_lost_and_no_sentence_is_blank(installed, paragraph):
+def test_only_white_space_is_lost_and_no_sentence_is_blank(installed, paragraph):
     _holds_everything(installed, paragraph)
 
 

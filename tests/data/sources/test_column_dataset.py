@@ -1,4 +1,4 @@
-"""Settings of columns that contradict one another are refused, and held-out rows come only from training."""
+"""Contradictory column settings are refused, and held-out rows come only from training."""
 
 import pyarrow as pa
 import pytest
@@ -18,7 +18,7 @@ from encoderlab.errors import SettingError
         ({"label_names": ["one", "one"]}, "label_names"),
     ],
 )
-def test_settings_that_contradict_one_another_are_refused(settings, words):
+def test_contradictory_column_settings_are_refused(settings, words):
     with pytest.raises(SettingError, match=words):
         FilesDataset(path="x.csv", **settings)
 
@@ -29,7 +29,7 @@ def splits_of(**settings):
     return FilesDataset(path="x.csv", **settings).splits({"train": Rows(columns, str)}, {"source": "test"})
 
 
-def test_rows_are_taken_from_training_once_each_and_the_same_ones_by_the_same_seed():
+def test_held_out_rows_are_taken_from_training_once_and_depend_only_on_the_seed():
     found = splits_of(validation_fraction=0.25, test_fraction=0.25)
     texts = {name: [example.text for example in split] for name, split in found.by_name.items()}
     assert {name: len(some) for name, some in texts.items()} == {"train": 20, "validation": 10, "test": 10}

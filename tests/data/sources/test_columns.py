@@ -1,4 +1,4 @@
-"""Columns contain texts and labels; anything else is refused with its row and column."""
+"""Columns of texts and labels; anything else is refused with its row and column."""
 
 import pyarrow as pa
 import pytest
@@ -31,7 +31,7 @@ def test_labels_are_strings_as_they_are_written(labels, read):
     assert check(text=pa.array(["x", "y"]), label=labels) == {"text": ["x", "y"], "label": read}
 
 
-def test_texts_of_every_kind_of_string_are_read():
+def test_every_string_type_is_read_as_text():
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
         assert check(text=pa.array(["x", "y"], kind)) == {"text": ["x", "y"]}
     assert check(text=pa.array(["x", "x"]).dictionary_encode()) == {"text": ["x", "x"]}
@@ -52,18 +52,18 @@ def test_texts_of_every_kind_of_string_are_read():
         ),
     ],
 )
-def test_what_is_neither_text_nor_label_is_refused_by_its_place(columns, words):
+def test_values_that_are_neither_text_nor_label_are_refused_with_row_and_column(columns, words):
     with pytest.raises(DataError, match=words):
         check(**columns)
 
 
-def test_a_missing_column_offers_the_nearest_name():
+def test_a_missing_column_suggests_the_closest_name():
     wanted = Wanted("reveiw", None, "stars", "{}")
     error = str(no_such_column("file.csv", wanted, "text", ["review", "stars"]))
     assert "'reveiw'" in error and "text=review" in error and "review, stars" in error
 
 
-def test_long_lists_of_names_are_cut_and_the_rest_counted():
+def test_long_lists_of_names_are_shortened_and_the_rest_counted():
     assert listed(["a", "b"]) == "a, b"
     assert listed(map(str, range(25)), most=3) == "0, 1, 2 and 22 more"
 

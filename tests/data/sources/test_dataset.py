@@ -1,4 +1,4 @@
-"""What every source shares: fewer rows where they are limited, documents or a refusal, and a cache that can be written to."""
+"""What all sources share: limits on rows, documents or a refusal, and a writable cache."""
 
 import json
 import os
@@ -26,11 +26,11 @@ def test_a_source_without_documents_says_which_have_some(tmp_path):
     )
 
 
-def test_what_a_run_keeps_of_a_source_is_plain(tmp_path):
+def test_a_source_is_recorded_in_a_run_as_plain_values(tmp_path):
     json.dumps(ReverseDataset(**FEW).load(tmp_path).origin)
 
 
-def test_the_cache_folder_is_made_and_nothing_is_left_in_it(tmp_path):
+def test_the_cache_folder_is_created_and_left_empty(tmp_path):
     ReverseDataset(**FEW).load(tmp_path / "new" / "cache")
     assert list((tmp_path / "new" / "cache").iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""What every dataset does with its training rows: a fold of them as test split, a share of them, and neither for documents."""
+"""Dividing the training rows of any dataset: a fold as test split, a fraction of the rows; documents are not divided."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def texts_of(splits, name):
     return [example.text for example in splits.by_name[name]]
 
 
-def test_the_folds_of_a_dataset_test_every_training_row_once_and_leave_its_test_split_out(tmp_path):
+def test_the_folds_of_a_dataset_test_every_training_row_once_and_ignore_its_test_split(tmp_path):
     whole = BracketsDataset(**SIZES).load(tmp_path)
     folds = [BracketsDataset(**SIZES, fold=f"{number}/3").load(tmp_path) for number in (1, 2, 3)]
     assert sorted(text for fold in folds for text in texts_of(fold, "test")) == sorted(texts_of(whole, "train"))
@@ -27,12 +27,12 @@ def test_the_folds_of_a_dataset_test_every_training_row_once_and_leave_its_test_
         assert [fold.folded.rows[row].text for row in places] == texts_of(fold, "test")
 
 
-def test_a_limit_is_kept_before_rows_are_divided(tmp_path):
+def test_a_limit_applies_before_rows_are_divided(tmp_path):
     fold = BracketsDataset(**SIZES, limit=30, fold="1/3").load(tmp_path)
     assert [len(fold.by_name[name]) for name in ("train", "test")] == [20, 10] and len(fold.folded.rows) == 30
 
 
-def test_a_share_of_the_training_rows_leaves_the_other_splits_whole(tmp_path):
+def test_a_fraction_of_the_training_rows_leaves_the_other_splits_whole(tmp_path):
     whole, half, quarter = (BracketsDataset(**SIZES, train_share=share).load(tmp_path) for share in (1.0, 0.5, 0.25))
     assert set(texts_of(quarter, "train")) < set(texts_of(half, "train")) < set(texts_of(whole, "train"))
     assert len(quarter.by_name["train"]) == 15

@@ -1,4 +1,4 @@
-"""The built-in corpus: prose only, nothing twice, no module on two sides, and the same rows everywhere."""
+"""The built-in corpus: only prose, no duplicates, no module in two splits, and the same rows everywhere."""
 
 import importlib.metadata
 import io
@@ -11,43 +11,17 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from encoderlab.data.sources import docstrings
-from encoderlab.data.sources.docstring_reader import Paragraph, prose_paragraphs, python_files, split_of, without_duplicates
+from encoderlab.data.sources.docstring_reader import python_files
 from encoderlab.data.sources.docstrings import DocsDataset, Library, installed_libraries, read_corpus
 from encoderlab.errors import DataError
-
-PROSE = (
-    "Compute the distance between every pair of points in the given array, and return it as a "
-    "matrix whose rows follow the order of the input points."
-)
-NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-
-
-def sentence(n):
-    """Thirty plain words that differ from those for another `n`."""
-    spelled = " ".join(NUMBERS[int(digit)] for digit in str(n))
-    return f"Paragraph {spelled} says what this part of the library is for, in words that a reader of its manual would understand at once, {spelled}."
-
-
-def module(*blocks):
-    text = "\n\n".join(blocks)
-    return f'"""{text}\n"""\n'.encode()
-
-
-def write_tree(root, files):
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+from tests.data.sources.python_trees import module, sentence, write_tree
 
 
 @pytest.fixture
 def tree(tmp_path):
-    """Two libraries of forty modules each, in a standard library's folder beside installed packages."""
+    """Write two libraries of forty modules each: one as standard library, one as an installed package."""
     alpha = {f"alpha/part{n}.py": module("Title.", sentence(n), sentence(n + 100)) for n in range(40)}
     beta = {f"beta/deep/part{n}.py": module(sentence(n + 500)) for n in range(40)}
     others = {
@@ -69,65 +43,7 @@ def installed(tree, monkeypatch):
     return tree
 
 
-def test_prose_is_found_in_modules_classes_functions_and_branches():
-    names = ["module", "class", "method", "coroutine", "branch", "fallback"]
-    source = '''
-"""{}"""
-class Class:
-    """Short.
-
-    {}
-    """
-    def method(self):
-        """{}"""
-        def inside():
-            """Nobody reads what functions inside functions say, so that this paragraph of many plain words is left out of it all."""
-async def coroutine():
-    """{}"""
-if True:
-    def branch():
-        """{}"""
-try:
-    pass
-except ImportError:
-    def fallback():
-        """{}"""
-'''.format(*(f"{PROSE} This is the {name}." for name in names))
-    assert prose_paragraphs(source.encode()) == [f"{PROSE} This is the {name}." for name in names]
-
-
-def test_a_paragraph_comes_out_on_one_line():
-    lines = PROSE.replace(", and", ",\nand").replace("matrix whose", "matrix  whose")
-    assert prose_paragraphs(module(lines)) == [PROSE]
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        f">>> {PROSE}",
-        f"points : array\n    {PROSE}",
-        f"- {PROSE}",
-        f"1. {PROSE}",
-        f".. note:: {PROSE}",
-        f".. [1] {PROSE}",
-        f"[1] {PROSE}",
-        f":param points: {PROSE}",
-        f"Notes\n-----\n{PROSE}",
-        f"Returns: {PROSE}",
-        f"| {PROSE} |",
-        f"```python\n{PROSE}\n```",
-        "    " + PROSE,
-        "Too short to say what it is about.",
-        PROSE.removesuffix("."),
-        PROSE.lower(),
-        "Set x_1 = f(x_0, y_0), y_1 = g(x_0), z_1 = 0.5 and a[0] = b[1] * c[2] + 4 for i in range(10) if i % 2 == 0 else -1 where needed.",
-    ],
-)
-def test_what_is_no_prose_is_left_out(block):
-    assert prose_paragraphs(module("Title.", block, PROSE)) == [PROSE]
-
-
-def test_modules_are_named_as_they_are_imported_and_tests_and_other_packages_are_left_out(tree):
+def test_modules_have_their_import_names_and_tests_and_other_packages_are_skipped(tree):
     names = [name for library in tree for name, _ in python_files(library.root, library.package)]
     assert "alpha.part7" in names
     assert "deep.part7" in names  # of the library whose modules stand at the top, as the standard library's do
@@ -137,11 +53,11 @@ def test_modules_are_named_as_they_are_imported_and_tests_and_other_packages_are
     assert packaged == sorted(packaged)
 
 
-def test_files_that_are_no_valid_python_are_passed_over(tree):
+def test_files_that_are_not_valid_python_are_skipped(tree):
     assert not [paragraph for paragraph in read_corpus(tree) if paragraph.module in ("broken", "zeros")]
 
 
-def test_no_module_is_on_two_sides_and_every_side_has_both_labels(installed, tmp_path):
+def test_no_module_is_in_two_splits_and_every_split_has_both_labels(installed, tmp_path):
     splits = DocsDataset().load(tmp_path / "cache")
     sides = {}
     for split, examples in splits.by_name.items():
@@ -154,36 +70,6 @@ def test_no_module_is_on_two_sides_and_every_side_has_both_labels(installed, tmp
         of_module.setdefault(paragraph.module, set()).update(sides[paragraph.text])
     assert all(len(splits_of_module) == 1 for splits_of_module in of_module.values())
     assert sum(map(len, splits.by_name.values())) == len(paragraphs) == len(sides)
-
-
-@hypothesis_settings(max_examples=20, deadline=None)
-@given(st.lists(st.text("abcdefg._", min_size=1), min_size=300, max_size=300, unique=True))
-def test_about_eight_in_ten_modules_are_for_training_whatever_they_are_called(names):
-    splits = [split_of(name) for name in names]
-    assert 0.68 < splits.count("train") / len(splits) < 0.92
-    assert set(splits) == {"train", "validation", "test"}
-
-
-def test_the_first_of_copies_in_a_library_stays_and_copies_in_two_libraries_go():
-    def paragraphs(*rows):
-        return [Paragraph(text, library, f"{library}.{n}") for n, (library, text) in enumerate(rows)]
-
-    own, shared = sentence(1), sentence(2)
-    kept = without_duplicates(
-        paragraphs(
-            ("alpha", shared), ("alpha", own), ("beta", sentence(3)), ("alpha", own), ("beta", shared), ("beta", sentence(4))
-        )
-    )
-    assert [(paragraph.module, paragraph.text) for paragraph in kept] == [
-        ("alpha.1", own),
-        ("beta.2", sentence(3)),
-        ("beta.5", sentence(4)),
-    ]
-
-
-def test_copies_that_differ_in_code_and_numbers_alone_are_copies():
-    texts = [f"Builds a `{name}Model` with {n} layers; {PROSE}" for n, name in enumerate(["Bert", "Roberta"])]
-    assert len(without_duplicates([Paragraph(text, "alpha", f"alpha.{n}") for n, text in enumerate(texts)])) == 1
 
 
 READ = """
@@ -216,7 +102,7 @@ def test_rows_and_order_do_not_depend_on_the_process_or_the_file_system(tree, tm
     assert answers[0].stderr == "Reading the docstrings of 2 libraries: first use, about half a minute\n"
 
 
-def test_a_terminal_sees_a_bar_in_place_of_the_line(tree, monkeypatch):
+def test_a_terminal_shows_a_progress_bar_instead_of_the_line(tree, monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen := io.StringIO())
     screen.isatty = lambda: True
     read_corpus(tree)
@@ -224,7 +110,7 @@ def test_a_terminal_sees_a_bar_in_place_of_the_line(tree, monkeypatch):
     assert "about half a minute" not in screen.getvalue()
 
 
-def test_the_second_time_rows_come_from_the_cache_and_another_version_is_read_anew(installed, tmp_path, monkeypatch):
+def test_the_second_time_rows_come_from_the_cache_and_a_new_version_is_read_again(installed, tmp_path, monkeypatch):
     first = DocsDataset().load(tmp_path / "cache")
     (installed[0].root / "part0.py").write_bytes(module(sentence(999)))
     again = DocsDataset().load(tmp_path / "cache")
@@ -249,7 +135,7 @@ def test_an_interrupted_write_leaves_nothing_behind(installed, tmp_path, monkeyp
     assert len(DocsDataset().load(tmp_path / "cache").by_name["train"]) > 50
 
 
-def test_the_origin_tells_versions_and_counts(installed, tmp_path):
+def test_the_origin_states_versions_and_counts(installed, tmp_path):
     splits = DocsDataset(limit=3).load(tmp_path / "cache")
     assert {len(split) for split in splits.by_name.values()} == {3}
     assert splits.origin["versions"] == {"alpha": "1.0", "beta": "2.0"}
@@ -257,7 +143,7 @@ def test_the_origin_tells_versions_and_counts(installed, tmp_path):
     assert splits.origin["words"] > 121 * 20
 
 
-def test_one_library_alone_is_refused(installed, tmp_path):
+def test_a_single_library_is_refused(installed, tmp_path):
     installed.pop()
     with pytest.raises(DataError) as refused:
         DocsDataset().load(tmp_path / "cache")
@@ -265,7 +151,7 @@ def test_one_library_alone_is_refused(installed, tmp_path):
     assert "Run pip install matplotlib" in str(refused.value)
 
 
-def test_installed_libraries_are_found_without_being_imported_and_others_are_left_out(monkeypatch):
+def test_installed_libraries_are_found_without_importing_them_and_missing_ones_skipped(monkeypatch):
     monkeypatch.setitem(docstrings.PACKAGES, "never-installed", "never_installed")
     found = {library.label: library for library in installed_libraries()}
     assert list(found) == sorted(found)
@@ -297,7 +183,7 @@ def test_a_module_is_a_document_and_stays_in_its_split(installed, tmp_path):
         assert {len(document) for document in part} == {1, 2}  # a module of beta has one paragraph, of alpha two
 
 
-def test_documents_are_limited_and_their_fingerprint_says_so(installed, tmp_path):
+def test_limiting_documents_changes_their_fingerprint(installed, tmp_path):
     whole, few = (DocsDataset(limit=limit).documents(tmp_path).by_name["train"] for limit in (None, 4))
     documents = list(whole.documents())
     step = (len(documents) - 1) / 3

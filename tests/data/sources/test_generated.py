@@ -1,4 +1,4 @@
-"""Generated data: correct labels, checked in another way, and no row twice."""
+"""Generated data: labels checked independently, and no row twice."""
 
 from collections import Counter
 from itertools import combinations
@@ -17,7 +17,7 @@ NO_CACHE = Path("never written")
 
 
 def balanced(text):
-    """Independent of the code under test: neighbours that match are taken away until nothing changes."""
+    """Decide it independently of the code under test: remove matching neighbours until nothing changes."""
     before = None
     while text != before:
         before = text
@@ -60,7 +60,7 @@ reverse = st.builds(
 
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(brackets, reverse))
-def test_every_split_has_the_rows_asked_for_and_no_row_stands_twice_anywhere(dataset):
+def test_every_split_has_the_requested_rows_and_no_row_occurs_twice(dataset):
     splits = dataset.load(NO_CACHE).by_name
     assert {name: len(split) for name, split in splits.items()} == {
         "train": dataset.train_rows,
@@ -73,7 +73,7 @@ def test_every_split_has_the_rows_asked_for_and_no_row_stands_twice_anywhere(dat
 
 @settings(max_examples=40, deadline=None)
 @given(brackets)
-def test_brackets_are_labelled_as_an_independent_checker_would_and_half_of_them_balance(dataset):
+def test_brackets_are_labelled_as_by_an_independent_checker_and_half_are_balanced(dataset):
     splits = dataset.load(NO_CACHE)
     for split in splits.by_name.values():
         assert all(balanced(example.text) == (splits.labels[example.label] == "balanced") for example in split)
@@ -88,7 +88,7 @@ def test_hard_negatives_are_one_swap_away_from_balanced(dataset):
     assert all(any(balanced(swapped) for swapped in swaps(text)) for text in negatives[:30])
 
 
-def test_the_share_of_hard_negatives_is_the_one_asked_for():
+def test_the_fraction_of_hard_negatives_is_as_set():
     train = BracketsDataset(train_rows=400, validation_rows=1, test_rows=1, hard_negatives=0.25).load(NO_CACHE).by_name["train"]
     even = [text.count("(") == 10 for text, example in zip(texts(train), train, strict=True) if not example.label]
     easy_but_even = 0.18 * 150  # of random strings of 20 brackets, one in six has as many ( as )
@@ -107,7 +107,7 @@ def test_every_digit_is_labelled_with_its_mirror_image(dataset):
 @pytest.mark.parametrize(
     ("pairs", "kinds", "catalan"), [(4, 1, 14), (3, 2, 5 * 2**3), (1, 4, 4)], ids=["4 pairs", "3 pairs, 2 kinds", "1 pair, 4 kinds"]
 )
-def test_balanced_strings_are_drawn_uniformly_from_all_there_are(pairs, kinds, catalan):
+def test_balanced_strings_are_drawn_uniformly_from_all_possible_ones(pairs, kinds, catalan):
     drawn = uniform_balanced(1000 * catalan, pairs, kinds, np.random.default_rng(0))
     counts = Counter(row.tobytes() for row in drawn)
     assert len(counts) == catalan
@@ -115,13 +115,13 @@ def test_balanced_strings_are_drawn_uniformly_from_all_there_are(pairs, kinds, c
     assert chi_squared < catalan + 5 * (2 * catalan) ** 0.5
 
 
-def test_all_balanced_strings_there_are_can_be_asked_for():
+def test_all_possible_balanced_strings_can_be_generated():
     dataset = BracketsDataset(pairs=5, train_rows=64, validation_rows=10, test_rows=10)  # 32 + 5 + 5 = 42, the Catalan number
     assert sum(example.label for split in dataset.load(NO_CACHE).by_name.values() for example in split) == 42
 
 
 @pytest.mark.parametrize("dataset", [BracketsDataset, ReverseDataset])
-def test_more_training_rows_or_a_limit_leave_the_other_splits_as_they_are(dataset):
+def test_more_training_rows_or_a_limit_leave_the_other_splits_unchanged(dataset):
     few, many = (dataset(train_rows=rows, validation_rows=50, test_rows=50).load(NO_CACHE) for rows in (10, 5000))
     for split in ("validation", "test"):
         assert texts(few.by_name[split]) == texts(many.by_name[split])
@@ -131,13 +131,13 @@ def test_more_training_rows_or_a_limit_leave_the_other_splits_as_they_are(datase
 
 
 @pytest.mark.parametrize("dataset", [BracketsDataset, ReverseDataset])
-def test_the_same_seed_draws_the_same_rows_and_another_seed_others(dataset):
+def test_the_same_seed_draws_the_same_rows_and_another_seed_different_ones(dataset):
     first, again, other = (texts(dataset(data_seed=seed).load(NO_CACHE).by_name["test"]) for seed in (3, 3, 4))
     assert first == again
     assert len(set(first) & set(other)) < len(first) / 2
 
 
-def test_the_origin_tells_the_settings():
+def test_the_origin_states_the_settings():
     origin = BracketsDataset(pairs=7, train_rows=20, validation_rows=2, test_rows=2, data_seed=5).load(NO_CACHE).origin
     assert (origin["source"], origin["pairs"], origin["data_seed"]) == ("generated", 7, 5)
 
@@ -161,7 +161,7 @@ def test_the_origin_tells_the_settings():
         ),
     ],
 )
-def test_more_rows_than_there_are_get_refused_with_the_number_there_are(dataset, message):
+def test_more_rows_than_exist_are_refused_with_the_number_that_exist(dataset, message):
     with pytest.raises(SettingError) as refused:
         dataset.load(NO_CACHE)
     assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""Datasets of the hub, over its real network code against a stand-in; each load in a process of its own, for HF_ENDPOINT is read once."""
+"""Datasets of the hub, read with the hub's own client from a stand-in server; HF_ENDPOINT is read once, so each load is a process."""
 
 import json
 import os
@@ -37,7 +37,7 @@ OWN = {"path": "me/own", "name": "plain", "validation_split": None, "validation_
 
 
 def load(endpoint, home, *asked, **environment):
-    """What each of the settings in `asked` gives, and all that was written to standard error."""
+    """Return what each of the settings in `asked` gives, and everything written to standard error."""
     offline = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
     kept = {name: value for name, value in os.environ.items() if name not in offline}
     done = subprocess.run(
@@ -59,7 +59,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def real(hub, home):
-    """SST-2 and mistakes about it, loaded from the stand-in hub."""
+    """Load SST-2 from the stand-in hub, correctly and with mistakes."""
     amazon = {"path": "fancyzhx/amazon_polarity", "text": "title", "text_pair": "content", "validation_split": None}
     mistakes = [
         {"path": "nyu-mll/glu"},
@@ -72,7 +72,7 @@ def real(hub, home):
     return {"sst2": results[0], "amazon": results[1], "mistakes": results[2:], "errors": errors}
 
 
-def test_sst2_is_read_whole_and_its_test_labels_are_unknown(real):
+def test_all_of_sst2_is_read_and_its_test_labels_are_unknown(real):
     splits = real["sst2"]["splits"]
     assert {name: rows for name, (rows, _) in splits.items()} == {"train": 67349, "validation": 872, "test": 1821}
     assert splits["train"][1] == {"text": "hide new secretions from the parental units ", "text_pair": None, "label": 0}
@@ -89,7 +89,7 @@ def test_pairs_are_read_and_validation_taken_from_training(real):
     assert real["amazon"]["origin"]["taken_from_train"] == {"validation": 0.1}
 
 
-def test_mistakes_are_answered_with_what_there_is(real):
+def test_mistakes_are_refused_with_the_available_choices(real):
     assert real["mistakes"] == [
         {
             "error": "Dataset 'nyu-mll/glu' doesn't exist on the Hub or cannot be accessed. "
@@ -114,11 +114,11 @@ def test_mistakes_are_answered_with_what_there_is(real):
     ]
 
 
-def test_nothing_but_the_answer_is_written_where_nobody_watches(real):
+def test_standard_error_stays_empty_unless_it_is_a_terminal(real):
     assert real["errors"] == ""
 
 
-def test_cached_rows_are_used_where_the_hub_cannot_be_reached(real, home):
+def test_cached_rows_are_used_if_the_hub_is_unreachable(real, home):
     commit = load_cached_commit(home)
     asked = [SST2, SST2 | {"revision": commit[:12]}, SST2 | {"revision": "v2"}, SST2 | {"name": "mnli"}]
     results, errors = load("http://127.0.0.1:9", home, *asked)
@@ -137,7 +137,7 @@ def load_cached_commit(home):
     return next((home / "datasets" / "nyu-mll___glue" / "sst2" / "0.0.0").glob("?" * 40)).name
 
 
-def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path):
+def test_an_unreachable_hub_is_reported_in_one_line(tmp_path):
     endpoint = "http://no-such-host.invalid"
     (result,), errors = load(endpoint, tmp_path, SST2)
     assert result["exit"] == 3 and "\n" not in result["error"] and errors == ""
@@ -150,7 +150,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path):
     )
 
 
-def test_rows_that_are_not_cached_offline_must_be_fetched_once(tmp_path):
+def test_offline_rows_that_are_not_cached_are_refused(tmp_path):
     (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, HF_HUB_OFFLINE="1")
     assert result["exit"] == 3 and errors == ""
     assert result["error"] == (
@@ -161,7 +161,7 @@ def test_rows_that_are_not_cached_offline_must_be_fetched_once(tmp_path):
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """A hub that knows no revision, wants a login, or is no hub at all, by the name of the dataset asked for."""
+    """A hub that knows no revision, requires a login, or is not a hub at all, depending on the dataset's name."""
 
     def do_HEAD(self):
         codes = {"revision": (404, "RevisionNotFound"), "gated": (401, "GatedRepo"), "strange": (404, "")}
@@ -177,7 +177,7 @@ class Refusing(BaseHTTPRequestHandler):
         pass
 
 
-def test_unknown_revisions_gated_datasets_and_strange_hubs_are_one_line(tmp_path):
+def test_unknown_revisions_gated_datasets_and_strange_hubs_are_reported_in_one_line(tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         asked = [{"path": "a/revision", "revision": "v9"}, {"path": "a/gated"}, {"path": "a/strange"}]
@@ -195,7 +195,7 @@ def test_unknown_revisions_gated_datasets_and_strange_hubs_are_one_line(tmp_path
 
 @pytest.fixture(scope="module")
 def own(start_hub, hub_script, tmp_path_factory):
-    """What datasets of another shape give: served by the stand-in hub, copied beside them."""
+    """Load datasets of other shapes, written next to the stand-in hub's own."""
     folder = tmp_path_factory.mktemp("own")
     shutil.copy(hub_script, folder / "serve.py")
     repository = folder / "datasets" / "me" / "own"
@@ -248,7 +248,7 @@ def test_labels_without_names_are_ordered_and_minus_one_is_unknown(own):
     assert own["plain"]["splits"]["test"][1]["label"] is None
 
 
-def test_minus_one_is_a_label_where_training_uses_it_as_one(own):
+def test_minus_one_is_a_label_if_training_uses_it_as_one(own):
     assert own["signed"]["labels"] == ["-1", "1"]
     assert own["signed"]["splits"]["test"][1]["label"] == 0
 
@@ -265,13 +265,13 @@ def test_texts_can_be_read_without_labels(own):
     assert own["unlabelled"]["labels"] == [] and own["unlabelled"]["splits"]["train"][1]["label"] is None
 
 
-def test_rows_that_cannot_be_used_are_refused_with_their_place(own):
+def test_unusable_rows_are_refused_with_split_and_row(own):
     assert own["holes"]["error"] == "me/own, split train, row 2 has no value in column 'text'. Write an empty text as \"\"."
     message = "Column 'label' holds int64, not text (me/own, split train, row 1). Choose another with dataset.text=COLUMN."
     assert own["no text"]["error"] == message
 
 
-def test_a_choice_left_open_is_refused_with_the_choices(own):
+def test_an_open_choice_is_refused_with_the_possible_values(own):
     message = "me/own has several configurations. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
     assert own["no configuration"]["error"] == message
     assert own["no split"]["error"] == (
@@ -289,17 +289,17 @@ def test_a_choice_left_open_is_refused_with_the_choices(own):
     assert own["no training"]["error"].endswith("has no split 'all'. Allowed: train, test. Set dataset.train_split=train.")
 
 
-def test_datasets_that_are_programs_and_impossible_names_are_refused(own):
+def test_datasets_with_loading_scripts_and_impossible_names_are_refused(own):
     assert own["script"]["error"].endswith(": Dataset scripts are no longer supported, but found script.py.")
     assert own["dots"]["error"].startswith("me/ow..n cannot be read: ")
 
 
-def test_a_hub_that_breaks_off_is_asked_again(start_hub, hub_script, tmp_path):
+def test_an_interrupted_download_is_retried(start_hub, hub_script, tmp_path):
     (result,), _ = load(start_hub(hub_script, "--fail", "1"), tmp_path, SST2)
     assert result["splits"]["validation"][0] == 872
 
 
-def test_a_folder_of_that_name_is_not_read_in_the_place_of_the_hub(tmp_path, monkeypatch):
+def test_a_local_folder_of_that_name_is_not_read_instead_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("text,label\na,b\n")
@@ -307,7 +307,7 @@ def test_a_folder_of_that_name_is_not_read_in_the_place_of_the_hub(tmp_path, mon
         HubDataset(path="reviews").load(tmp_path)
 
 
-def test_what_is_no_hub_dataset_is_refused(own):
+def test_names_that_cannot_be_hub_datasets_are_refused(own):
     assert own["format"] == {
         "error": "dataset.path=csv is a folder or a file format, not a dataset on the hub. Allowed: OWNER/NAME. "
         "For files of your own set dataset=files dataset.path=FILE.",

@@ -22,11 +22,11 @@ def rows(*labels, **columns):
         (("b", None, "a"), ["a", "b"]),
     ],
 )
-def test_numbers_are_ordered_as_numbers_and_the_rest_as_strings(labels, names):
+def test_numeric_labels_are_ordered_as_numbers_and_others_as_strings(labels, names):
     assert name_labels(rows(*labels), None).names == names
 
 
-def test_label_names_put_labels_in_order_or_name_numbers():
+def test_label_names_order_labels_or_name_numbers():
     assert name_labels(rows("a", "b"), ["b", "a", "c"]).names == ["b", "a", "c"]
     named = name_labels(rows("1", "0"), ["no", "yes"])
     assert (named.names, named.values) == (["no", "yes"], ["0", "1"])
@@ -43,12 +43,12 @@ def test_label_names_put_labels_in_order_or_name_numbers():
         (("a", "b"), ["c", "d"], SettingError),
     ],
 )
-def test_labels_that_fit_no_names_are_refused(labels, given, error):
+def test_labels_that_do_not_match_the_names_are_refused(labels, given, error):
     with pytest.raises(error):
         name_labels(rows(*labels), given)
 
 
-def test_a_label_that_training_does_not_know_is_refused_by_its_line():
+def test_a_label_unknown_to_training_is_refused_with_its_line():
     labels = name_labels(rows("a", "b"), None)
     assert [example.label for example in as_split(rows("b", None, "a"), labels)] == [1, None, 0]
     assert [example.label for example in as_split(rows("b"), None)] == [None]
@@ -57,14 +57,14 @@ def test_a_label_that_training_does_not_know_is_refused_by_its_line():
 
 
 @pytest.mark.parametrize("other", [" 1", "01", "1.0", "+1"])
-def test_two_ways_to_write_one_label_are_refused_with_both_lines(other):
+def test_two_spellings_of_one_label_are_refused_with_both_lines(other):
     with pytest.raises(DataError, match="line 2 .*'1'.*line 3 "):
         refuse_labels_alike([rows("1", other)])
     refuse_labels_alike([rows("1", "10", "-1"), rows("one", "One")])
 
 
 @pytest.mark.parametrize("label", [None, "", " \t"])
-def test_an_empty_label_is_refused_by_its_line(label):
+def test_an_empty_label_is_refused_with_its_line(label):
     with pytest.raises(DataError, match="line 3.*'stars'"):
         refuse_missing_labels(rows("a", label), "stars")
     refuse_missing_labels(rows("a", "b"), "stars")

@@ -1,4 +1,4 @@
-"""Settings of columns: names for labels, a group that stays together, further columns to keep."""
+"""Column settings: names for labels, groups that stay together, other columns to carry along."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.data.files.written import error_of, load, train_of, write
 STARS = "text,label\nx,1\ny,2\nz,3\nw,1\n"
 
 
-def test_a_mapping_names_labels_and_may_join_some(tmp_path):
+def test_a_mapping_names_labels_and_can_merge_some(tmp_path):
     file = write(tmp_path / "rows.csv", STARS)
     names = {1: "bad", 2: "bad", 3: "good"}
     assert train_of(file, label_names=names) == [("x", "bad"), ("y", "bad"), ("z", "good"), ("w", "bad")]
@@ -20,7 +20,7 @@ def test_a_mapping_names_labels_and_may_join_some(tmp_path):
     assert train_of(truth, label_names={True: "yes", False: "no"}) == [("x", "yes"), ("y", "no")]
 
 
-def test_a_label_that_the_mapping_lacks_is_refused_with_its_line(tmp_path):
+def test_a_label_missing_from_the_mapping_is_refused_with_its_line(tmp_path):
     assert error_of(write(tmp_path / "rows.csv", STARS), label_names={1: "bad", 2: "good"}) == (
         "rows.csv, line 4 has the label '3', which dataset.label_names does not map. Allowed: 1, 2. Correct the row, or map its label too."
     )
@@ -34,7 +34,7 @@ def test_a_label_that_the_mapping_lacks_is_refused_with_its_line(tmp_path):
         ([["a"], "b"], "dataset.label_names is [['a'], 'b']. Allowed: a list such as"),
     ],
 )
-def test_names_that_are_no_list_and_no_mapping_are_refused(tmp_path, names, message):
+def test_names_that_are_neither_a_list_nor_a_mapping_are_refused(tmp_path, names, message):
     with pytest.raises(SettingError) as refused:
         load(write(tmp_path / "rows.csv", STARS), label_names=names)
     assert str(refused.value).startswith(message)
@@ -59,7 +59,7 @@ def test_a_group_that_would_leave_a_split_empty_is_refused(tmp_path):
     )
 
 
-def test_other_columns_are_carried_or_those_that_are_named(tmp_path):
+def test_all_other_columns_are_carried_along_or_only_the_named_ones(tmp_path):
     file = write(tmp_path / "rows.csv", "id,text,label,note\n7,x,a,p\n8,y,b,q\n")
     assert load(file).by_name["train"].carried.to_pydict() == {"id": ["7", "8"], "note": ["p", "q"]}
     assert load(file, carry=["id"]).by_name["train"].carried.to_pydict() == {"id": ["7", "8"]}
@@ -68,7 +68,7 @@ def test_other_columns_are_carried_or_those_that_are_named(tmp_path):
     assert "has no column 'ids'. Allowed: id, text, label, note. Did you mean 'id'?" in error_of(file, carry=["ids"])
 
 
-def test_values_of_several_kinds_are_carried_as_texts(tmp_path):
+def test_values_of_mixed_types_are_carried_along_as_texts(tmp_path):
     lines = ['{"text": "x", "label": "a", "id": 1, "tags": ["p"]}', '{"text": "y", "label": "b", "id": "two", "tags": []}']
     train = load(write(tmp_path / "rows.jsonl", "\n".join(lines))).by_name["train"]
     assert train.carried.to_pydict() == {"id": ["1", "two"], "tags": ['["p"]', "[]"]}
@@ -78,7 +78,7 @@ def test_values_of_several_kinds_are_carried_as_texts(tmp_path):
         load(write(tmp_path / "half.jsonl", '{"text": "x", "label": "a", "id": "\\ud800"}'))
 
 
-def test_numbers_with_decimals_are_no_classes(tmp_path):
+def test_numbers_with_decimals_are_refused_as_classes(tmp_path):
     measured = write(tmp_path / "rows.csv", "text,label\n" + "".join(f"t{n},{n / 8}\n" for n in range(40)))
     assert error_of(measured) == (
         "rows.csv, line 3 has '0.125' in column 'label', which holds 40 different numbers. Allowed: classes. "
@@ -88,7 +88,7 @@ def test_numbers_with_decimals_are_no_classes(tmp_path):
     assert len(load(halves).labels) == 10
 
 
-def test_several_labels_in_a_cell_are_no_class(tmp_path):
+def test_several_labels_in_a_cell_are_refused_as_a_class(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,joy\ny,anger\nz,joy|anger\n")
     assert error_of(file) == (
         "rows.csv, line 4 has the label 'joy|anger', whose parts are labels of other rows. Allowed: one label in each row. "

@@ -1,4 +1,4 @@
-"""Columns of labels and numbers: every way people write them reads the same, and what cannot be read is named."""
+"""Columns of labels and numbers: every common notation reads the same, and unreadable cells are named."""
 
 import json
 
@@ -30,7 +30,7 @@ def loaded(path, target="label_set", **settings):
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_sets_of_labels_read_the_same_from_every_form(tmp_path, form):
+def test_label_sets_read_the_same_from_every_notation(tmp_path, form):
     splits, examples = loaded(write(tmp_path, form))
     assert splits.labels == ["anger", "fear", "joy"]
     assert [example.label for example in examples[:4]] == [(2,), (0, 2), (), (1,)]
@@ -60,7 +60,7 @@ def test_the_separator_is_the_first_of_the_usual_ones_or_the_one_that_is_set(tmp
     assert {splits.labels[id_] for id_ in examples[0].label} == set(wanted[0])
 
 
-def test_all_splits_are_split_as_training_is(tmp_path):
+def test_labels_are_separated_in_all_splits_as_in_training(tmp_path):
     (tmp_path / "train.csv").write_text('text,label\none,a|b\ntwo,"x, y"\n')
     (tmp_path / "test.csv").write_text('text,label\none,"x, y"\n')
     splits = FilesDataset(train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), validation_fraction=0.0).load(
@@ -69,7 +69,7 @@ def test_all_splits_are_split_as_training_is(tmp_path):
     assert splits.labels == ["a", "b", "x, y"]
 
 
-def test_label_columns_are_for_sets_of_labels_alone(tmp_path):
+def test_label_columns_are_refused_for_other_tasks(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("text,joy,fear\none,1,0\n")
     with pytest.raises(SettingError, match="dataset.label_columns names a column for each label.*Use task=multilabel"):
@@ -85,7 +85,7 @@ def test_numbers_are_read_as_they_are_written(tmp_path, cell, number):
 
 
 @pytest.mark.parametrize("cell", ["n/a", "nan", "inf", "12 kg", "1_000"])
-def test_a_cell_that_is_no_finite_number_is_named(tmp_path, cell):
+def test_a_cell_that_is_not_a_finite_number_is_named(tmp_path, cell):
     path = tmp_path / "rows.csv"
     path.write_text(f"text,label\none,1\ntwo,{cell}\n")
     with pytest.raises(DataError, match=f"rows.csv, line 3 has '{cell}' in column 'label', which is not a number"):
@@ -107,14 +107,14 @@ def test_the_remedy_for_cells_that_are_no_numbers_depends_on_the_others(tmp_path
         loaded(path, "number")
 
 
-def test_words_with_labels_have_no_number(tmp_path):
+def test_words_with_labels_are_refused_as_numbers(tmp_path):
     path = tmp_path / "rows.conll"
     path.write_text("Anna B\nsaw O\n\n" * 3)
     with pytest.raises(DataError, match="Use task=tagging"):
         loaded(path, "number")
 
 
-def test_rows_taken_for_validation_have_every_frequent_label_and_all_sizes_of_numbers(tmp_path):
+def test_held_out_rows_cover_every_frequent_label_and_the_whole_range_of_numbers(tmp_path):
     sets, numbers = tmp_path / "sets.csv", tmp_path / "numbers.csv"
     sets.write_text("text,label\n" + "".join(f"text {row},{'ab'[row % 2]}{'|rare' * (row % 20 == 0)}\n" for row in range(200)))
     numbers.write_text("text,label\n" + "".join(f"text {row},{row}\n" for row in range(200)))

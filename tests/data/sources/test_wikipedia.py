@@ -1,4 +1,4 @@
-"""Wikipedia through the hub's real network code: the same articles stored or streamed; each process of its own, for HF_ENDPOINT."""
+"""Wikipedia, read with the hub's own client: the same articles stored or streamed; HF_ENDPOINT is read once per process."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def counts(result):
     return {name: (split["total"], split["read"]) for name, split in result["splits"].items()}
 
 
-def test_articles_are_documents_of_paragraphs_a_fiftieth_of_them_held_out(found):
+def test_articles_are_documents_of_paragraphs_and_a_fiftieth_is_held_out(found):
     assert counts(found["stored"]) == {"train": (60, 60), "validation": (60, 60)}
     article = found["stored"]["splits"]["train"]["texts"][0]
     assert len(article) > 1 and all(paragraph == paragraph.strip() != "" for paragraph in article)
@@ -99,7 +99,7 @@ def test_articles_are_documents_of_paragraphs_a_fiftieth_of_them_held_out(found)
     )
 
 
-def test_a_stream_holds_its_first_articles_out_and_trains_on_the_following(found):
+def test_a_stream_holds_out_its_first_articles_and_trains_on_the_rest(found):
     assert counts(found["streamed"]) == {"train": (None, 50), "validation": (None, 3)}
     assert counts(found["streamed too"]) == {"train": (None, 20), "test": (None, 2)}
     assert found["streamed"]["origin"]["streamed"] == {"validation": 3, "train": 50}
@@ -110,7 +110,7 @@ def test_a_stream_holds_its_first_articles_out_and_trains_on_the_following(found
     assert len({json.dumps(article) for article in order}) == 53
 
 
-def test_a_stream_without_a_limit_is_read_by_its_shards_from_any_article_on(hub, home):
+def test_a_stream_without_a_limit_is_read_shard_by_shard_from_any_article_on(hub, home):
     (found,), _ = documents(hub, home, script=SHARDS)
     assert found["names"][0].startswith("20231101.en-00000-of-") and found["origin"]["streamed"] == len(found["names"])
     assert [number for number, _ in found["first"]] == list(range(130))
@@ -119,20 +119,20 @@ def test_a_stream_without_a_limit_is_read_by_its_shards_from_any_article_on(hub,
     assert found["held_out"][0] in articles and all(len(article) for article in found["held_out"])
 
 
-def test_the_fingerprint_follows_the_settings(found):
+def test_the_fingerprint_depends_on_the_settings(found):
     results = [found[name] for name in ("stored", "stored otherwise", "streamed", "streamed too")]
     fingerprints = [split["fingerprint"] for result in results for split in result["splits"].values()]
     assert len(set(fingerprints)) == len(fingerprints)
 
 
-def test_mistakes_are_answered_in_the_settings_of_wikipedia(found):
+def test_mistakes_are_explained_with_the_settings_of_wikipedia(found):
     message = "wikimedia/wikipedia has no configuration '20231101.eng'. Allowed: 20231101.en. Set dataset.date=20231101 dataset.language=en."
     assert found["language"] == found["language streamed"] == {"error": message, "exit": 3}
     assert found["lone"]["error"].startswith("The training split holds 1 document.") and found["lone"]["exit"] == 3
     assert found["errors"] == ""
 
 
-def test_any_hub_dataset_with_texts_is_documents(found):
+def test_any_hub_dataset_with_texts_can_be_read_as_documents(found):
     assert counts(found["amazon"]) == {"train": (50, 50), "validation": (50, 50), "test": (50, 50)}
     assert all(len(review) == 2 for review in found["amazon"]["splits"]["train"]["texts"])
 
@@ -148,7 +148,7 @@ def test_without_the_hub_stored_articles_are_read_and_streamed_ones_refused(foun
     }
 
 
-def test_a_stream_the_hub_breaks_off_is_asked_for_again(start_hub, hub_script, tmp_path):
+def test_an_interrupted_stream_is_requested_again(start_hub, hub_script, tmp_path):
     (result,), _ = documents(start_hub(hub_script, "--fail", "1"), tmp_path, ASKED["streamed too"])
     assert counts(result)["train"] == (None, 20)
 
@@ -163,7 +163,7 @@ def test_a_stream_the_hub_breaks_off_is_asked_for_again(start_hub, hub_script, t
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused(given, message):
+def test_impossible_settings_are_refused(given, message):
     with pytest.raises(SettingError) as caught:
         WikipediaDataset(**given)
     assert str(caught.value).startswith(message) and "Allowed: " in str(caught.value)

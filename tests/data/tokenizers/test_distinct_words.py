@@ -1,4 +1,4 @@
-"""Looking words up gives the ids of tokenising whole texts, for the tokenizers of which that holds, and no others are taken for such."""
+"""Looking words up gives the ids of tokenising whole texts, and is used only for tokenizers of which that is true."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -95,14 +95,14 @@ def split(flat, lengths):
 
 @settings(deadline=None, max_examples=200)
 @given(texts=st.lists(TEXTS, max_size=5))
-def test_ids_are_those_of_whole_texts(backend, texts):
+def test_ids_equal_those_of_whole_texts(backend, texts):
     assert word_by_word(backend)
     words = DistinctWords(backend, "uint16")
     for _ in range(2):  # the second time all words are known
         assert split(*words.encode(texts)) == plainly(backend, texts)
 
 
-def test_words_are_kept_up_to_a_bound(backend, monkeypatch):
+def test_words_are_cached_up_to_a_limit(backend, monkeypatch):
     monkeypatch.setattr(distinct_words, "_BYTES_KEPT", 100)
     words = DistinctWords(backend, "uint16")
     for number in range(50):
@@ -111,7 +111,7 @@ def test_words_are_kept_up_to_a_bound(backend, monkeypatch):
         assert sum(map(len, words._known)) <= 100 + sum(map(len, texts))
 
 
-def test_threads_share_what_is_known(backend, monkeypatch):
+def test_threads_share_the_cache(backend, monkeypatch):
     monkeypatch.setattr(distinct_words, "_BYTES_KEPT", 50)
     words = DistinctWords(backend, "uint16")
     batches = [[f"a{number} b{number % 7} the", "ab"] for number in range(200)]
@@ -137,7 +137,7 @@ def with_other_pieces(backend):
 
 
 @pytest.mark.parametrize("change", [with_token_of_its_own, with_other_words, with_other_characters, with_other_pieces])
-def test_tokenizers_that_may_look_beyond_a_word_are_not_taken(change):
+def test_tokenizers_that_may_look_beyond_a_word_are_excluded(change):
     backend = backend_of(NORMALIZERS["cased"])
     change(backend)
     assert not word_by_word(backend)

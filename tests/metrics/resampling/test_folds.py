@@ -1,4 +1,4 @@
-"""Figures over folds: the interval is wider than one for independent runs, and is the one of the paper."""
+"""Figures over folds: the interval is the paper's, and wider than one for independent runs."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from encoderlab.metrics.resampling.folds import over_folds
 SCORES = st.lists(st.floats(0, 1), min_size=2, max_size=10)
 
 
-def test_the_interval_is_the_corrected_resampled_t():
+def test_the_interval_is_the_corrected_resampled_t_interval():
     """By hand: mean 0.8, s = 0.1, (1/3 + 1/2) s^2 = 0.008333, t(2) = 4.302653."""
     found = over_folds([0.7, 0.8, 0.9], 0.5)
     assert (found.mean, found.deviation) == (pytest.approx(0.8), pytest.approx(0.1))

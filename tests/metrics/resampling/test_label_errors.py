@@ -1,4 +1,4 @@
-"""Confident learning and large residuals: they flag what their rules say, and find labels that were changed on purpose."""
+"""Confident learning and large residuals: they flag what their definitions say, and find labels changed on purpose."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ TOPICS = (
 )
 
 
-def test_a_row_above_the_mean_confidence_of_another_class_is_flagged_the_worst_first():
+def test_rows_above_the_mean_confidence_of_another_class_are_flagged_worst_first():
     """Thresholds by hand: class 0 (0.9 + 0.8 + 0.1 + 0.4) / 4 = 0.55, class 1 (0.9 + 0.7 + 0.3) / 3 = 0.633."""
     of_one = np.array([0.1, 0.2, 0.9, 0.6, 0.9, 0.7, 0.3])
     found = find_label_errors(np.array([0, 0, 0, 0, 1, 1, 1]), np.stack([1 - of_one, of_one], axis=1))
@@ -22,7 +22,7 @@ def test_a_row_above_the_mean_confidence_of_another_class_is_flagged_the_worst_f
     assert np.allclose(found.margins, [-0.8, -0.4])  # row 3 is called 1, but not as surely as rows of class 1 are
 
 
-def test_a_row_whose_label_is_its_likeliest_class_is_not_flagged_however_low_the_threshold_of_another():
+def test_a_row_labelled_with_its_likeliest_class_is_never_flagged():
     """Class 1 has a single row, which the model does not recognise: its threshold is 0.02."""
     of_one = np.array([0.1, 0.1, 0.05, 0.02])
     assert find_label_errors(np.array([0, 0, 0, 1]), np.stack([1 - of_one, of_one], axis=1)).rows.tolist() == [3]
@@ -36,8 +36,8 @@ def test_each_label_of_a_set_has_its_own_thresholds():
     assert found.rows.tolist() == [2, 4] and found.labels.tolist() == [0, 0] and np.allclose(found.margins, [-0.8, -0.6])
 
 
-def test_residuals_are_judged_by_a_spread_that_wrong_numbers_do_not_widen():
-    """Residuals -2 to 2 have the median 0 and the median deviation 1: those beyond 3.5 times 1.4826 are far."""
+def test_residuals_are_judged_by_a_robust_spread():
+    """Residuals from -2 to 2 have median 0 and median absolute deviation 1; those beyond 3.5 times 1.4826 are large."""
     residuals = np.array([-2.0, -1, -1, 0, 0, 1, 1, 2, 5.1, -400, 40])
     found = find_number_errors(residuals + 7, np.full(len(residuals), 7.0))
     assert found.rows.tolist() == [9, 10] and np.allclose(found.distances, np.array([-400, 40]) / 1.4826)
@@ -46,7 +46,7 @@ def test_residuals_are_judged_by_a_spread_that_wrong_numbers_do_not_widen():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(5, 60))
-def test_what_is_flagged_is_ranked_and_never_a_row_whose_label_is_the_likeliest_class(seed, classes, rows):
+def test_flagged_rows_are_ranked_and_never_labelled_with_their_likeliest_class(seed, classes, rows):
     generator = np.random.default_rng(seed)
     probabilities = generator.dirichlet(np.ones(classes), rows)
     labels = generator.integers(classes, size=rows)
@@ -60,13 +60,13 @@ def test_what_is_flagged_is_ranked_and_never_a_row_whose_label_is_the_likeliest_
 
 
 class Found:
-    """Counts of changed labels and of flagged ones, over seeds."""
+    """Counts of changed and flagged labels over several seeds."""
 
     def __init__(self):
         self.hits, self.flagged, self.changed, self.first = 0, 0, 0, []
 
     def add(self, right, changed, first=20):
-        """`right` tells of each flagged label, in their order, whether it was changed; `changed` counts those that were."""
+        """Add a seed: `right` says whether each flagged label, in order, was changed; `changed` is the number of changed labels."""
         self.hits, self.flagged, self.changed = self.hits + right.sum(), self.flagged + len(right), self.changed + changed
         self.first.append(right[:first].mean())
 
@@ -89,7 +89,7 @@ def words_with(model):
 
 
 def flipped_rows(seed, rows=600, share=0.1):
-    """Texts of four topics whose words overlap, their labels, and which of those were flipped."""
+    """Return texts of four topics whose words overlap, their labels, and which labels were flipped."""
     generator = np.random.default_rng(seed)
     everything = [word for words in TOPICS for word in words]
     true = generator.integers(4, size=rows)
@@ -112,7 +112,7 @@ def test_most_flipped_labels_are_found():
 
 
 def flipped_sets(seed, rows=600, share=0.05):
-    """Texts of any of four topics, [rows, topics] of labels, and which of those were flipped."""
+    """Return texts on any of four topics, labels [rows, topics], and which of them were flipped."""
     generator = np.random.default_rng(seed)
     everything = [word for words in TOPICS for word in words]
     true = generator.random((rows, 4)) < np.array([0.4, 0.3, 0.2, 0.1])
@@ -122,7 +122,7 @@ def flipped_sets(seed, rows=600, share=0.05):
     return texts, true ^ flipped, flipped
 
 
-def test_most_labels_that_were_added_to_a_set_or_removed_are_found():
+def test_most_labels_added_to_or_removed_from_a_set_are_found():
     """The figures of docs/more_from_your_rows.md: 600 rows of up to four topics, a label in twenty flipped, three seeds."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
@@ -143,7 +143,7 @@ OTHERS = ["the", "a", "train", "plan", "was", "late", "today", "new", "old", "an
 
 
 def flipped_sentences(seed, sentences=300, share=0.05):
-    """Each word with its neighbours, its label (none, person, place), its sentence, and which labels were flipped."""
+    """Return words with their neighbours, labels (none, person, place), sentences, and which labels were flipped."""
     generator = np.random.default_rng(seed)
     words, true, sentence = [], [], []
     for number in range(sentences):
@@ -181,7 +181,7 @@ def test_most_flipped_labels_of_words_are_found():
 
 
 def swapped_numbers(seed, rows=600, share=0.05):
-    """Texts, their numbers, a sum over their words with noise, and which rows have the number of another."""
+    """Return texts, their numbers (a noisy sum over words), and which rows have another row's number."""
     generator = np.random.default_rng(seed)
     worth = dict(zip((word for words in TOPICS for word in words), generator.normal(size=40), strict=True))
     words = [generator.choice(list(worth), 8).tolist() for _ in range(rows)]
@@ -190,7 +190,7 @@ def swapped_numbers(seed, rows=600, share=0.05):
     return [" ".join(of_row) for of_row in words], np.where(swapped, generator.permutation(true), true), swapped
 
 
-def test_many_numbers_of_other_rows_are_found():
+def test_many_swapped_numbers_are_found():
     """The figures of docs/more_from_your_rows.md: 600 rows, one in twenty with the number of another row, three seeds."""
     from sklearn.linear_model import Ridge
 

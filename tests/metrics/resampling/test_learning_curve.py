@@ -1,4 +1,4 @@
-"""A curve through scores over the number of rows: it recovers a power law, never falls, and knows when it does not know."""
+"""A curve fitted to scores by number of rows: it recovers a power law, never falls, and admits when the scores say nothing."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_it_recovers_a_power_law(c):
     assert curve.rows_for(0.2) is None  # beyond what any number of rows would reach
 
 
-def test_errors_fall_towards_zero():
+def test_error_measures_fall_towards_zero():
     errors = [0.2 + 0.3 * (rows / SIZES[-1]) ** -0.5 for rows in SIZES]
     curve = fit_learning_curve(SIZES, errors, [0.002] * 5, lower_is_better=True)
     assert curve.at(3200) == pytest.approx(0.2 + 0.3 * 2**-0.5, abs=5e-3) and curve.gain(3200)[0] > 0

@@ -1,4 +1,4 @@
-"""Comparisons: as few settings as tell all apart, names that mean one thing."""
+"""Comparisons: as few settings as distinguish all runs, and unambiguous names."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ many = st.lists(st.fixed_dictionaries({name: st.integers(0, 2) for name in NAMES
 
 
 @given(many)
-def test_the_settings_that_tell_all_apart_do_so_and_none_of_them_can_be_spared(values):
+def test_the_distinguishing_settings_are_sufficient_and_all_necessary(values):
     def kinds(names):
         return len({tuple(value[name] for name in names) for value in values})
 
@@ -21,12 +21,12 @@ def test_the_settings_that_tell_all_apart_do_so_and_none_of_them_can_be_spared(v
     assert all(kinds([other for other in chosen if other != name]) < kinds(chosen) for name in chosen)
 
 
-def test_the_name_of_a_model_speaks_for_its_shape():
+def test_the_name_of_a_model_stands_for_its_shape():
     shapes = [{"model.d_model": width, "encoder": name} for width, name in ((128, "tiny"), (256, "mini"))]
     assert distinguishing(shapes) == ["encoder"]
 
 
-def test_where_it_began_speaks_for_what_came_with_it():
+def test_init_from_stands_for_the_settings_it_brings():
     scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "encoder": "mini"}
     finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "encoder": "run"}
     assert distinguishing([scratch, finetuned]) == ["encoder"]
@@ -35,15 +35,15 @@ def test_where_it_began_speaks_for_what_came_with_it():
     ]
 
 
-def test_a_short_name_is_used_where_it_means_one_thing():
+def test_a_short_name_is_used_if_it_is_unambiguous():
     assert short_names(["model.n_layers", "seed"]) == ["n_layers", "seed"]
     assert short_names(["model.dropout", "training.dropout", "model.name"]) == ["model.dropout", "training.dropout", "model.name"]
 
 
 @pytest.mark.parametrize(("value", "typed"), [(None, "null"), (True, "true"), (0.0001, "0.0001"), (3, "3"), ("a", "a")])
-def test_values_are_shown_as_they_are_typed(value, typed):
+def test_values_are_shown_as_typed(value, typed):
     assert shown(value) == typed
 
 
-def test_of_losses_and_perplexities_the_least_is_the_best():
+def test_for_losses_and_perplexities_the_lowest_is_best():
     assert [is_lower_better(name) for name in ("loss", "mlm_perplexity", "nsp_loss", "accuracy")] == [True, True, True, False]

@@ -1,4 +1,4 @@
-"""The table of GLUE: means over seeds, averages of tasks, and what is said of them."""
+"""The GLUE table: means over seeds, averages over tasks, and the notes on them."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from encoderlab.runs.folders.folder import RunFolder
 
 @pytest.fixture
 def run_of(tmp_path):
-    """A finished run of a task with some figures on validation."""
+    """Return a finished run of a task with these figures on validation."""
 
     def finished(task, seed, layers=1, **figures):
         folder = RunFolder(tmp_path / f"{task}-{seed}-{layers}")
@@ -22,7 +22,7 @@ def run_of(tmp_path):
     return finished
 
 
-def test_the_average_is_of_each_seed_over_the_tasks(run_of):
+def test_the_average_over_tasks_is_taken_for_each_seed(run_of):
     runs = [run_of("rte", seed, accuracy=0.5 + seed / 10) for seed in (0, 1)]
     runs += [run_of("mrpc", seed, accuracy=0.7, f1=0.8 + seed / 10) for seed in (0, 1)]
     (setting,) = build_glue_table(runs)["settings"]
@@ -33,14 +33,14 @@ def test_the_average_is_of_each_seed_over_the_tasks(run_of):
     assert average["deviation"] == pytest.approx(0.075 / 2**0.5) and average["n"] == 2
 
 
-def test_tasks_with_other_seeds_have_an_average_without_deviation_and_a_note(run_of):
+def test_tasks_with_different_seeds_have_an_average_without_deviation_and_a_note(run_of):
     table = build_glue_table([run_of("rte", 0, accuracy=0.5), run_of("cola", 1, matthews=0.1), run_of("cola", 2, matthews=0.3)])
     (average,) = table["settings"][0]["averages"]
     assert average["value"] == pytest.approx(0.35) and average["deviation"] is None
     assert any("not run with the same seeds" in note for note in table["notes"])
 
 
-def test_wnli_is_averaged_with_the_others_and_left_out(run_of):
+def test_averages_are_given_with_and_without_wnli(run_of):
     table = build_glue_table(
         [run_of(task, 0, accuracy=accuracy) for task, accuracy in (("rte", 0.6), ("wnli", 0.4), ("qnli", 0.8))]
     )
@@ -48,7 +48,7 @@ def test_wnli_is_averaged_with_the_others_and_left_out(run_of):
     assert averages == {"3 tasks": pytest.approx(0.6), "2 tasks without WNLI": pytest.approx(0.7)}
 
 
-def test_each_setting_has_lines_and_an_average_of_its_own(run_of):
+def test_each_setting_has_its_own_lines_and_average(run_of):
     runs = [run_of(task, 0, layers, accuracy=layers / 10) for task in ("rte", "qnli") for layers in (1, 2)]
     table = build_glue_table(runs)
     assert columns(table)[0] == "setting"
@@ -57,7 +57,7 @@ def test_each_setting_has_lines_and_an_average_of_its_own(run_of):
     ]
 
 
-def test_only_runs_of_several_of_its_tasks_make_the_table_and_each_needs_its_figures(run_of):
+def test_the_table_needs_runs_of_several_tasks_with_their_figures(run_of):
     rte, sst2, other = run_of("rte", 0, accuracy=0.5), run_of("sst2", 0, accuracy=0.9), run_of("docs", 0, accuracy=0.5)
     assert are_of_glue([rte, sst2]) and not are_of_glue([rte]) and not are_of_glue([rte, sst2, other])
     with pytest.raises(DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Remove this run"):

@@ -1,4 +1,4 @@
-"""The learning curve of a comparison: drawn from runs on nested shares alone, with a sentence that promises no more than they say."""
+"""The learning curve of a comparison: only from runs on nested fractions, with a sentence that claims no more than they show."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ SIZES = (100, 200, 400, 800, 1600)
 
 
 def runs_with(scores, reach=0.004, figure="accuracy"):
-    """A run for each size, its score known to within `reach`, and a baseline a little below."""
+    """Return a run for each size, its score known to within `reach`, and a slightly lower baseline."""
     return [
         [
             SimpleNamespace(
@@ -47,14 +47,14 @@ def curve_of(scores, figure="accuracy", **more):
         ((9.0, 7.0, 5.5, 4.5, 3.7), 0.05, "mae", r"More labels would help: twice .* mae by -0\.\d"),
     ],
 )
-def test_the_sentence_says_whether_more_labels_would_help_and_for_how_much(scores, reach, figure, words):
+def test_the_sentence_says_whether_and_how_much_more_labels_would_help(scores, reach, figure, words):
     import re
 
     verdict = curve_of(scores, figure=figure, reach=reach)["verdict"]
     assert re.match(words if words.startswith("More") else f"More labels {words}", verdict), verdict
 
 
-def test_the_table_goes_on_to_four_times_the_rows_and_the_picture_to_twice():
+def test_the_table_extends_to_four_times_the_rows_and_the_plot_to_twice():
     curve = curve_of((0.50, 0.60, 0.68, 0.74, 0.79))
     heading, *lines = curve_table(curve)
     assert [line[0] for line in lines] == ["100", "200", "400", "800", "1,600", "3,200", "6,400"] and len(heading) == 4
@@ -68,7 +68,7 @@ def test_the_table_goes_on_to_four_times_the_rows_and_the_picture_to_twice():
     assert "extrapolated" in [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-def test_there_is_none_where_another_setting_differs_or_sizes_are_few():
+def test_there_is_no_curve_if_other_settings_differ_or_sizes_are_few():
     groups = runs_with((0.5, 0.6, 0.7, 0.8, 0.9))
     assert learning_curve_of(groups, [SHARE, "model.name"], "accuracy") is None
     assert learning_curve_of(groups[:2], [SHARE], "accuracy") is None

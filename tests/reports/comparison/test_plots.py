@@ -1,4 +1,4 @@
-"""Plots of a comparison: whatever was swept is an axis."""
+"""Plots of a comparison: every swept setting is an axis."""
 
 from encoderlab.reports.comparison.plots import pictures_of
 
@@ -29,12 +29,12 @@ def test_a_swept_number_has_a_plot_and_a_wide_range_a_logarithmic_axis():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["norm=a", "norm=b"]
 
 
-def test_models_that_go_by_their_name_are_drawn_by_their_number_of_parameters():
+def test_named_models_are_plotted_by_their_number_of_parameters():
     values = [{"model.name": name, "model.n_layers": number} for number, name in enumerate(["tiny", "mini", "small"])]
     assert list(pictures_of(compared(values, ["model.name"]), {})) == ["scores", "f1_macro_against_parameters"]
 
 
-def test_curves_are_laid_over_one_another_where_runs_have_logged_any():
+def test_curves_are_overlaid_if_runs_have_logged_any():
     lines = [{"kind": "step", "step": step, "loss": loss} for step, loss in ((1, 2.0), (2, None), (3, 1.0))]
     comparison = compared([{"model.norm": "a"}, {"model.norm": "b"}], ["model.norm"])
     assert list(pictures_of(comparison, {"run0": lines, "run1": lines})) == ["scores", "curves"]

@@ -1,4 +1,4 @@
-"""The answers of all folds in one table: every row in the order of the file, with its place."""
+"""The predictions of all folds in one table: every row in the order of the file, with its place."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ HEAD = "text,label,predicted,probability_bad,probability_good,line\n"
 
 
 def cross_validation(tmp_path, where, rows=("a", "b", "c", "d"), folds=(2, 1, 1, 2)):
-    """Two folds whose predictions.csv hold `rows`, and a carried column named like one of ours."""
+    """Two folds whose predictions.csv contain `rows`, and a carried column with the name of one of ours."""
     split = Split(pa.table({"text": list(rows), "label": [0] * len(rows)}), where)
     runs = []
     for number in (1, 2):
@@ -35,7 +35,7 @@ def test_rows_come_in_the_order_of_the_file_with_fold_and_line(tmp_path):
     assert "file" not in table
 
 
-def test_of_several_files_each_row_names_its_own(tmp_path):
+def test_with_several_files_each_row_names_its_file(tmp_path):
     wheres = ["a.csv, line 2", "a.csv, lines 3 to 5", "b.csv, line 2", "c.txt"]
     table = out_of_fold_answers(cross_validation(tmp_path, wheres.__getitem__))
     assert table["file"].tolist() == ["a.csv", "a.csv", "b.csv", "c.txt"] and table["line"].tolist() == [2, 3, 2, ""]
@@ -48,7 +48,7 @@ def test_a_fold_that_lost_rows_is_refused(tmp_path):
         out_of_fold_answers(folds)
 
 
-def test_a_table_is_written_with_its_texts_quoted_and_its_numbers_not(tmp_path):
+def test_a_table_is_written_with_quoted_texts_and_unquoted_numbers(tmp_path):
     table = out_of_fold_answers(cross_validation(tmp_path, None))
     write_answers(tmp_path / "all.csv", table)
     assert '1,3,"c","bad","good",0.1,0.9,"xc"' in (tmp_path / "all.csv").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""label_errors.csv: where a label is, what it is, and what it probably is instead, for every kind of label."""
+"""label_errors.csv: where a label is, what it is, and what it probably should be, for every kind of label."""
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ def test_classes_are_listed_with_both_probabilities_and_the_margin():
     }
 
 
-def test_a_label_of_a_set_is_to_be_added_or_removed_and_the_others_stay():
+def test_a_label_of_a_set_is_suggested_to_be_added_or_removed():
     given = [[0, 1], [0], [1], []]
     rows = split(text=list("abcd"), label=pa.array(given, pa.list_(pa.int64())))
     table = pd.DataFrame({"line": [2, 3, 4, 5], "text": list("abcd"), "label": ["bad|good", "bad", "good", ""]})
@@ -37,7 +37,7 @@ def test_a_label_of_a_set_is_to_be_added_or_removed_and_the_others_stay():
     assert found == [[2, "bad|good", "bad", "remove good", 0.98, 0.02], [5, "", "bad", "add bad", 0.95, 0.05]]
 
 
-def test_a_word_is_named_with_its_sentence_and_its_place_and_truncated_words_are_not_judged():
+def test_words_are_named_with_sentence_and_position_and_truncated_ones_skipped():
     sentences = [["Ada", "ran"], ["we", "met", "Bob", "again"]]
     rows = split(words=sentences, labels=[[1, 0], [0, 0, 0, 1]])
     table = pd.DataFrame({"file": ["a.conll", "b.conll"], "line": [1, 1], "text": list(map(" ".join, sentences)), "label": "x"})

@@ -1,4 +1,4 @@
-"""What each head does: figures that are known for heads whose maps are known."""
+"""What each attention head does: known figures for known maps."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def means_of(*maps, separators=ENDS):
     return {figure: values[0].tolist() for figure, values in summary.means().items()}
 
 
-def test_heads_that_are_known_have_the_figures_that_are_known():
+def test_known_heads_have_their_known_figures():
     found = means_of(*KNOWN.values())
     by_head = {name: {figure: found[figure][head] for figure in FIGURES} for head, name in enumerate(KNOWN)}
     assert by_head["alike"]["entropy"] == pytest.approx(math.log(N))
@@ -46,7 +46,7 @@ def test_heads_that_are_known_have_the_figures_that_are_known():
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4), seed=st.integers(0, 99))
-def test_texts_count_by_their_tokens_whatever_their_order(lengths, seed):
+def test_texts_are_weighted_by_their_tokens_whatever_their_order(lengths, seed):
     draw = np.random.default_rng(seed)
     texts = [(draw.dirichlet(np.ones(n), size=(2, 3, n)), draw.random(n) < 0.3) for n in lengths]
 
@@ -68,7 +68,7 @@ def test_texts_count_by_their_tokens_whatever_their_order(lengths, seed):
     np.testing.assert_allclose(forward["entropy"], weighed)
 
 
-def test_a_single_token_has_no_neighbour_and_that_is_said_so():
+def test_a_single_token_is_reported_to_have_no_neighbour():
     summary = HeadSummary()
     summary.add("text", np.ones((1, 1, 1, 1)), np.array([False]))
     (head,) = json.loads(json.dumps(summary.as_dict(), allow_nan=False))["heads"]
@@ -78,7 +78,7 @@ def test_a_single_token_has_no_neighbour_and_that_is_said_so():
     assert file.getvalue().splitlines()[3].split() == ["1", "0", "0.00", "0.00", "100%", "0%", "100%", "-", "-"]
 
 
-def test_of_a_model_with_many_heads_the_screen_shows_each_layers_mean():
+def test_for_many_heads_the_screen_shows_the_mean_of_each_layer():
     summary, file = HeadSummary(), io.StringIO()
     weights = np.stack([np.stack([KNOWN["itself"], KNOWN["alike"]] * 6)] * 5)
     summary.add("text", weights, ENDS)

@@ -32,13 +32,13 @@ def test_every_head_is_drawn_with_its_tokens_on_one_scale(tmp_path, drawn, heads
     assert drawn[0].get_suptitle() == "docs, layer 1 of 2"
 
 
-def test_a_long_text_keeps_the_figure_at_a_size_that_opens(tmp_path, drawn):
+def test_the_figure_of_a_long_text_stays_small_enough_to_open(tmp_path, drawn):
     plot_attention(maps(12, 300), ["word"] * 300, "long", tmp_path / "layer-1.png")
     assert max(drawn[0].get_size_inches()) <= 50
     assert len(drawn[0].axes[0].get_yticklabels()) <= 80
 
 
-def test_tokens_are_no_formulas_and_long_ones_are_shortened(tmp_path):
+def test_tokens_are_not_read_as_formulas_and_long_ones_are_shortened(tmp_path):
     tokens = ["$", "\\frac{", "$x^", "[CLS]", "a" * 40]
     plot_attention(maps(2, 5), tokens, "$ of \\frac", tmp_path / "layer-1.png")
     assert (tmp_path / "layer-1.png").stat().st_size > 0

@@ -1,4 +1,4 @@
-"""The page of attention: its data are the weights, its size is bounded, and it says its main content without a script."""
+"""The attention page: its data are the weights, its size is bounded, and its main content needs no script."""
 
 import base64
 import json
@@ -31,14 +31,14 @@ def data_of(said):
     return data, weights.reshape(data["layers"], data["heads"], n, n) / 255
 
 
-def test_the_data_are_the_weights_to_half_a_byte(tmp_path):
+def test_the_data_are_the_weights_to_within_half_a_byte(tmp_path):
     weights, tokens = maps(2, 3, 5), ["[CLS]", "a", "<b>", "</script>", "[SEP]"]
     data, found = data_of(written(tmp_path, weights, tokens))
     assert data["tokens"] == tokens
     np.testing.assert_allclose(found, weights, atol=0.5 / 255 + 1e-9)
 
 
-def test_of_a_long_text_the_maps_show_the_beginning_and_the_page_says_so(tmp_path, monkeypatch):
+def test_maps_of_a_long_text_show_its_beginning_and_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(attention_page, "MOST_WEIGHTS", 2 * 3 * 4 * 4 + 5)
     weights = maps(2, 3, 9)
     said = written(tmp_path, weights, [f"w{place}" for place in range(9)])
@@ -53,7 +53,7 @@ def test_of_a_long_text_the_maps_show_the_beginning_and_the_page_says_so(tmp_pat
 
 
 class WithoutScript(HTMLParser):
-    """What a browser shows that runs no script: pictures, rows of tables, what is hidden or asked for."""
+    """What a browser without scripts shows: pictures, table rows, hidden and requested elements."""
 
     def __init__(self, said):
         super().__init__()
@@ -74,7 +74,7 @@ def said(tmp_path_factory):
     return written(tmp_path_factory.mktemp("page"), maps(2, 3, 5), ["[CLS]", "$x^2$", "b", "c" * 30, "[SEP]"])
 
 
-def test_without_a_script_there_are_a_picture_of_each_layer_and_the_figures_of_each_head(said):
+def test_without_a_script_the_page_shows_each_layer_and_the_figures_of_each_head(said):
     page = WithoutScript(said)
     assert "explorer" in page.hidden
     assert [picture.partition(":")[0] for picture in page.pictures] == ["Layer 1", "Layer 2"]
@@ -82,7 +82,7 @@ def test_without_a_script_there_are_a_picture_of_each_layer_and_the_figures_of_e
     assert "Where &lt;they&gt; look" in said
 
 
-def test_the_page_asks_for_nothing_and_the_script_asks_for_elements_that_are_there(said):
+def test_the_page_loads_nothing_and_its_script_finds_its_elements(said):
     page = WithoutScript(said)
     assert all(address.startswith(("data:", "#")) for address in page.asked)
     assert set(re.findall(r'element\("(\w+)"\)', said)) <= page.ids

@@ -1,4 +1,4 @@
-"""Token importance for people: every character of a text is shown once, and signs are words and lines, not colours alone."""
+"""Token importance for people: every character of a text is shown once, and signs are not shown by colour alone."""
 
 import io
 
@@ -30,7 +30,7 @@ def importance(texts, spans, scores, method="gradient", **changes):
 
 
 def one_word_each(text, scores=None):
-    """A text as if every word between blanks were one token."""
+    """Explain a text as if every word between spaces were one token."""
     spans, end = [], 0
     for number, word in enumerate(text.split()):
         begin = text.index(word, end)
@@ -43,7 +43,7 @@ def one_word_each(text, scores=None):
     texts=st.lists(st.text(min_size=0, max_size=12), min_size=1, max_size=2),
     cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.floats(-3, 3, allow_subnormal=False)), max_size=6),
 )
-def test_every_character_is_shown_once_and_in_its_order(texts, cuts):
+def test_every_character_is_shown_once_and_in_order(texts, cuts):
     spans, scores = [None], [5.0]
     for word, (begin, size, score) in enumerate(sorted(cuts)):
         last = len(texts) - 1
@@ -54,7 +54,7 @@ def test_every_character_is_shown_once_and_in_its_order(texts, cuts):
     assert all(0 <= part["strength"] <= 1 for parts in stretches for part in parts if part["score"] is not None)
 
 
-def test_pieces_of_a_word_are_one_word_with_their_sum_and_special_tokens_are_none():
+def test_pieces_of_a_word_are_summed_and_special_tokens_are_not_words():
     spans = [None, Span(0, 0, 0, 3), Span(0, 0, 3, 6), Span(0, 1, 7, 8), None]
     found = importance(["unable !"], spans, [9, 1, 2, -4, 9])
     assert Explanation("text", [found]).words() == [
@@ -72,7 +72,7 @@ def printed(explanation):
     return file.getvalue()
 
 
-def test_the_screen_says_the_answer_and_draws_each_words_sign():
+def test_the_screen_shows_the_prediction_and_the_sign_of_each_word():
     shown = printed(Explanation("text", [one_word_each("dull but good", [-1.5, 0.0, 3.0])]))
     assert "good 75.0%, bad 25.0%" in shown
     lines = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line and line.split()[0] in ("dull", "but")}
@@ -81,7 +81,7 @@ def test_the_screen_says_the_answer_and_draws_each_words_sign():
     assert f"+3.000   {'+' * 20}" in shown
 
 
-def test_of_a_long_text_the_strongest_words_are_printed():
+def test_for_a_long_text_the_strongest_words_are_printed():
     text = " ".join(f"w{place}" for place in range(MOST_WORDS + 40))
     shown = printed(Explanation("text", [one_word_each(text)]))
     assert f"The {MOST_WORDS} strongest of {MOST_WORDS + 40} words:" in shown
@@ -90,14 +90,14 @@ def test_of_a_long_text_the_strongest_words_are_printed():
     assert "w3 " not in table
 
 
-def test_nothing_to_shade_is_no_mistake():
+def test_a_text_with_nothing_to_shade_is_shown_too():
     empty = importance([""], [None, None], [1, 2])
     assert shaded(empty) == [[{"said": "", "score": None}]]
     assert "good 75.0%" in printed(Explanation("text", [empty]))
     assert [part["strength"] for part in shaded(one_word_each("a b", [0.0, 0.0]))[0] if part["score"] is not None] == [0, 0]
 
 
-def test_the_page_says_all_scores_without_a_script():
+def test_the_page_shows_all_scores_without_a_script():
     explanation = Explanation("text", [one_word_each("dull but good", [-1.5, 0.0, 3.0])])
     section = {
         "explanation": explanation,

@@ -1,4 +1,4 @@
-"""Answers for new texts: every text comes back as it was, in each of the forms, row by row."""
+"""Predictions for new texts: every text comes back unchanged, in every format, row by row."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ def read_csv(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def test_a_row_of_the_table_holds_text_answer_and_a_chance_for_each_class():
+def test_a_table_row_has_text_prediction_and_a_probability_for_each_class():
     assert written(write_csv, answered(), answered("x", label="bad", chances=(1.0, 1e-9))).splitlines() == [
         "text,predicted,probability_bad,probability_good",
         '"a film","good",0.25,0.75',
@@ -44,19 +44,19 @@ def test_a_row_of_the_table_holds_text_answer_and_a_chance_for_each_class():
     ]
 
 
-def test_a_table_of_no_rows_has_its_head():
+def test_an_empty_table_has_its_header():
     assert written(write_csv) == "text,predicted\n"
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_text, min_size=1, max_size=5))
-def test_any_text_comes_back_out_of_the_table_as_it_was(texts):
+def test_any_text_comes_back_unchanged_from_the_table(texts):
     assert [row["text"] for row in read_csv(written(write_csv, *map(answered, texts)))] == texts
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(any_text, any_text), min_size=1, max_size=5))
-def test_any_pair_comes_back_out_of_every_form_that_holds_texts(pairs):
+def test_any_pair_comes_back_unchanged_from_every_format_with_texts(pairs):
     rows = [answered(*pair) for pair in pairs]
     found = read_csv(written(write_csv, *rows))
     assert [(row["text"], row["text_pair"]) for row in found] == pairs
@@ -64,26 +64,26 @@ def test_any_pair_comes_back_out_of_every_form_that_holds_texts(pairs):
     assert [(line["text"], line["text_pair"]) for line in lines] == pairs
 
 
-def test_a_json_line_names_the_chance_of_each_class():
+def test_a_json_line_gives_the_probability_of_each_class():
     line = json.loads(written(write_jsonl, answered("naïve")))
     assert line == {"text": "naïve", "predicted": "good", "probabilities": {"bad": 0.25, "good": 0.75}}
     assert "naïve" in written(write_jsonl, answered("naïve"))
 
 
-def test_words_are_answered_in_their_order_and_those_that_did_not_fit_with_a_question_mark():
+def test_words_are_labelled_in_order_and_truncated_ones_with_a_question_mark():
     rows = [tagged("the cat sat", "other", "noun"), tagged("cat", "noun"), tagged("")]
     assert [row["predicted"] for row in read_csv(written(write_csv, *rows))] == ["other noun ?", "noun", ""]
     assert list(read_csv(written(write_csv, *rows))[0]) == ["text", "predicted"]
     assert json.loads(written(write_jsonl, rows[0]).split("\n")[0]) == {"text": "the cat sat", "predicted": "other noun ?"}
 
 
-def test_glue_gets_index_and_label_id_with_tabs():
+def test_glue_files_have_tab_separated_index_and_label_id():
     rows = [answered(label="good"), answered("another\ttext\n", label="bad"), answered(label="good")]
     assert written(write_glue, *rows) == "index\tprediction\n0\t1\n1\t0\n2\t1\n"
 
 
 @pytest.mark.parametrize("write", TEXT_FORMATS.values(), ids=TEXT_FORMATS)
-def test_a_row_is_written_before_the_next_is_asked_for(write):
+def test_a_row_is_written_before_the_next_is_computed(write):
     file = io.StringIO()
     seen = []
 
@@ -97,7 +97,7 @@ def test_a_row_is_written_before_the_next_is_asked_for(write):
     assert seen[1:] == [header + 1, header + 2]
 
 
-def test_the_forms_are_those_the_settings_offer():
+def test_the_formats_are_those_the_settings_offer():
     from encoderlab.config.inference_settings import PredictionFormat
 
     assert {*TEXT_FORMATS, "parquet"} == {form.value for form in PredictionFormat}
@@ -111,7 +111,7 @@ def parquet(*rows, names=NAMES, **wanted):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(any_text, any_text), min_size=1, max_size=5))
-def test_any_pair_comes_back_out_of_parquet(pairs):
+def test_any_pair_comes_back_unchanged_from_parquet(pairs):
     found = parquet(*(answered(*pair) for pair in pairs)).read().to_pylist()
     assert [(row["text"], row["text_pair"]) for row in found] == pairs
 
@@ -122,7 +122,7 @@ def test_parquet_has_the_columns_of_the_table():
     assert parquet().schema_arrow.names == ["text", "predicted"]
 
 
-def test_parquet_is_written_group_by_group_so_that_memory_does_not_grow(monkeypatch):
+def test_parquet_is_written_group_by_group_in_constant_memory(monkeypatch):
     monkeypatch.setattr(answers, "ROWS_IN_A_GROUP", 3)
     monkeypatch.setattr(answers, "CHARACTERS_IN_A_GROUP", 100)
     asked, held = io.BytesIO(), []
@@ -142,7 +142,7 @@ def test_parquet_is_written_group_by_group_so_that_memory_does_not_grow(monkeypa
 THREE = {"names": ["bad", "fair", "good"]}
 
 
-def test_the_most_probable_classes_stand_in_order_of_probability_and_ties_in_order_of_the_classes():
+def test_top_classes_are_ordered_by_probability_and_ties_by_class():
     row = answered(label="good", chances=(0.2, 0.2, 0.6))
     assert written(write_csv, row, top_k=2, **THREE).splitlines() == [
         "text,predicted,top_1,top_1_probability,top_2,top_2_probability",
@@ -154,7 +154,7 @@ def test_the_most_probable_classes_stand_in_order_of_probability_and_ties_in_ord
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.data())
-def test_the_top_k_are_the_first_of_all_classes_sorted(chances, data):
+def test_the_top_k_are_the_first_k_of_all_classes_sorted(chances, data):
     names = [str(n) for n in range(len(chances))]
     k = data.draw(st.integers(1, len(names)))
     found = Wanted(names, k).top(chances)
@@ -164,13 +164,13 @@ def test_the_top_k_are_the_first_of_all_classes_sorted(chances, data):
 
 
 @given(chance=st.floats(0.5, 1), least=st.floats(0, 1))
-def test_exactly_the_answers_less_probable_than_asked_for_are_left_open(chance, least):
+def test_exactly_the_predictions_below_the_requested_probability_are_left_open(chance, least):
     row = answered(chances=(1 - chance, chance))
     assert Wanted(NAMES, min_probability=least).predicted(row) == ("good" if chance >= least else None)
     assert Wanted(NAMES, min_probability=least, unsure="ask").predicted(row) == ("good" if chance >= least else "ask")
 
 
-def test_an_open_answer_is_an_empty_cell_a_null_or_the_word_chosen_for_it_and_keeps_its_probabilities():
+def test_an_open_prediction_is_empty_null_or_the_chosen_word_and_keeps_its_probabilities():
     assert read_csv(written(write_csv, answered(), min_probability=0.8))[0] == {
         "text": "a film",
         "predicted": "",
@@ -182,7 +182,7 @@ def test_an_open_answer_is_an_empty_cell_a_null_or_the_word_chosen_for_it_and_ke
     assert read_csv(written(write_csv, answered(), min_probability=0.8, unsure="ask"))[0]["predicted"] == "ask"
 
 
-def test_of_words_those_that_are_not_probable_enough_are_left_open_one_by_one():
+def test_words_below_the_requested_probability_are_left_open_one_by_one():
     row = Answered("the cat sat down", None, ("other", "noun", "verb"), None, 4, (0.9, 0.5, 0.8))
     assert read_csv(written(write_csv, row, min_probability=0.8))[0]["predicted"] == "other _ verb ?"
     line = json.loads(written(write_jsonl, row, min_probability=0.8, unsure="ask"))
@@ -190,7 +190,7 @@ def test_of_words_those_that_are_not_probable_enough_are_left_open_one_by_one():
     assert parquet(row).read().to_pylist()[0]["word_probabilities"] == [0.9, 0.5, 0.8]
 
 
-def test_the_top_k_of_words_stand_side_by_side_and_a_word_that_was_cut_off_has_none():
+def test_the_top_k_of_words_are_side_by_side_and_a_truncated_word_has_none():
     chances = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
     row = replace(tagged("a film b", "bad", "good"), word_confidences=(0.5, 0.7), word_probabilities=chances)
     assert written(write_csv, row, top_k=2, **THREE).splitlines() == [

@@ -1,4 +1,4 @@
-"""Carried columns: their own names where these are free, and values as each form can hold them."""
+"""Carried columns: under their own names if these are free, with values as each format can represent them."""
 
 import csv
 import datetime
@@ -22,7 +22,7 @@ def rows():
     ]
 
 
-def test_a_name_that_is_taken_gets_input_in_front():
+def test_a_name_already_in_use_is_prefixed_with_input():
     assert carried_names(["id", "text", "input_text"], ["text", "predicted"]) == {
         "id": "id",
         "text": "input_text",
@@ -30,7 +30,7 @@ def test_a_name_that_is_taken_gets_input_in_front():
     }
 
 
-def test_a_table_has_them_behind_the_answers():
+def test_a_table_has_them_after_the_predictions():
     file = io.StringIO()
     write_csv(file, rows(), Wanted(["a", "b"], carried=CARRIED.schema))
     first, second = csv.DictReader(io.StringIO(file.getvalue()))

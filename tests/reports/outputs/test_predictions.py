@@ -1,4 +1,4 @@
-"""predictions.csv: every text comes back as it was, beside its label, its answer and the chances."""
+"""predictions.csv: every text comes back unchanged, with its label, prediction and probabilities."""
 
 import csv
 
@@ -15,7 +15,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_a_row_holds_text_label_answer_and_a_chance_for_each_class(tmp_path):
+def test_a_row_has_text_label_prediction_and_a_probability_for_each_class(tmp_path):
     path = tmp_path / "predictions.csv"
     write_predictions(
         path,
@@ -31,7 +31,7 @@ def test_a_row_holds_text_label_answer_and_a_chance_for_each_class(tmp_path):
     assert float(second["probability_no"]) == 1e-9
 
 
-def test_pairs_have_a_column_of_their_own(tmp_path):
+def test_the_second_text_of_a_pair_has_its_own_column(tmp_path):
     path = tmp_path / "predictions.csv"
     write_predictions(path, [("a", "b"), ("c", None)], [0, 0], [0, 0], np.ones((2, 1)), ["x"])
     assert [(row["text"], row["text_pair"]) for row in read(path)] == [("a", "b"), ("c", "")]
@@ -55,7 +55,7 @@ def test_tags_are_written_as_names_with_spaces(tmp_path):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
-def test_any_text_comes_back_as_it_was(tmp_path_factory, texts):
+def test_any_text_comes_back_unchanged(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("any") / "predictions.csv"
     write_predictions(path, [(text, None) for text in texts], None, [0] * len(texts), None, ["x"])
     assert [row["text"] for row in read(path)] == texts

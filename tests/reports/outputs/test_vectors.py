@@ -1,4 +1,4 @@
-"""Vectors on disk: an array NumPy maps, filled in any order, and an index that says what each of its rows stands for."""
+"""Vectors on disk: an array that NumPy can map, written in any order, and an index that says what each row is."""
 
 import json
 
@@ -17,7 +17,7 @@ def lines_of(path):
 
 @given(chunks=st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4), width=st.integers(1, 5), seed=st.integers(0, 2**16))
 @settings(deadline=None, max_examples=50)
-def test_whatever_the_order_of_writing_every_vector_stands_at_its_place(tmp_path_factory, chunks, width, seed):
+def test_every_vector_is_in_its_place_whatever_the_order_of_writing(tmp_path_factory, chunks, width, seed):
     path, draw = tmp_path_factory.mktemp("vectors") / "vectors.npy", np.random.default_rng(seed)
     expected = []
     with vector_file(path, width) as file:
@@ -36,7 +36,7 @@ def test_whatever_the_order_of_writing_every_vector_stands_at_its_place(tmp_path
         np.testing.assert_array_equal(found[line["start"] : line["start"] + len(block)], block)
 
 
-def test_the_array_can_be_mapped_and_the_index_says_no_start_where_every_row_has_one_vector(tmp_path):
+def test_the_array_can_be_mapped_and_the_index_has_no_starts_if_rows_have_one_vector(tmp_path):
     with vector_file(tmp_path / "a.b.npy", 3) as file:
         file.put(*file.reserve([{"text": "é"}]), np.ones((1, 3), np.float64))
     mapped = np.load(tmp_path / "a.b.npy", mmap_mode="r")
@@ -44,14 +44,14 @@ def test_the_array_can_be_mapped_and_the_index_says_no_start_where_every_row_has
     assert (tmp_path / "a.b.index.jsonl").read_text(encoding="utf-8") == '{"row": 0, "text": "é"}\n'
 
 
-def test_an_array_of_more_vectors_than_a_header_of_its_first_length_holds_is_read_whole(tmp_path):
+def test_an_array_that_outgrows_its_first_header_is_read_completely(tmp_path):
     with vector_file(tmp_path / "many.npy", 1) as file:
         places = file.reserve([{}] * 100_000)
         file.put(places[0], np.arange(100_000)[:, None])
     assert np.load(tmp_path / "many.npy")[:, 0].tolist() == list(range(100_000))
 
 
-def test_on_an_error_neither_array_nor_index_appears(tmp_path):
+def test_an_error_leaves_neither_array_nor_index(tmp_path):
     with pytest.raises(ValueError, match="half way"), vector_file(tmp_path / "vectors.npy", 2) as file:
         file.put(*file.reserve([{"text": "a"}]), np.zeros((1, 2)))
         raise ValueError("half way")
@@ -62,7 +62,7 @@ def test_on_an_error_neither_array_nor_index_appears(tmp_path):
     ("folder", "raised", "reason"),
     [("nowhere", None, "No such file or directory"), (".", OSError(28, "No space left on device"), "No space left on device")],
 )
-def test_a_folder_that_is_not_there_and_a_full_disk_are_refused_in_one_line(tmp_path, folder, raised, reason):
+def test_a_missing_folder_and_a_full_disk_are_refused_in_one_line(tmp_path, folder, raised, reason):
     output = tmp_path / folder / "vectors.npy"
     with pytest.raises(DataError) as refused, vector_file(output, 2):
         raise raised
@@ -79,7 +79,7 @@ def test_a_folder_that_is_not_there_and_a_full_disk_are_refused_in_one_line(tmp_
         ("indexed.npy", "output=indexed.npy: indexed.index.jsonl already exists"),
     ],
 )
-def test_names_that_are_taken_or_no_arrays_are_refused(tmp_path, monkeypatch, output, message):
+def test_names_already_in_use_and_other_file_types_are_refused(tmp_path, monkeypatch, output, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.npy").touch()
     (tmp_path / "indexed.index.jsonl").touch()

@@ -1,4 +1,4 @@
-"""page: one file that loads nothing, whose texts cannot become markup, and whose pictures take the page's colours."""
+"""Pages: a single file that loads nothing, texts that cannot become markup, and pictures in the page's colours."""
 
 import xml.etree.ElementTree as ET
 
@@ -18,7 +18,7 @@ def drawn():
     return figure
 
 
-def test_a_page_may_load_nothing_and_escapes_what_it_is_given():
+def test_a_page_can_load_nothing_and_escapes_its_values():
     said = page("base.html", title="<script>alert(1)</script>")
     assert "default-src 'none'" in said
     assert "<script>alert" not in said
@@ -37,7 +37,7 @@ def test_a_page_is_written_in_utf_8(tmp_path):
     assert "<title>Grüße</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_picture_is_well_formed_svg_that_scales_and_has_no_black_and_no_ground_of_its_own():
+def test_a_picture_is_well_formed_scalable_svg_without_black_or_background():
     figure = ET.fromstring(str(picture(drawn(), 'Loss "falls" & falls')))
     svg = figure[0]
     assert svg.get("aria-label") == 'Loss "falls" & falls'
@@ -49,7 +49,7 @@ def test_a_picture_is_well_formed_svg_that_scales_and_has_no_black_and_no_ground
     assert "step" in "".join(svg.itertext())
 
 
-def test_the_ids_of_two_pictures_differ_and_those_of_one_do_not():
+def test_ids_differ_between_pictures_but_not_between_copies_of_one():
     def ids(description):
         return {
             node.get("id") for node in ET.fromstring(str(picture(drawn(), description))).iter() if node.tag.endswith("clipPath")

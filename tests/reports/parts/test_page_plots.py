@@ -1,9 +1,9 @@
-"""Plots of a page: as many points as a reader can see, and none that misleads."""
+"""Plots on a page: no more points than a reader can see, and none that misleads."""
 
 from encoderlab.reports.parts.page_plots import thinned
 
 
-def test_a_page_draws_at_most_five_hundred_points_of_each_line_and_loses_no_loss():
+def test_a_page_draws_at_most_500_points_per_line_and_averages_losses():
     lines = [{"kind": "step", "step": step, "loss": float(step), "learning_rate": 0.1} for step in range(1, 2001)]
     lines += [{"kind": "evaluation", "step": step, "split": "validation", "accuracy": 0.5} for step in range(1, 1201)]
     lines += [{"kind": "skipped", "step": 3}]

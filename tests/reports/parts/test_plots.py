@@ -1,4 +1,4 @@
-"""Pictures: they hold what they should, for the smallest and the largest run, and break at no name."""
+"""Plots: they show what they should, for the smallest and the largest run, and any name is safe."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from encoderlab.reports.parts.plots import curves, plot_confusion, plot_curves, 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The figures that were saved, so that what is on them can be read."""
+    """Collect the saved figures, so that their content can be read."""
     figures, write = [], FigureCanvasAgg.print_png
 
     def written(canvas, path):
@@ -29,7 +29,7 @@ def evaluation(step, split="validation", **figures):
     return {"kind": "evaluation", "step": step, "split": split, **figures}
 
 
-def test_a_figure_is_drawn_once_and_is_what_matplotlib_would_save(tmp_path, monkeypatch):
+def test_a_figure_is_drawn_once_and_equals_what_matplotlib_saves(tmp_path, monkeypatch):
     lines = [*steps(50), evaluation(25, loss=0.5, accuracy=0.7), evaluation(50, loss=0.6, accuracy=0.65)]
     curves(lines, "accuracy", 7.5).savefig(tmp_path / "saved.png", dpi=150)
     draw, drawings = Figure.draw, []
@@ -51,7 +51,7 @@ def test_curves_show_loss_score_and_learning_rate(tmp_path, drawn):
     assert "validation: best 0.700 at step 25" in legends
 
 
-def test_a_figure_of_ones_own_choice_is_drawn(tmp_path, drawn):
+def test_a_chosen_figure_is_drawn(tmp_path, drawn):
     lines = [*steps(3), evaluation(3, loss=0.5, token_accuracy=0.9), evaluation(3, "test", loss=0.5, token_accuracy=0.8)]
     plot_curves(lines, tmp_path / "curves.png", title="reverse", figure="token_accuracy")
     assert drawn[0].axes[1].get_ylabel() == "token accuracy"
@@ -77,7 +77,7 @@ def scored(step):
     return evaluation(step, loss=2.0, mlm_loss=1.0 + 1 / step, mlm_accuracy=0.3, nsp_loss=0.5, nsp_accuracy=0.8)
 
 
-def test_pretraining_has_its_two_questions_side_by_side_over_the_same_steps(tmp_path, drawn):
+def test_pretraining_shows_its_two_objectives_side_by_side_over_the_same_steps(tmp_path, drawn):
     lines = [*pretraining_steps(50), scored(25), scored(50)]
     plot_pretraining_curves(lines, tmp_path / "curves.png", title="pretrain docs", token_guess=0.05, pair_guess=0.62)
     axes = {one.get_ylabel(): one for one in drawn[0].axes}
@@ -92,7 +92,7 @@ def test_pretraining_has_its_two_questions_side_by_side_over_the_same_steps(tmp_
     assert len({one.get_xlim() for one in drawn[0].axes}) == 1
 
 
-def test_without_pairs_there_is_one_column_and_the_loss_is_that_of_the_tokens(tmp_path, drawn):
+def test_without_pairs_there_is_one_column_with_the_loss_of_the_tokens(tmp_path, drawn):
     lines = [*steps(5), evaluation(5, loss=1.0, mlm_loss=1.0, mlm_accuracy=0.3)]
     plot_pretraining_curves(lines, tmp_path / "curves.png", title="pretrain", token_guess=None, pair_guess=None)
     labels = [axes.get_ylabel() for axes in drawn[0].axes]
@@ -114,7 +114,7 @@ def test_smoothing_keeps_length_and_level():
     np.testing.assert_allclose(smoothed(np.array([1.0, 5.0])), [1.0, 5.0])
 
 
-def test_confusion_shows_counts_and_the_share_of_each_row(tmp_path, drawn):
+def test_confusion_shows_counts_and_the_fraction_of_each_row(tmp_path, drawn):
     plot_confusion([[995, 4], [0, 0]], ["$no$", "yes_"], tmp_path / "confusion.png", title="train sst2, seed 1: validation")
     axes = drawn[0].axes[0]
     assert [text.get_text() for text in axes.texts] == ["995\n>99%", "4\n<1%", "0", "0"]
@@ -123,7 +123,7 @@ def test_confusion_shows_counts_and_the_share_of_each_row(tmp_path, drawn):
     assert "999 predictions" in drawn[0].get_suptitle()
 
 
-def test_many_classes_are_shaded_and_no_longer_numbered(tmp_path, drawn):
+def test_many_classes_are_shaded_without_numbers(tmp_path, drawn):
     plot_confusion(np.eye(200, dtype=int), [f"class {i}" for i in range(200)], tmp_path / "confusion.png", title="many")
     assert len(drawn[0].axes[0].texts) == 0
     assert len(drawn[0].axes[0].get_xticklabels()) <= 110

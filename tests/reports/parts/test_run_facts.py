@@ -1,4 +1,4 @@
-"""run_facts: how to repeat a run, what differs from the defaults, and on what machine it was made."""
+"""Facts about a run: how to repeat it, what differs from the defaults, and its machine."""
 
 import pytest
 
@@ -14,12 +14,12 @@ from encoderlab.reports.parts.run_facts import repeat_line, run_facts
         (None, None),
     ],
 )
-def test_a_run_is_repeated_by_what_was_typed_in_a_folder_of_its_own(overrides, line):
+def test_a_run_is_repeated_with_its_command_line_in_a_new_folder(overrides, line):
     assert repeat_line({"command": "train", "overrides": overrides}) == line
     assert repeat_line({"command": "train"}) is None  # an older run's record
 
 
-def test_settings_are_told_apart_by_their_defaults(folder):
+def test_settings_are_compared_with_their_defaults(folder):
     facts = run_facts(folder, "train")
     assert ("training.learning_rate", "0.005", "0.001") in facts["changed"]
     assert ("dataset.path", "owner/name", "") in facts["changed"]
@@ -28,7 +28,7 @@ def test_settings_are_told_apart_by_their_defaults(folder):
     assert not any(name in ("cache_dir", "training") for name, _, _ in [*facts["changed"], *facts["other"]])
 
 
-def test_what_is_not_known_of_the_machine_is_left_out_and_long_values_are_cut(tmp_path, records):
+def test_unknown_facts_of_the_machine_are_omitted_and_long_values_shortened(tmp_path, records):
     dataset = {"origin": {"files": "x" * 400}, "splits": {}}
     facts = run_facts(records(tmp_path, dataset=dataset, continued=[{}, {}]), "train")
     machine = dict(facts["machine"])

@@ -1,4 +1,4 @@
-"""What every report says of its run: the split that counts, JSON that any reader takes, and what to know before believing scores."""
+"""What every report says of its run: the scored split, portable JSON, and what to know before trusting the scores."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ RUN = RunSummary("train", "sst2", 1, {"total": 3}, {}, {"step": 7, "chosen_by": 
 
 
 class Accuracies(TeacherVectorsScores):
-    """The scores of 200 rows of which a report knows the accuracy alone."""
+    """The scores of 200 rows, of which a report knows only the accuracy."""
 
     main = "accuracy"
 
@@ -29,20 +29,20 @@ def report_of(*splits, accuracy=0.8, **changes):
     ("splits", "scored"),
     [(["validation"], "validation"), (["validation", "test"], "test"), (["train"], "train"), (["all"], "all")],
 )
-def test_test_is_the_scored_split_where_there_is_one(splits, scored):
+def test_the_test_split_is_scored_if_there_is_one(splits, scored):
     assert scored_split(dict.fromkeys(splits)) == report_of(*splits)["scored_split"] == scored
 
 
-def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_too_good():
+def test_a_score_on_the_split_that_chose_the_checkpoint_is_called_optimistic():
     assert any("chosen on validation, the split it is scored on" in note for note in report_of("validation")["notes"])
     assert report_of("validation", "test")["notes"] == ["a note"]
 
 
-def test_scores_on_the_training_rows_are_called_what_they_are():
+def test_scores_on_the_training_rows_are_labelled_as_such():
     assert any("The model was trained on these rows" in note for note in report_of("train")["notes"])
 
 
-def test_a_perfect_score_says_what_it_does_not_show():
+def test_a_perfect_score_comes_with_a_note_on_what_it_does_not_show():
     notes = report_of("test", accuracy=1.0)["notes"]
     assert any("200 rows, an error rate of up to 0.015 is still possible" in note for note in notes)
 

@@ -1,4 +1,4 @@
-"""Texts of a data set on a page: one line each, cut with a word about it, and nothing that does not print."""
+"""Texts of a dataset on a page: one line each, shortened with a note, and only printable characters."""
 
 import pytest
 
@@ -6,19 +6,19 @@ from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.reports.parts.shown_texts import MOST_CHARACTERS, lengths_of, marked_texts, shown
 
 
-def test_a_text_is_one_line_of_what_prints():
+def test_a_text_is_one_line_of_printable_characters():
     assert shown("a\n\t b") == "a b"
     assert "\x1b" not in shown("\x1b[31m") and "\u202e" not in shown("\u202e")
 
 
-def test_a_long_text_is_cut_and_its_length_said():
+def test_a_long_text_is_shortened_and_its_length_given():
     text = "word " * 1000
     assert len(shown(text)) < MOST_CHARACTERS + 40
     assert shown(text).endswith("(5,000 characters)")
     assert shown("x" * MOST_CHARACTERS) == "x" * MOST_CHARACTERS
 
 
-def test_a_text_without_an_explanation_is_whole_and_unmarked():
+def test_a_text_without_an_explanation_is_complete_and_unmarked():
     (first,), (second,) = marked_texts(TextExample("a b", "c"), None)
     assert (first, second) == ({"text": "a b", "weight": 0}, {"text": "c", "weight": 0})
 
@@ -31,6 +31,6 @@ def test_a_text_without_an_explanation_is_whole_and_unmarked():
         ([WordsExample(("a",)), WordsExample(("b", "c"))], [1, 2], "words"),
     ],
 )
-def test_lengths_are_counted_in_words_unless_a_language_has_no_blanks(examples, lengths, unit):
+def test_lengths_are_counted_in_words_unless_a_language_has_no_spaces(examples, lengths, unit):
     found, of = lengths_of(examples)
     assert (found.tolist(), of) == (lengths, unit)

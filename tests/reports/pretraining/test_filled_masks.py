@@ -1,4 +1,4 @@
-"""Filled masks: readable as text, with the asked token marked and not given away."""
+"""Filled masks: readable as text, with the target token marked but not given away."""
 
 import json
 
@@ -29,15 +29,15 @@ def text_of(pieces, place):
         ("a ( [MASK] ) b", 2, "a ([MASK]) b"),
     ],
 )
-def test_pieces_are_put_together_as_they_are_printed(pieces, place, text):
+def test_pieces_are_joined_as_they_are_printed(pieces, place, text):
     assert text_of(pieces, place) == text
 
 
-def test_the_mask_of_any_tokenizer_is_written_as_berts():
+def test_the_mask_of_any_tokenizer_is_written_like_berts():
     assert text_of("<s> one <mask> two <mask> </s>", 2) == "one [MASK] two ___"
 
 
-def test_answer_and_guesses_are_json():
+def test_the_true_token_and_the_predictions_are_json():
     guesses = [("mat", np.float32(0.51239)), ("##s", 0.2)]
     found = readable(Filled(["a", "[MASK]"], 1, "mat", guesses))
     expected = {
@@ -49,7 +49,7 @@ def test_answer_and_guesses_are_json():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_a_long_text_is_cut_at_words_evenly_around_the_mask():
+def test_a_long_text_is_cut_between_words_evenly_around_the_mask():
     pieces = [f"w{i:03}" for i in range(100)]
     pieces[50] = "[MASK]"
     text = readable(Filled(pieces, 50, "x", []))["text"]
@@ -59,7 +59,7 @@ def test_a_long_text_is_cut_at_words_evenly_around_the_mask():
     assert 190 <= len(text.strip("… ")) <= 200
 
 
-def test_at_the_start_of_a_long_text_the_room_is_used_behind_the_mask():
+def test_near_the_start_of_a_long_text_more_is_shown_after_the_mask():
     pieces = ["[MASK]", *(f"w{i:03}" for i in range(1, 100))]
     text = readable(Filled(pieces, 0, "x", []))["text"]
     assert text.startswith("[MASK] w001")
@@ -71,7 +71,7 @@ word = st.sampled_from(["the", "##ing", "##", ".", "(", ")", "[MASK]", "[SEP]", 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(word, min_size=1, max_size=60), st.data())
-def test_of_any_pieces_there_is_one_mask_in_a_text_short_enough_to_read(pieces, data):
+def test_any_pieces_give_one_mask_in_a_text_short_enough_to_read(pieces, data):
     place = data.draw(st.integers(0, len(pieces) - 1))
     pieces[place] = "[MASK]"
     text = readable(Filled(pieces, place, "x", []))["text"]

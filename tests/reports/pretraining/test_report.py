@@ -1,4 +1,4 @@
-"""A pretraining report: the contract's keys, and a verdict beside what guessing gets."""
+"""A pretraining report: the contract's keys, and a verdict against trivial baselines."""
 
 import html
 import json
@@ -36,7 +36,7 @@ FILLED = [{"text": "a [MASK]", "answer": "cat", "guesses": [{"token": "cat", "pr
 
 
 def scores(tokens_right=3, pairs_right=160, *, n=200):
-    """`n` rows of ten asked tokens each, `tokens_right` of them answered rightly in every row; None pairs are not judged."""
+    """Score `n` rows of ten target tokens, `tokens_right` of them correct in every row; no pairs if None."""
     hits, asked = np.full(n, tokens_right), np.full(n, 10)
     figures = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": tokens_right / 10, "mlm_perplexity": 20.09, "target_tokens": 10 * n}
     right = None
@@ -62,7 +62,7 @@ def report_of(*, splits=None, baselines=GUESSERS, pairs=FACTS, filled_masks=FILL
     return build_pretraining_report(replace(RUN, **changes), splits or {"validation": scores()}, baselines, **own)
 
 
-def test_the_keys_are_the_contracts():
+def test_the_keys_are_those_of_the_contract():
     report = report_of()
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert (report["command"], report["task"], report["seed"]) == ("pretrain", "wikipedia", 1)
@@ -77,7 +77,7 @@ def test_the_keys_are_the_contracts():
     assert report["notes"] == ["a note"]
 
 
-def test_figures_that_are_not_finite_and_numbers_of_numpy_are_json():
+def test_infinite_figures_and_numpy_numbers_become_json():
     infinite = scores()
     infinite.figures["mlm_perplexity"] = float("inf")
     report = report_of(splits={"test": infinite}, baselines={"unigram": {"mlm_loss": np.float64(3.5)}})
@@ -94,20 +94,20 @@ def test_figures_that_are_not_finite_and_numbers_of_numpy_are_json():
         (80, "below", "is below the 0.650 of the best baseline"),
     ],
 )
-def test_pairs_are_judged_beside_the_best_trivial_guesser(right, outcome, words):
+def test_pairs_are_judged_against_the_best_baseline(right, outcome, words):
     verdict = report_of(splits={"validation": scores(pairs_right=right)})["verdict"]
     assert verdict["pairs"] == {"against": "word_overlap", "outcome": outcome}
     assert words in verdict["sentence"]
 
 
 @pytest.mark.parametrize(("right", "outcome"), [(3, "above"), (0, "below")])
-def test_tokens_are_judged_beside_the_most_frequent_one(right, outcome):
+def test_tokens_are_judged_against_the_most_frequent_one(right, outcome):
     verdict = report_of(splits={"validation": scores(tokens_right=right)})["verdict"]
     assert verdict["masked_tokens"] == {"against": "most_frequent_token", "outcome": outcome}
     assert f"is {outcome} the 0.050 of the best baseline (always the most frequent token)" in verdict["sentence"]
 
 
-def test_only_a_success_on_next_sentences_is_said_to_be_had_by_topic_alone():
+def test_only_success_on_next_sentences_is_said_to_be_possible_by_topic_alone():
     assert "NSP can be solved by topic alone" in report_of()["verdict"]["sentence"]
     below = report_of(splits={"validation": scores(pairs_right=80)})["verdict"]["sentence"]
     assert "topic alone" not in below
@@ -116,14 +116,14 @@ def test_only_a_success_on_next_sentences_is_said_to_be_had_by_topic_alone():
     assert "NSP" not in swapped
 
 
-def test_masked_tokens_alone_have_a_verdict_of_their_own():
+def test_masked_tokens_alone_have_their_own_verdict():
     tokens = {name: GUESSERS[name] for name in ("most_frequent_token", "unigram")}
     report = report_of(splits={"validation": scores(pairs_right=None)}, baselines=tokens, second_sentence="none")
     assert set(report["verdict"]) == {"sentence", "masked_tokens"}
     assert not any(key.startswith("nsp") for key in report["splits"]["validation"])
 
 
-def test_without_guessers_there_is_no_verdict():
+def test_without_baselines_there_is_no_verdict():
     assert report_of(baselines={})["verdict"] is None
     assert best_baseline({}, "mlm_accuracy") is None
     assert best_baseline(GUESSERS, "nsp_accuracy") == ("word_overlap", 0.65)
@@ -146,7 +146,7 @@ def test_report_page_and_curves_are_written(tmp_path, records):
     assert (folder.plots / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_report_without_a_training_has_no_curves(tmp_path, records):
+def test_a_report_without_training_has_no_curves(tmp_path, records):
     facts = {name: value for name, value in FACTS.items() if name != "labels"} | {"truncated": None}
     tokens = {"splits": {"test": scores(pairs_right=None)}, "second_sentence": "none", "filled_masks": [], "pairs": facts}
     folder = records(tmp_path, command="eval", config="seed: 1", dataset={"splits": {"train": {"documents": 4}}})
@@ -156,7 +156,7 @@ def test_a_report_without_a_training_has_no_curves(tmp_path, records):
     assert not any(words in page for words in ("Curves over", "Masks filled in", "truncated", "NSP", "on the same rows"))
 
 
-def test_the_card_says_what_the_model_is_how_good_and_what_for():
+def test_the_card_says_what_the_model_is_how_good_it_is_and_what_it_is_for():
     report = report_of()
     low, high = report["splits"]["validation"]["nsp_accuracy_ci95"]
     card = pretraining_card(report, CARD_FACTS)
@@ -180,7 +180,7 @@ def test_the_card_says_what_the_model_is_how_good_and_what_for():
     assert "encoderlab finetune task=... init_from=<this folder>" in card
 
 
-def test_the_card_of_a_run_that_went_on_from_another_says_so():
+def test_the_card_names_the_run_that_pretraining_started_from():
     card = pretraining_card(report_of(init_from="google/bert", second_sentence="swapped"), CARD_FACTS)
     assert ModelCard(card).data.base_model == "google/bert"
     assert "pretrained starting from `google/bert` by `encoderlab pretrain` on masked tokens and the order of sentences" in card

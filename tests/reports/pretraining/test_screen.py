@@ -1,4 +1,4 @@
-"""The screen of a pretraining: what rows are made of, how good the encoder is beside guessing, and what it fills in."""
+"""The screen of pretraining: what rows consist of, how the encoder compares with guessing, and what it predicts."""
 
 import copy
 import io
@@ -93,7 +93,7 @@ def test_the_report_says(words):
     assert words in shown()
 
 
-def test_the_model_stands_above_the_guessers_each_with_what_it_guesses():
+def test_the_model_is_shown_above_the_baselines_each_with_its_guess():
     text = shown()
     assert line_of(text, "this model") == ["0.304", "90.0", "0.843"]
     assert line_of(text, "always the most frequent token (the)") == ["0.052"]
@@ -115,24 +115,24 @@ def test_masked_tokens_alone_say_nothing_of_pairs():
     assert "An epoch: 2,000 texts, 60.2 tokens long on average, 3.1% truncated\n" in text
 
 
-def test_figures_without_an_end_are_shown_as_a_dash():
+def test_infinite_figures_are_shown_as_a_dash():
     scores = REPORT["splits"]["validation"] | {"mlm_perplexity": None}
     assert "MLM perplexity -" in shown(splits={"validation": scores})
 
 
-def test_where_the_run_started_is_said():
+def test_the_screen_says_what_the_run_started_from():
     assert "Started from" not in shown()
     assert "Started from: outputs/pretrain/a [b]" in shown(init_from="outputs/pretrain/a [b]")
 
 
-def test_paths_and_commands_are_whole_and_can_be_copied():
+def test_paths_and_commands_are_unbroken_and_can_be_copied():
     long = "outputs/pretrain/" + "x" * 150 + "/[report].json"
     lines = shown({"report": long}, ["encoderlab finetune init_from=" + "y" * 150]).splitlines()
     assert f"  report: {long}" in lines
     assert "  encoderlab finetune init_from=" + "y" * 150 in lines
 
 
-def test_no_terminal_gets_no_colours_and_tables_that_fit():
+def test_without_a_terminal_there_are_no_colours_and_tables_fit():
     assert "\x1b" not in shown()
     tables = [line for line in shown().splitlines() if line.startswith(("this model", "on the same rows"))]
     assert len(tables) == 2
@@ -153,7 +153,7 @@ def pairs_shown(facts, baselines):
     return file.getvalue()
 
 
-def test_before_training_the_pairs_are_counted_and_guessed():
+def test_before_training_pairs_are_counted_and_baselines_shown():
     text = pairs_shown(FACTS, PAIR_GUESSERS)
     assert "Training text: 12,000 documents" in text
     assert "An epoch: 2,000 pairs" in text
@@ -163,6 +163,6 @@ def test_before_training_the_pairs_are_counted_and_guessed():
     ) in text
 
 
-def test_without_pairs_nobody_guesses():
+def test_without_pairs_there_are_no_baselines():
     facts = {name: value for name, value in FACTS.items() if name != "labels"}
     assert "without an encoder" not in pairs_shown(facts, {})

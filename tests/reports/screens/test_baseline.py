@@ -31,7 +31,7 @@ def report():
     )
 
 
-def test_the_report_is_json_and_holds_intervals_and_leads(report):
+def test_the_report_is_json_with_intervals_and_leads(report):
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     linear = report["baselines"]["tfidf_logreg"]
     assert (linear["accuracy"], linear["ahead_of_majority_by"]) == (1.0, 0.5)

@@ -1,4 +1,4 @@
-"""The screen of a dry run: size, length and cost of the run in units that a reader knows."""
+"""The screen of a dry run: size, length and cost of the run in familiar units."""
 
 import copy
 import io
@@ -48,7 +48,7 @@ def shown(files=("report.json",), baselines=None, **changes):
     return " ".join(file.getvalue().split())
 
 
-def test_size_length_and_cost_are_said():
+def test_size_length_and_cost_are_shown():
     said = shown()
     assert "train films, seed 3" in said
     assert all(words in said for words in ("12,000 train", "500 test", "1,125", "32 rows", "3.00 epochs", "12.5% padding"))
@@ -68,11 +68,11 @@ def test_size_length_and_cost_are_said():
         (3.1 * 86_400, "3.1 days"),
     ],
 )
-def test_times_have_the_unit_a_reader_would_use(seconds, words):
+def test_times_are_in_the_unit_a_reader_would_use(seconds, words):
     assert f"evaluation {words}" in shown(time={"evaluation": seconds})
 
 
-def test_frozen_weights_a_budget_and_the_files_to_come_are_named():
+def test_frozen_weights_a_budget_and_the_files_to_be_written_are_named():
     assert "1,000 parameters" in shown()
     assert "training.budget=30m" in shown(steps={"budget": "30m"})
     assert "too many rows" in shown() and "report.json, model/" in shown(files=("report.json", "model/"))

@@ -24,7 +24,7 @@ def test_each_tokenizer_has_a_row_with_its_figures():
     assert lines[-1] == "Counted on 7 words in 2 texts of the train split."
 
 
-def test_every_piece_stands_above_its_id_whatever_its_width():
+def test_every_piece_is_shown_above_its_id_whatever_its_width():
     file = io.StringIO()
     pieces = [("un", 12345), ("##believable", 7), ("東京", 88), ("[x]", 123456)]
     show_pieces({"mine": pieces, "none": []}, file)
@@ -36,7 +36,7 @@ def test_every_piece_stands_above_its_id_whatever_its_width():
     assert below.index("123456") == above.index("[x]") + 2  # two characters of double width stand before it
 
 
-def test_more_pieces_than_fit_go_on_below():
+def test_more_pieces_than_fit_continue_below():
     file = io.StringIO()
     show_pieces({"mine": [(f"piece{n}", n) for n in range(60)]}, file)
     lines = file.getvalue().splitlines()[2:]

@@ -1,4 +1,4 @@
-"""scores_by_length: every row is in one bin, and each bin has its own score and an interval around it."""
+"""Scores by length: every row is in one bin, and each bin has a score with an interval."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def of_texts(right):
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=200))
-def test_the_bins_hold_every_row_once_and_do_not_overlap(rows):
+def test_the_bins_contain_every_row_once_and_do_not_overlap(rows):
     lengths, right = np.array([length for length, _ in rows]), np.array([one for _, one in rows])
     bins = scores_by_length(lengths, of_texts(right), 0)
     assert 1 <= len(bins) <= MOST_BINS

@@ -10,7 +10,7 @@ SCORED = {
 }
 
 
-def test_a_scored_teacher_is_held_against_its_student():
+def test_a_scored_teacher_is_compared_with_its_student():
     heading, student, teacher = distillation_table({"main_figure": "accuracy", "distillation": SCORED})
     assert len(heading) == len(student) == len(teacher)
     assert student[1:] == ["0.800", "", "1,000", "4.0", "250"]
@@ -24,7 +24,7 @@ def test_a_teacher_of_vectors_has_no_score():
     assert [len(row) for row in rows] == [len(heading)] * 2 == [4] * 2
 
 
-def test_a_card_holds_the_table_in_markdown_and_a_run_without_a_teacher_nothing():
+def test_a_card_has_the_table_in_markdown_and_without_a_teacher_nothing():
     report = {"main_figure": "accuracy", "distillation": SCORED}
     lines = distillation_markdown(report).strip().splitlines()
     assert [line.count("|") for line in lines[2:]] == [7] * 4

@@ -1,4 +1,4 @@
-"""Which mistakes are shown, and that marking words loses nothing of a text."""
+"""Which mistakes are shown, and that marking words changes no text."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from encoderlab.reports.parts.shown_texts import MOST_CHARACTERS, lengths_of, ma
 from encoderlab.reports.training.mistakes import MOST_MISTAKES, frequent_confusions, mistaken_texts
 
 
-def test_the_surest_mistakes_come_first_and_right_answers_never(scores_of):
+def test_the_most_confident_mistakes_come_first_and_correct_predictions_never(scores_of):
     labels, confidences = np.zeros(40, dtype=int), np.linspace(0.51, 0.9, 40)
     answers = np.arange(40) % 2
     found = mistaken_texts([TextExample(f"text {row}") for row in range(40)], scores_of(labels, answers, confidences), None)
@@ -21,7 +21,7 @@ def test_the_surest_mistakes_come_first_and_right_answers_never(scores_of):
     assert {one["method"] for one in found["confident"]} == {""}
 
 
-def test_of_many_classes_the_least_likely_right_answers_are_shown_beside_them(scores_of):
+def test_with_many_classes_mistakes_with_the_least_likely_true_label_are_shown_too(scores_of):
     scores = scores_of([0] * 30, [1] * 30, np.linspace(0.5, 0.7, 30), names=("a", "b", "c"))
     scores.probabilities[:5, 0] = 1e-9
     found = mistaken_texts([TextExample("text")] * 30, scores, None)
@@ -40,7 +40,7 @@ def test_the_most_frequent_confusions_are_counted_by_true_class():
 
 
 @given(st.text(max_size=900), st.data())
-def test_marking_words_leaves_the_text_as_it_was(text, data):
+def test_marking_words_leaves_the_text_unchanged(text, data):
     edges = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
     words = [SimpleNamespace(text=0, begin=a, end=b, score=1.0 - a) for a, b in zip(edges[::2], edges[1::2], strict=False)]
     explained = SimpleNamespace(words=lambda: words)
@@ -52,12 +52,12 @@ def test_marking_words_leaves_the_text_as_it_was(text, data):
         assert all(-1 <= part["weight"] <= 1 for part in parts)
 
 
-def test_a_text_is_shown_in_one_line_with_nothing_that_does_not_print():
+def test_a_text_is_shown_in_one_line_of_printable_characters():
     assert shown("a\n\tb\x1b[0m") == "a b\\x1b[0m"
     assert shown("x" * 700) == "x" * 600 + "… (700 characters)"
 
 
-def test_lengths_are_words_or_characters_where_nothing_parts_them():
+def test_lengths_are_in_words_or_in_characters_without_spaces():
     lengths, unit = lengths_of([TextExample("two words", "and three more"), TextExample(""), TextExample("one two three")])
     assert (lengths.tolist(), unit) == ([5, 0, 3], "words")
     lengths, unit = lengths_of([TextExample("二つの"), TextExample("((()))", "()")])

@@ -1,4 +1,4 @@
-"""The model card: what the model is, how good it is, on how many rows, how to use it; and metadata that the hub reads."""
+"""The model card: what the model is, how good it is and on how many rows, how to use it, and metadata that the hub reads."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def facts(folder):
 
 
 def report_of(baselines=None, **changes):
-    """A report of 200 rows, 150 of them answered rightly."""
+    """Return a report on 200 rows, 150 of them predicted correctly."""
     labels = torch.arange(200) % 2
     answers = torch.where(torch.arange(200) < 150, labels, 1 - labels)
     ids, empty = torch.zeros(200, 1, dtype=torch.long), torch.empty(0, dtype=torch.long)
@@ -38,7 +38,7 @@ def report_of(baselines=None, **changes):
     return build_report(replace(run, **changes), {"test": metrics.scores()}, baselines or {})
 
 
-def test_the_card_says_what_the_model_is_and_how_it_was_made(facts):
+def test_the_card_says_what_the_model_is_and_how_it_was_trained(facts):
     card = model_card(report_of(), ["no", "yes"], facts)
     assert card.count("\n---\n\n# encoderlab: sst2\n") == 1
     assert "1,234,567 parameters" in card
@@ -48,7 +48,7 @@ def test_the_card_says_what_the_model_is_and_how_it_was_made(facts):
     assert "encoderlab predict run=" in card
 
 
-def test_the_score_stands_with_its_split_its_interval_and_its_rows(facts):
+def test_the_score_is_given_with_its_split_interval_and_rows(facts):
     report = report_of()
     low, high = report["splits"]["test"]["accuracy_ci95"]
     assert low < 0.75 < high
@@ -56,7 +56,7 @@ def test_the_score_stands_with_its_split_its_interval_and_its_rows(facts):
     assert expected in model_card(report, ["no", "yes"], facts)
 
 
-def test_what_a_reader_should_know_is_on_the_card(facts):
+def test_the_card_states_limitations(facts):
     card = model_card(
         report_of(notes=["2.0% of the rows of train were truncated to model.max_length=8 tokens"]), ["no", "yes"], facts
     )
@@ -66,7 +66,7 @@ def test_what_a_reader_should_know_is_on_the_card(facts):
     assert all(note.rstrip(".") + ".\n" in model_card(report, ["no", "yes"], facts) for note in report["notes"])
 
 
-def test_of_many_labels_twenty_are_named(facts):
+def test_twenty_of_many_labels_are_named(facts):
     names = [f"label{number}" for number in range(31)]
     card = model_card(report_of(), names, facts)
     assert '"label0", "label1",' in card
@@ -75,7 +75,7 @@ def test_of_many_labels_twenty_are_named(facts):
     assert '"label19"\n' in model_card(report_of(), names[:20], facts)
 
 
-def test_the_hub_reads_what_the_card_says(facts):
+def test_the_hub_can_read_the_metadata(facts):
     card = ModelCard(model_card(report_of() | {"init_from": "google/bert"}, ["no", "yes"], facts)).data
     assert (card.library_name, card.pipeline_tag, card.datasets) == ("encoderlab", "text-classification", ["owner/name"])
     assert card.metrics == ["accuracy", "f1", "matthews_correlation", "roc_auc"]
@@ -87,7 +87,7 @@ def test_the_hub_reads_what_the_card_says(facts):
     assert (results["f1 macro"].metric_type, results["f1 macro"].metric_args) == ("f1", {"average": "macro"})
 
 
-def test_only_what_is_known_is_in_the_metadata(facts, tmp_path):
+def test_the_metadata_contain_only_known_facts(facts, tmp_path):
     own = facts | {"data": {"origin": [("source", "files"), ("path", "mine")], "splits": {}}, "language": "de", "repeat": None}
     (tmp_path / "pretrained").mkdir()
     card = model_card(report_of() | {"init_from": str(tmp_path / "pretrained")}, ["no", "yes"], own)
@@ -96,7 +96,7 @@ def test_only_what_is_known_is_in_the_metadata(facts, tmp_path):
     assert {result.dataset_type for result in read.eval_results} == {"sst2"}
 
 
-def test_data_training_and_machine_stand_on_the_card(facts):
+def test_the_card_names_data_training_and_machine(facts):
     card = model_card(report_of(), ["no", "yes"], facts)
     assert "- train: 200 rows, fingerprint `ff00`\n" in card
     assert "```\nencoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'\n```\n" in card
@@ -110,7 +110,7 @@ def test_labels_cannot_break_the_card(facts):
     assert '- Labels: "no --- license: mit ---", "\\<script\\>", "ok, fine"\n' in card
 
 
-def test_a_card_can_be_handed_on_to_another_library(facts):
+def test_a_card_can_be_rewritten_for_another_library(facts):
     ours = model_card(report_of(), ["no", "yes"], facts)
     theirs = ModelCard(for_library(ours, "transformers"))
     assert theirs.data.library_name == "transformers"

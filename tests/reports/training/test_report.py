@@ -15,7 +15,7 @@ from encoderlab.reports.training.report import build_report
 
 
 def classification(right, *, n=200):
-    """Scores of `n` examples, the first `right` of them answered rightly; the labels alternate."""
+    """Score `n` examples with alternating labels, the first `right` of them predicted correctly."""
     labels = torch.arange(n) % 2
     answers = torch.where(torch.arange(n) < right, labels, 1 - labels)
     empty = torch.empty(0, dtype=torch.long)
@@ -48,7 +48,7 @@ def report_of(splits=None, baselines=None, **changes):
     return build_report(replace(RUN, **changes), splits, baselines)
 
 
-def test_the_keys_are_the_contracts():
+def test_the_keys_are_those_of_the_contract():
     report = report_of()
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert (report["command"], report["task"], report["seed"]) == ("train", "sst2", 1)
@@ -73,7 +73,7 @@ def test_the_verdict_follows_the_paired_interval_of_the_difference(right, outcom
     assert words in verdict["sentence"]
 
 
-def test_a_skipped_baseline_is_said_and_not_compared():
+def test_a_skipped_baseline_is_named_and_not_compared():
     skipped = Baseline(skipped="the linear baseline is fitted on at most 200,000 rows, but training has 300,000")
     report = report_of(baselines={"majority": baseline(100), "tfidf_logreg": skipped})
     assert report["baselines"]["tfidf_logreg"]["accuracy"] is None

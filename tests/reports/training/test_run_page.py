@@ -1,4 +1,4 @@
-"""report.html: what a reader has to find on it, whatever the texts, the classes and the answers are."""
+"""report.html: what a reader needs is on it, whatever the texts, classes and predictions."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ VOID = {"meta", "br", "hr", "img", "input", "link", "path", "use", "rect", "line
 
 
 class Read(HTMLParser):
-    """What a page shows, the tags in it, and whether each was closed."""
+    """Read what a page shows, its tags, and whether each was closed."""
 
     def __init__(self, text):
         super().__init__()
@@ -80,7 +80,7 @@ def alternating(n, right):
     return labels, np.where(np.arange(n) < right, labels, 1 - labels)
 
 
-def test_the_headline_stands_with_its_interval_its_baselines_and_the_verdict(folder, scores_of):
+def test_the_headline_has_its_interval_baselines_and_verdict(folder, scores_of):
     labels, answers = alternating(200, 160)
     low = Baseline({"accuracy": 0.5, "f1_macro": 0.3, "seconds": 0.1}, np.zeros(200, dtype=int))
     skipped = Baseline(skipped="too many rows")
@@ -93,14 +93,14 @@ def test_the_headline_stands_with_its_interval_its_baselines_and_the_verdict(fol
     assert "a note" in found.said
 
 
-def test_the_command_most_likely_to_do_better_can_be_copied(folder, scores_of):
+def test_the_most_promising_next_command_can_be_copied(folder, scores_of):
     line = f"encoderlab finetune task=sst2 'dataset.path={'long name ' * 90}.csv'"
     found = page_of(folder, scores_of([0, 1], [1, 1]), texts(2), stronger_command=line)
     assert f"Most likely to do better: {line}" in found.said
     assert "Most likely to do better" not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).said
 
 
-def test_records_say_how_to_repeat_the_run_what_was_chosen_and_on_what_data(folder, scores_of):
+def test_records_say_how_to_repeat_the_run_with_its_settings_and_data(folder, scores_of):
     found = page_of(folder, scores_of(*alternating(20, 15)), texts(20))
     assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in found.said
     assert "run_dir" not in found.said
@@ -119,7 +119,7 @@ def test_a_run_started_from_python_says_so(tmp_path, records, scores_of):
     assert "was started from Python" in found.said
 
 
-def test_hostile_texts_and_labels_stay_texts(tmp_path, records, scores_of):
+def test_hostile_texts_and_labels_remain_text(tmp_path, records, scores_of):
     evil = '<script>alert("1")</script>\x1b[31m\u202eabc\x00 {{ 7 * 7 }}'
     scores = scores_of([0, 1], [1, 1], names=("<b>no</b>", evil))
     split = dict.fromkeys(("rows", "unlabelled", "empty", "duplicates", "shared_with_train", "shared_with_other_label"), 1)
@@ -151,7 +151,7 @@ def test_a_page_does_not_grow_with_the_run(folder, scores_of):
     assert "… (22,000 characters)" in found.said
 
 
-def test_calibration_is_mended_on_validation_and_never_on_the_rows_that_are_scored(folder, scores_of):
+def test_calibration_is_fitted_on_validation_and_never_on_the_scored_rows(folder, scores_of):
     sure = np.full(200, 0.95)
     test, validation = scores_of(*alternating(200, 140), sure), scores_of(*alternating(200, 150), sure)
     found = page_of(folder, test, texts(200), splits={"validation": validation, "test": test})
@@ -166,7 +166,7 @@ def test_calibration_is_mended_on_validation_and_never_on_the_rows_that_are_scor
     assert "an evaluation has only the scored rows" in evaluated.said
 
 
-def test_words_of_mistakes_are_marked_by_what_they_did(folder, scores_of):
+def test_words_of_mistakes_are_marked_by_their_effect(folder, scores_of):
     def importance(examples, labels):
         assert [example.text for example in examples] == ["a good film"]
         assert labels == ["yes"]
@@ -180,7 +180,7 @@ def test_words_of_mistakes_are_marked_by_what_they_did(folder, scores_of):
     assert "by gradient times input" in found.said
 
 
-def test_a_run_without_a_mistake_has_none_to_show(folder, scores_of):
+def test_a_run_without_mistakes_shows_none(folder, scores_of):
     def importance(*_, **__):
         raise AssertionError("there is nothing to explain")
 
@@ -191,13 +191,13 @@ def test_a_run_without_a_mistake_has_none_to_show(folder, scores_of):
 
 
 def word_scores(labels, predicted, names, main):
-    """Scores as a tagging model's, every answer with a probability of 0.8."""
+    """Return scores like a tagging model's, every prediction with a probability of 0.8."""
     scores = answered_words(labels, predicted, names, main)
     confidences = [np.full(len(sentence), 0.8) for sentence in labels]
     return replace(scores, figures={"loss": 0.5, **scores.figures}, confidences=confidences)
 
 
-def test_entities_have_a_table_of_their_own(folder):
+def test_entities_have_their_own_table(folder):
     labels, predicted = [np.array([1, 2]), np.array([0, 3])], [np.array([1, 2]), np.array([0, 0])]
     scores = word_scores(labels, predicted, ["O", "B-person", "I-person", "B-place"], "entity_f1")
     examples = [WordsExample(("Ada", "Byron"), (1, 2)), WordsExample(("in", "Rome"), (0, 3))]
@@ -207,7 +207,7 @@ def test_entities_have_a_table_of_their_own(folder):
     assert "person 1.000 1.000 1.000 1" in found.said and "place 0.000 0.000 0.000 1" in found.said
 
 
-def test_a_tagged_sentence_shows_its_words_with_what_was_said_of_them(folder):
+def test_a_tagged_sentence_shows_its_words_with_their_labels(folder):
     labels, predicted = [np.array([0, 1]), np.array([1]), np.array([], dtype=int)], [np.array([0, 0]), np.array([1])]
     predicted.append(labels[2])
     scores = word_scores(labels, predicted, ["noun", "verb"], "token_accuracy")

@@ -1,4 +1,4 @@
-"""The screen: all a reader needs, plain where it is no terminal, and nothing cut off."""
+"""The screen: all a reader needs, plain text unless on a terminal, and nothing cut off."""
 
 import copy
 import io
@@ -56,7 +56,7 @@ def changed(**changes):
     return copy.deepcopy(REPORT) | changes
 
 
-def test_a_further_split_has_a_line_of_its_own():
+def test_another_split_has_its_own_line():
     mismatched = REPORT["splits"]["validation"] | {"n": 9832, "accuracy": 0.71, "accuracy_ci95": [0.7, 0.72]}
     text = shown(changed(splits=REPORT["splits"] | {"validation_mismatched": mismatched}))
     assert "On validation_mismatched: accuracy 0.710 (95% interval 0.700 to 0.720), 9,832 rows" in text
@@ -83,13 +83,13 @@ def test_the_report_says(words):
     assert words in shown(REPORT)
 
 
-def test_paths_and_commands_are_whole_and_can_be_copied():
+def test_paths_and_commands_are_unbroken_and_can_be_copied():
     lines = shown(REPORT, {"report": LONG}, ["encoderlab predict run=" + "y" * 150]).splitlines()
     assert f"  report: {LONG}" in lines
     assert "  encoderlab predict run=" + "y" * 150 in lines
 
 
-def test_no_terminal_gets_no_colours_and_fits_its_width():
+def test_without_a_terminal_there_are_no_colours_and_lines_fit():
     assert "\x1b" not in shown(REPORT)
     tables = [line for line in shown(REPORT).splitlines() if "always the most" in line or "negative" in line]
     assert all(len(line) <= 100 for line in tables)
@@ -143,7 +143,7 @@ def test_the_survey_counts_rows_lengths_duplicates_and_overlap():
     assert next(line for line in lines if line.startswith("yes")).split() == ["yes", "3", "(75.0%)", "-"]
 
 
-def test_many_labels_are_summed_up():
+def test_many_labels_are_summarised():
     text = survey_shown({"train": counts({f"label {i}": i + 1 for i in range(40)})})
     assert "Labels: 40; in train from 1 (label 0) to 40 (label 39)" in text
 
@@ -170,7 +170,7 @@ def test_a_column_of_ids_is_recognised_by_its_many_labels_of_one_row():
         ({"a": 9} | {f"l{n}": 1 for n in range(20)}, "Warning: the labels 'l0', 'l1', 'l2', 'l3', 'l4' and 15 more occur once"),
     ],
 )
-def test_labels_that_training_has_once_are_named(labels, warning):
+def test_labels_with_one_training_row_are_named(labels, warning):
     file = io.StringIO()
     show_survey({"train": SPLIT | {"labels": labels}, "test": SPLIT | {"labels": dict.fromkeys(labels, 10)}}, file=file)
     assert ("Warning" in file.getvalue()) == (warning is not None)
@@ -201,7 +201,7 @@ def test_labels_that_look_alike_are_named_before_training(labels, warning):
 
 
 @pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (60, True)])
-def test_rows_that_are_also_in_training_are_a_warning(shared, warned):
+def test_rows_that_are_also_in_training_give_a_warning(shared, warned):
     file = io.StringIO()
     test = SPLIT | {"rows": 100, "labels": {"a": 100}, "shared_with_train": shared}
     show_survey({"train": SPLIT | {"labels": {"a": 9}, "shared_with_train": 9}, "test": test}, file=file)
@@ -209,7 +209,7 @@ def test_rows_that_are_also_in_training_are_a_warning(shared, warned):
     assert file.getvalue().count("Warning") == warned
 
 
-def test_before_training_it_is_said_that_a_split_has_too_few_rows_of_a_class():
+def test_a_split_with_too_few_rows_of_a_class_gives_a_warning_before_training():
     file = io.StringIO()
     splits = {"train": {"ham": 500, "fraud": 20}, "validation": {"ham": 83, "fraud": 1}, "test": {"ham": 80, "fraud": 10}}
     show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
@@ -217,7 +217,7 @@ def test_before_training_it_is_said_that_a_split_has_too_few_rows_of_a_class():
     assert "of test" not in file.getvalue()
 
 
-def test_a_split_whose_labels_are_hidden_is_not_warned_about_and_its_name_stays_whole():
+def test_a_split_with_hidden_labels_gives_no_warning_and_keeps_its_full_name():
     file = io.StringIO()
     splits = {"train": {"a": 50, "b": 50}, "test": {"a": 0, "b": 0}, "validation_mismatched": {"a": 20, "b": 20}}
     show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
@@ -225,7 +225,7 @@ def test_a_split_whose_labels_are_hidden_is_not_warned_about_and_its_name_stays_
     assert any(line.startswith("validation_mismatched ") for line in file.getvalue().splitlines())
 
 
-def test_of_many_classes_the_weakest_are_shown():
+def test_the_weakest_of_many_classes_are_shown():
     many = {f"class {n}": FIGURES | {"f1": n / 100, "support": 5 if n else 0} for n in range(20)}
     report = changed()
     report["splits"]["validation"]["per_class"] = many

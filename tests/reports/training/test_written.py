@@ -1,4 +1,4 @@
-"""What a scored run leaves behind: the report, the answers row by row, and the plots."""
+"""What a scored run writes: the report, the predictions row by row, and the plots."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ EVALUATIONS = [{"kind": "evaluation", "step": 3, "split": "validation", "loss": 
 
 
 def report_of(scores):
-    """The report of a run that was scored on its test split."""
+    """Return the report of a run scored on its test split."""
     checkpoint = {"step": 3, "chosen_by": "last step", "chosen_on": None}
     return build_report(
         RunSummary("train", "täsk", 1, {"total": 3, "encoder": 3}, {}, checkpoint, ["a note"]), {"test": scores}, {}
@@ -27,7 +27,7 @@ def report_of(scores):
 
 
 def text_scores(labels, answers, rows):
-    """Scores of the given rows of a split, added in that order."""
+    """Score the given rows of a split, added in that order."""
     ids = torch.zeros(len(labels), 1, dtype=torch.long)
     metrics = ClassificationMetrics(["no", "yes"])
     batch = Batch(ids, ids, None, torch.tensor(rows), EMPTY, torch.tensor(labels), None, len(labels))
@@ -40,7 +40,7 @@ def predictions(folder):
         return list(csv.DictReader(file))
 
 
-def test_report_answers_and_plots_are_written(folder):
+def test_report_predictions_and_plots_are_written(folder):
     folder.metrics.write_text("".join(json.dumps(line) + "\n" for line in [*STEPS, *EVALUATIONS]), encoding="utf-8")
     scores = text_scores([0, 1], [0, 0], [0, 1])
     write_report(folder, report_of(scores), [TextExample("one"), TextExample("two")], scores)
@@ -53,7 +53,7 @@ def test_report_answers_and_plots_are_written(folder):
     assert "Curves over the optimizer" in folder.page.read_text(encoding="utf-8")
 
 
-def test_each_answer_stands_beside_its_own_text_whatever_the_order_it_was_scored_in(folder):
+def test_each_prediction_is_beside_its_text_whatever_the_order_of_scoring(folder):
     examples = [TextExample(f"text {row}", f"pair {row}") for row in range(4)]
     scores = text_scores([1, 0, 1, 0], [1, 1, 0, 0], [2, 0, 3, 1])
     write_report(folder, report_of(scores), examples, scores)
@@ -69,7 +69,7 @@ def test_each_answer_stands_beside_its_own_text_whatever_the_order_it_was_scored
     )
 
 
-def test_words_are_written_side_by_side_with_a_label_for_each_that_was_read(folder):
+def test_words_are_written_in_a_row_with_a_label_for_each_that_was_read(folder):
     metrics = TaggingMetrics(["noun", "verb"], "token_accuracy", lambda logits, batch: logits.argmax(-1))
     ids, asked, labels = torch.zeros(2, 2, dtype=torch.long), torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])
     batch = Batch(ids, ids, None, torch.tensor([1, 0]), asked, None, labels, 4)

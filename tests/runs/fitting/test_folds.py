@@ -21,7 +21,7 @@ DATASET = BracketsDataset(train_rows=12, validation_rows=6, test_rows=4, pairs=4
 
 
 class Folds:
-    """Trains each fold in no time, up to the one that fails."""
+    """A command that trains each fold instantly, up to the one that fails."""
 
     def __init__(self, failing=None):
         self.failing, self.trained, self.reported = failing, [], []

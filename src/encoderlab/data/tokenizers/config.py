@@ -17,7 +17,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS, Tokenizer, open_backend
 from encoderlab.errors import DataError, SettingError
-from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.settings import REQUIRED, Names, check_settings, setting
 from encoderlab.system.hub_access import http_error, hub_answers
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ class WordPieceConfig(TokenizerConfig):
 class PretrainedConfig(TokenizerConfig):
     """A tokenizer from the Hugging Face hub, or from a folder."""
 
-    name: str = setting(REQUIRED, "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, or a folder.")
+    name: str = setting(
+        REQUIRED, "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, or a folder.", names=Names.folder
+    )
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:

@@ -97,13 +97,16 @@ class _Side:
 
 
 def _compared(before: _Side, after: _Side, rows: int, split: str, unscored: str) -> Int8Check:
+    """Return the comparison. Raises DataError if a prediction is not finite."""
     pairs = [(before.answers[row], after.answers[row]) for row in before.answers]
     if before.assembly.task.heads.sequence_target == "label_set":  # a prediction is the whole set
         same = [one.labels == other.labels for one, other in pairs]
     else:
         same = [mine == its for one, other in pairs for mine, its in zip(one.labels, other.labels, strict=True)]
+    change = float(np.max([_change(*pair) for pair in pairs], initial=0.0))  # unlike max(), keeps NaN
+    if not math.isfinite(change):
+        raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use precision=fp32; nothing was written")
     (name, was), (_, has) = before.score(), after.score()
-    change = max((_change(*pair) for pair in pairs), default=0.0)
     speeds = (rows / before.seconds, rows / after.seconds)
     agreement = float(np.mean(same)) if same else None
     threads = before.assembly.compute.threads
@@ -140,9 +143,7 @@ def _rows_to_compare(assembly: Assembly, cache: Path) -> tuple[Sequence[Example]
 
 
 def _refuse_loss(check: Int8Check, before: _Side) -> None:
-    """Raise DataError if the score falls by more than 8 bits should cost, or a prediction is not finite."""
-    if not math.isfinite(check.change):
-        raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use precision=fp32; nothing was written")
+    """Raise DataError if the score falls by more than 8 bits should cost."""
     if check.before is None or check.after is None:
         return
     counted = sum(max(len(answer.labels), 1) for answer in before.answers.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -46,10 +46,15 @@ def _change(before: SavedModel, after: SavedModel) -> Change:
     vectors, probabilities = [], []
     for batch in _batches(before):
         one, other = (model.encoder(batch.input_ids, batch.token_type_ids, None)[0].mean(dim=0) for model in models)
-        vectors.append(float((one - other).norm() / one.norm()))
+        vectors.append((one - other).norm() / one.norm())
         answers = (_probabilities(model, batch, target) for model in models)
-        probabilities += [float((mine - its).abs().max()) for mine, its in zip(*answers, strict=True)]
-    return Change(max(vectors), max(probabilities, default=None))
+        probabilities += [(mine - its).abs().max() for mine, its in zip(*answers, strict=True)]
+    return Change(_largest(vectors), _largest(probabilities) if probabilities else None)
+
+
+def _largest(numbers: Sequence[Tensor]) -> float:
+    """Return the largest number; NaN if there is one, which max() would pass over."""
+    return float(torch.stack(list(numbers)).max())
 
 
 def _batches(saved: SavedModel) -> Iterator[Batch]:

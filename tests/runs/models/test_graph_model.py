@@ -1,0 +1,123 @@
+"""A graph used like a model: the same logits from any batch, cut into pieces that fit, and refused for all else."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoderlab.config.command_settings import OpenRunConfig
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.onnx_graph import WholeModel
+from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.models import graph_model
+from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
+from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
+from encoderlab.training.config import Precision
+from tests.runs.small_assembly import assembly_of
+
+pytestmark = pytest.mark.usefixtures("same_threads")
+TASKS = {
+    "texts": ClassificationConfig(name="digits"),
+    "windows": ClassificationConfig(name="digits", windows=Windows.mean),
+    "words": TaggingConfig(name="digits"),
+}
+
+
+class Session:
+    """Stands for onnxruntime's: computes what the graph of a model would, and counts what it is given."""
+
+    def __init__(self, model):
+        self.whole, self.tokens = WholeModel(model.eval()).eval(), []
+
+    def get_inputs(self):
+        return [type("Input", (), {"name": name}) for name in self.whole.inputs]
+
+    def run(self, outputs, columns):
+        self.tokens.append(columns["input_ids"].size)
+        with torch.no_grad():
+            return [self.whole(*(torch.from_numpy(columns[name]) for name in self.whole.inputs))[0].numpy()]
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """A model with its graph, for texts or words."""
+
+    def make(kind):
+        assembly = assembly_of(TASKS[kind])
+        session = Session(assembly.model)
+        monkeypatch.setattr(graph_model, "_session", lambda path: session)
+        return assembly, GraphModel(tmp_path / "model.onnx", assembly.model)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind, monkeypatch):
+    monkeypatch.setattr(graph_model, "TOKENS_AT_A_TIME", 30)
+    assembly, graph = opened(kind)
+    texts = ["0", "0123", "ab" * 9, "9876543", "1b"] * 3
+    examples = [WordsExample(tuple(text)) if kind == "words" else TextExample(text) for text in texts]
+    rows = encoded_rows(assembly, examples)
+    batch = rows.prepare(rows.gather(np.arange(len(rows)), assembly.tokenizer.pad_id))
+    with torch.no_grad():
+        wanted, found = assembly.model(batch), graph(batch)
+    for name in ("sequence_logits", "token_logits"):
+        mine, its = getattr(wanted, name), getattr(found, name)
+        assert (mine is None and its is None) or torch.allclose(mine, its, atol=1e-5)
+    assert len(graph.session.tokens) > 1 and max(graph.session.tokens) <= 30
+    assert (graph.n_parameters, graph.parameters_by_part()) == (
+        assembly.model.n_parameters,
+        assembly.model.parameters_by_part(),
+    )
+
+
+@given(st.lists(st.integers(0, 600), min_size=1, max_size=20))
+def test_pieces_hold_every_real_token_once_and_in_order(lengths):
+    from encoderlab.batch import Batch
+
+    longest = max(*lengths, 1)
+    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    ids = torch.arange(mask.numel()).reshape(mask.shape)
+    none = torch.zeros(0, dtype=torch.int64)
+    batch = Batch(ids, torch.zeros_like(ids), mask, torch.arange(len(lengths)), none, None, None, sum(lengths))
+    pieces = list(graph_model._pieces(batch))
+    assert np.concatenate([some[given.astype(bool)] for some, given, _ in pieces]).tolist() == ids[mask].tolist()
+    assert sum(len(some) for some, _, _ in pieces) == len(lengths)
+    assert all(len(some) == 1 or some.size <= graph_model.TOKENS_AT_A_TIME for some, _, _ in pieces)
+
+
+def test_what_needs_weights_is_refused(opened):
+    _, graph = opened("texts")
+    with pytest.raises(DataError, match="an ONNX graph without weights, which only predict, eval and serve can open"):
+        _ = graph.encoder
+
+
+def test_a_file_that_is_no_graph_is_refused_in_one_line(tmp_path):
+    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    (tmp_path / "model.onnx").write_bytes(b"no graph")
+    with pytest.raises(DataError, match=r"model\.onnx cannot be opened by onnxruntime") as refused:
+        graph_model._session(tmp_path / "model.onnx")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_onnxruntime_is_named_with_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(graph_model, "find_spec", lambda name: None)
+    with pytest.raises(SettingError, match=r'needs onnxruntime, which is not installed.*pip install "encoderlab\[onnx\]"'):
+        graph_model._session(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [({"device": "cuda"}, "device=cuda does not work with .*an ONNX graph"), ({"precision": Precision.bf16}, "precision=bf16")],
+)
+def test_a_graph_answers_on_the_cpu_in_32_bits(settings, refusal):
+    run = OpenRunConfig(cache_dir="cache", run="there", threads=1)
+    compute = compute_to_answer(run, 8, SINGLE_PROCESS, graph=True)
+    assert (compute.device.type, compute.precision) == ("cpu", torch.float32)
+    for name, value in settings.items():
+        setattr(run, name, value)
+    with pytest.raises(SettingError, match=refusal):
+        compute_to_answer(run, 8, SINGLE_PROCESS, graph=True)
