@@ -171,7 +171,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "nargs": "*",
         "metavar": "NAME=VALUE",
         "help": f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2 suite=FOLDER (of the data; default: $ENCODERLAB_SUITE, "
-        "or ../shared/suite) output=FOLDER (of the runs; default: outputs/suite) page=FOLDER (of SUITE.md; default: benchmarks); "
+        "or ../shared/suite) output=FOLDER (of the runs; default: outputs/suite) page=FOLDER (of SUITE.md; default: benchmarks) "
+        "timed=false (if other work runs at the same time: seconds and memory are not reported); "
         "names with a dot, such as training.precision=fp32, are added to every run; `table` alone rewrites SUITE.md",
     },
     "--rounds": {"type": _at_least_one, "default": 5, "help": "how many times each side is run (default: 5)"},

@@ -25,7 +25,12 @@ def provenance() -> dict[str, Any]:
     """Return where and with what code figures are measured now."""
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": {"processor": _processor(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"},
+        "machine": {
+            "processor": _processor(),
+            "gpu": _gpu(),
+            "cores": cores(),
+            "system": f"{platform.system()} {platform.machine()}",
+        },
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "git": {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(_git("status", "--porcelain", *NOT_CODE))},
     }
@@ -35,7 +40,10 @@ def said(made: Mapping[str, Any]) -> str:
     """Return the same in one line."""
     commit = f"commit {made['git']['commit'] or 'unknown'}{' with changes' if made['git']['dirty'] else ''}"
     versions = ", ".join(f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab")
-    return f"{made['date']}, {made['machine']['processor']}, {made['machine']['cores']} cores, {commit}; {versions}"
+    machine = made["machine"]
+    gpu = f"{machine['gpu']}, " if machine.get("gpu") else ""
+    core = "core" if machine["cores"] == 1 else "cores"
+    return f"{made['date']}, {gpu}{machine['processor']}, {machine['cores']} {core}, {commit}; {versions}"
 
 
 def on_threads(count: int) -> str:
@@ -55,6 +63,16 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _gpu() -> str | None:
+    """The name of the first GPU that CUDA's driver shows; None if there is none. PyTorch is not loaded for it."""
+    try:
+        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (found.stdout.splitlines() or [""])[0].strip() or None
 
 
 def _version(package: str) -> str | None:

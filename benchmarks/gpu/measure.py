@@ -49,7 +49,7 @@ def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -
         parts["speeds"].measure(speeds, budget)
     return {
         **provenance(),
-        "device": gpu_name() if device == "cuda" else device,
+        "device": device,
         "minutes": minutes,
         **{part: rows.figures for part, rows in parts.items()},
         "failed": [failed for rows in parts.values() for failed in rows.failed],

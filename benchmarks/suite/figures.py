@@ -91,17 +91,18 @@ def _finished(folder: Path, linear: Figures) -> FinishedRun | None:
 
 
 def _of_run(run: FinishedRun, record: Figures, main: str) -> Figures:
+    timed = record.get("timed", True)
     files = [path for path in run.folder.model.rglob("*") if path.is_file()]
     return {
         "seed": run.seed,
         "score": run.scores[main],
         "interval": run.scores[f"{main}_ci95"],
         SECOND[main]: run.scores[SECOND[main]],
-        "train_seconds": run.seconds,
-        "wall_seconds": record["wall_seconds"],
+        "train_seconds": run.seconds if timed else None,
+        "wall_seconds": record["wall_seconds"] if timed else None,
         "megabytes": round(sum(path.stat().st_size for path in files) / 1e6, 2),
         "parameters": run.report["model"]["parameters"],
-        "peak_memory": record["peak_memory"],
+        "peak_memory": record["peak_memory"] if timed else None,
         "made": record["made"],
     }
 

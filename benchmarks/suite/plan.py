@@ -19,7 +19,7 @@ FOLDERS = {
     "output": ROOT / "outputs" / "suite",
     "page": ROOT / "benchmarks",
 }
-NAMES = ("sets", "kinds", "seeds", *FOLDERS)
+NAMES = ("sets", "kinds", "seeds", "timed", *FOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Settings:
     """The choices. `suite` is the folder of the data, `output` of the runs, `page` of SUITE.md with its chart and results.
 
     `seeds` are those of every run; if empty, SEEDS, of which slow kinds get only the first if there are many rows. `overrides`
-    are added to every command.
+    are added to every command. `timed` is false if other work runs at the same time, which makes seconds and memory meaningless.
     """
 
     sets: tuple[str, ...] = tuple(SETS)
@@ -37,6 +37,7 @@ class Settings:
     output: Path = FOLDERS["output"]
     page: Path = FOLDERS["page"]
     overrides: tuple[str, ...] = ()
+    timed: bool = True
 
     def seeds_of(self, name: str, kind: str) -> tuple[int, ...]:
         """Return the seeds of the runs of `kind` on the set `name`."""
@@ -112,7 +113,8 @@ def parsed(words: Sequence[str]) -> Settings:
     folders = {name: _folder(given.get(name) or _from_environment(name) or default) for name, default in FOLDERS.items()}
     sets = _names("set", given.get("sets"), SETS)
     kinds = _names("kind", given.get("kinds"), KINDS)
-    return Settings(sets, kinds, _numbers(given.get("seeds")), overrides=tuple(overrides), **folders)
+    timed = _yes_or_no("timed", given.get("timed", "true"))
+    return Settings(sets, kinds, _numbers(given.get("seeds")), overrides=tuple(overrides), timed=timed, **folders)
 
 
 def _from_environment(name: str) -> str | None:
@@ -139,6 +141,12 @@ def _numbers(typed: str | None) -> tuple[int, ...]:
         if not one.isdecimal():
             raise SettingError(f"seeds={typed} is not a list of seeds", allowed="whole numbers with commas, such as 0,1,2")
     return tuple(dict.fromkeys(int(one) for one in numbers))
+
+
+def _yes_or_no(name: str, typed: str) -> bool:
+    if typed not in ("true", "false"):
+        raise SettingError(f"{name}={typed} is not a choice", allowed="true, false")
+    return typed == "true"
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> SettingError:

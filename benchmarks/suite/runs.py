@@ -35,7 +35,8 @@ def perform(run: Run) -> Record:
     folder, record = ROOT / run.folder, read_record(run)
     if record and (folder / "report.json").is_file():
         return record
-    record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "made": provenance()}
+    record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "timed": run.settings.timed}
+    record["made"] = provenance()
     if run.teacher and not (ROOT / run.teacher / "report.json").is_file():
         return _keep(run, record | {"error": portable(f"There is no finished teacher in {run.teacher}", run.settings)})
     is_resumed = (folder / "config.yaml").is_file()

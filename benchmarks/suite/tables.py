@@ -73,7 +73,8 @@ def _counts(results: Mapping[str, Result]) -> list[str]:
         where = [standing(one) for one in found]
         counts = [f"{where.count(ABOVE)} of {len(found)}", str(where.count(LEVEL)), str(where.count(BELOW))]
         ahead = f"{100 * mean(one['ahead']['value'] for one in found):+.1f}"
-        minutes = _minutes(median(one["train_seconds"] for one in found))
+        seconds = [one["train_seconds"] for one in found if one["train_seconds"] is not None]
+        minutes = _minutes(median(seconds) if seconds else None)
         rows.append([of.title, *counts, ahead, minutes, f"{median(one['megabytes'] for one in found):,.0f}"])
     n_sets = sum(one.group == ENGLISH for one in SETS.values())
     count = f"all {n_sets}" if len(english) == n_sets else f"{len(english)} of {n_sets}"

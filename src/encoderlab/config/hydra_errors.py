@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 
 import yaml
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -19,6 +20,7 @@ from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range, brought_along
 
+_OWN_FILE = "For a file of your own, set dataset=files dataset.path={}"
 LAUNCHERS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name, and the extra that installs it
 
 
@@ -72,7 +74,9 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
     if isinstance(error, MissingConfigException):
         return _missing_option(text)
     if isinstance(error, OverrideParseException):
-        return SettingError(f"{error.override} cannot be read", allowed="name=value", remedy=f"See encoderlab {command} --help")
+        argument = str(error.override)
+        remedy = _OWN_FILE.format(argument) if Path(argument).is_file() else f"See encoderlab {command} --help"
+        return SettingError(f"{argument} cannot be read", allowed="name=value", remedy=remedy)
     if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
         where = re.search(r"full_key: ([\w.]+)", text)
         return _unknown(where[1] if where else found[1], command, _owner(error))
@@ -107,6 +111,8 @@ def _missing_option(text: str) -> SettingError:
     options = [option for option in options if not option.endswith("_schema")]
     near = closest(name, options)
     hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    if group.startswith("dataset") and Path(file := found[1].removeprefix("dataset/")).suffix:
+        return SettingError(f"There is no dataset named {file}", remedy=_OWN_FILE.format(file))
     if group == "dataset" and name in ("classification", "tagging"):
         hint = f"The task {name} has no data of its own: set dataset=files dataset.path=... or dataset=hub dataset.path=..."
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)

@@ -137,7 +137,7 @@ def test_label_names_that_do_not_fit_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,good\ny,bad\n")
     assert error_of(file, SettingError, validation_fraction=0, label_names=["good", "poor"]) == (
         "dataset.label_names=[good, poor] does not name the 2 labels in the data. Allowed: all of bad, good, in any order. "
-        "Remove dataset.label_names to use these names."
+        "Remove dataset.label_names to use these names, or rename each: dataset.label_names={bad:NAME,...}."
     )
 
 

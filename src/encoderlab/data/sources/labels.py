@@ -129,7 +129,7 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
     raise SettingError(
         f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels in the data",
         allowed=f"all of {listed(known)}, in any order",
-        remedy="Remove dataset.label_names to use these names",
+        remedy=f"Remove dataset.label_names to use these names, or rename each: dataset.label_names={{{known[0]}:NAME,...}}",
     )
 
 
