@@ -37,7 +37,8 @@ def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
         return {"vector": logits[np.array(read.attention_mask) > 0].mean(0).tolist()}
     if config["answers_for"] == "words":
         first = {word: place for place, word in reversed(list(enumerate(read.word_ids))) if word is not None}
-        return {"predicted": [labels[logits[first[word]].argmax()] for word in sorted(first)]}
+        words = range(max(first, default=-1) + 1)  # one of nothing but control characters has no token
+        return {"predicted": [labels[logits[first[word]].argmax()] if word in first else None for word in words]}
     if config["problem_type"] == "regression":
         return {"predicted": float(logits[0])}
     odds, several = np.exp(logits - logits.max()), config["problem_type"] == "multi_label_classification"

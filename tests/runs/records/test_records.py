@@ -13,18 +13,12 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import Keep, TrainingConfig
 
 CPU = Compute(torch.device("cpu"), torch.bfloat16, 3, "test")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return RunFolder(tmp_path)
 
 
 @pytest.fixture

@@ -4,50 +4,24 @@ import json
 import sys
 import threading
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import pytest
 
-from encoderlab.config.command_settings import RunConfig
-from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records import trackers as tracking
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import Interrupted
-from encoderlab.tasks.config import ClassificationConfig
-from encoderlab.training.config import TrainingConfig
 from tests.experiment_models import BRACKETS_MODEL
+from tests.runs.records.tracked_runs import REPORT, STEP, config
 
-STEP = {"kind": "step", "step": 3, "epoch": 0.5, "loss": 0.25, "gradient_norm": None, "tokens": 12}
 EVALUATION = {"kind": "evaluation", "step": 4, "epoch": 1.0, "split": "validation", "accuracy": 0.75}
+
+
 LEFT_OUT = {"kind": "skipped", "step": 4, "loss": None}
-REPORT = {
-    "checkpoint": {"step": 4},
-    "splits": {"test": {"n": 9, "accuracy": 0.5, "accuracy_ci95": [0.4, 0.6], "per_class": {}}},
-    "baselines": {"majority": {"accuracy": 0.25}, "tfidf_logreg": {"accuracy": None, "skipped": "why"}},
-}
+
+
 FIGURES = {"report/test/n": 9, "report/test/accuracy": 0.5, "report/baseline/majority/accuracy": 0.25}
-
-
-def config(*names):
-    return RunConfig(
-        cache_dir="cache",
-        task=ClassificationConfig(name="brackets"),
-        dataset=BracketsDataset(),
-        tokenizer=SymbolsConfig(symbols=["("]),
-        model=ModelConfig(),
-        training=TrainingConfig(),
-        trackers=list(names),
-    )
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return RunFolder(tmp_path)
 
 
 class Noted:
@@ -189,64 +163,6 @@ def test_an_unknown_tracker_is_refused():
         SettingError, match=r"Unknown tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
     ):
         config("tensorbord")
-
-
-@pytest.mark.parametrize(
-    ("variables", "netrc", "mode"),
-    [
-        ({}, "", "offline"),
-        ({"WANDB_API_KEY": "k"}, "", "online"),
-        ({"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"}, "", "disabled"),
-        ({}, "machine api.wandb.ai login user password k\n", "online"),
-        ({"WANDB_BASE_URL": "https://here"}, "machine api.wandb.ai login user password k\n", "offline"),
-    ],
-)
-def test_wandb_is_offline_without_a_key_and_never_asks_for_one(folder, monkeypatch, variables, netrc, mode):
-    wandb = MagicMock(Settings=dict)
-    run = wandb.init.return_value
-    run.id = "w1"
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    path = folder.root / "netrc"
-    path.write_text(netrc)
-    path.chmod(0o600)
-    monkeypatch.setenv("NETRC", str(path))
-    folder.trackers.write_text('{"wandb": "w1"}')
-    with tracked(config("wandb"), "train", folder, SINGLE_PROCESS) as trackers:
-        trackers.log(STEP)
-        trackers.report(REPORT)
-    opened = wandb.init.call_args.kwargs
-    assert (opened["mode"], opened["project"], opened["id"], opened["resume"]) == (mode, "encoderlab", "w1", "allow")
-    assert opened["dir"] == str(folder.root) and opened["settings"]["console"] == "off"
-    assert [name for name, *_ in run.method_calls] == ["define_metric", "log", "summary.update", "finish"]
-    run.log.assert_called_once_with({"step": 3, "train/loss": 0.25, "train/tokens": 12})
-    run.finish.assert_called_once_with(exit_code=0)
-
-
-def scalars(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder / "tensorboard"))
-    events.Reload()
-    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-
-
-def test_tensorboard_shows_a_resumed_run_as_one(folder):
-    pytest.importorskip("tensorboard", reason="pip install 'encoderlab[tensorboard]'")
-    with pytest.raises(Interrupted), tracked(config("tensorboard"), "train", folder, SINGLE_PROCESS) as trackers:
-        for step in (1, 2, 3):
-            trackers.log(STEP | {"step": step, "loss": float(step)})
-        raise Interrupted(15)
-    with tracked(config("tensorboard"), "train", folder, SINGLE_PROCESS) as trackers:
-        for step in (3, 4):
-            trackers.log(STEP | {"step": step, "loss": 10.0 * step})
-        trackers.report(REPORT)
-    found = scalars(folder.root)
-    assert found["train/loss"] == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
-    assert found["report/test/accuracy"] == [(4, 0.5)]
 
 
 @pytest.mark.slow
