@@ -116,6 +116,23 @@ def test_two_processes_weigh_classes_and_smooth_labels_like_one(processes, alone
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
+def test_two_processes_share_every_fold_and_resume_a_cross_validation(processes, alone, tmp_path):
+    folds = (*BRACKETS, "training.steps=5", "folds=2")
+    alone("train", *folds, "run_dir=one")
+    code, _, errors = processes(2, "train", *folds, "run_dir=two")
+    assert code == 0, "\n".join(errors)
+    assert any("2 processes" in line for line in errors) and sum("fold 2 of 2" in line for line in errors) == 1
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    scores, others = (report_of(tmp_path / run)["splits"]["out_of_fold"] for run in ("one", "two"))
+    assert (scores["n"], scores["loss"]) == (others["n"], pytest.approx(others["loss"], abs=1e-5))
+    cut_back(tmp_path / "two" / "fold-2", 0)
+    (tmp_path / "two" / "report.json").unlink()
+    code, _, errors = processes(2, "train", "resume=two")
+    assert code == 0, "\n".join(errors)
+    assert any("fold 1 of 2 is finished" in line for line in errors)
+    assert report_of(tmp_path / "two")["splits"]["out_of_fold"]["loss"] == pytest.approx(others["loss"], abs=1e-6)
+
+
 def resumed_and_whole(processes, size, settings, folder, step):
     """Train, then train again from what a kill after `step` would have left; return the journals and weights of both."""
     for arguments in ((*settings, "run_dir=whole"), ("resume=again",)):

@@ -57,6 +57,7 @@ class Processes:
     heartbeat: Heartbeat | None = field(default=None, repr=False, compare=False)
     restarted: bool = False  # torchrun has started one of them again after a failure, as `--max-restarts` lets it
     errors: int = 2  # the file descriptor of the standard error that the user sees
+    stay: bool = False  # another run follows, so the end of one does not end the process group
     turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the main process went first
 
     @property
@@ -154,7 +155,7 @@ class Processes:
             self._end_with_others()
             waited = time.monotonic() - started
             if waited > shown and self.local_rank == 0:
-                self.tell_user(f"{self.hosts[self.rank]} has waited {waited:.0f} s for {self._whose(missing)} to prepare the data")
+                self.tell_user(f"{self.hosts[self.rank]} has waited {waited:.0f} s for {self._whose(missing)}")
                 shown *= 2
             time.sleep(POLL_SECONDS)
 
@@ -270,10 +271,10 @@ class Processes:
         return False
 
     def leave(self) -> None:
-        """Leave the process group: from here on, each process is on its own."""
-        if self.heartbeat is not None:
+        """Leave the process group, unless they stay: from here on, each process is on its own."""
+        if self.heartbeat is not None and not self.stay:
             self.heartbeat.stop()
-        if self.size > 1:
+        if self.size > 1 and not self.stay:
             import torch.distributed
 
             if torch.distributed.is_initialized():
