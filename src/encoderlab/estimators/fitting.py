@@ -102,8 +102,18 @@ def _config(fit: Fit, rows: Path, run_dir: str) -> RunConfig:
     dataset = ["dataset=files", f"dataset.path={quote(str(rows))}", *pair]
     typed = [f"{name}={_as_typed(value)}" for name, value in fit.settings.items()]
     config = compose(f"task={fit.task}", *dataset, *given, *typed, command=_command(fit))
+    for name, value in fit.settings.items():
+        if isinstance(value, Mapping):
+            config = _with_mapping(config, name, {str(key): _plain(one) for key, one in value.items()})
     assert isinstance(config.dataset, FilesDataset)
     return replace(config, dataset=replace(config.dataset, label_names=fit.names), run_dir=run_dir)
+
+
+def _with_mapping(config: RunConfig, setting: str, value: dict[str, Any]) -> RunConfig:
+    """Return the settings with a mapping, such as class weights: Hydra's grammar has no way to write any key."""
+    group, _, name = setting.rpartition(".")
+    changed = {group: replace(getattr(config, group), **{name: value})} if group else {name: value}
+    return replace(config, **changed)
 
 
 def _command(fit: Fit) -> str:
@@ -111,20 +121,25 @@ def _command(fit: Fit) -> str:
 
 
 def _as_typed(value: Any) -> str:
-    """Return a value of Python as it is typed on the command line; a string is as typed already."""
-    value = value.item() if isinstance(value, np.generic) else value
+    """Return a value of Python as it is typed on the command line; a string is as typed already, a mapping is set afterwards."""
+    value = _plain(value)
     if isinstance(value, Enum):
         return value.name
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{quote(str(name))}:{_inside(one)}" for name, one in value.items()) + "}"
+    if value is None or isinstance(value, Mapping):
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"[{','.join(map(_inside, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _inside(value: Any) -> str:
-    """Return the same for a value in a list or a mapping, where a string has to be quoted."""
+    """Return the same for a value in a list, where a string has to be quoted."""
     return quote(value) if isinstance(value, str) else _as_typed(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> None:
