@@ -9,8 +9,7 @@ from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
 from encoderlab.reports.parts.plots import plot_pretraining_curves
 from encoderlab.reports.parts.run_report import RunSummary, metric_lines, run_report, scored_split, write_last
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
-from encoderlab.reports.pretraining.page import write_pretraining_page
+from encoderlab.reports.pretraining.page import BASELINE_NAMES, PAIR_QUESTIONS, write_pretraining_page
 from encoderlab.runs.folders.folder import RunFolder
 
 if TYPE_CHECKING:
