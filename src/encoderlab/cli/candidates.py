@@ -14,13 +14,13 @@ from encoderlab.encoders.catalogue import shipped_names
 from encoderlab.settings import Names
 
 SHELLS = ("bash", "zsh", "fish")
-FOR_ALL = {"--help": "What can be typed here.", "--version": "The version of encoderlab."}
+FOR_ALL = {"--help": "Show the commands.", "--version": "Print the version of encoderlab."}
 FLAGS = {
-    "--help": "The settings of this command.",
+    "--help": "Show the settings of this command.",
     "--cfg": "Print the config that would run: job, hydra or all.",
-    "--config-dir": "A folder of configs of your own.",
+    "--config-dir": "A folder with your own configs.",
     "--multirun": "Run every combination of a,b values.",
-    "--hydra-help": "More of Hydra.",
+    "--hydra-help": "Show Hydra's own help.",
 }
 CONFIG_DIR = ("--config-dir", "-cd")
 MULTIRUN = ("-m", "--multirun")

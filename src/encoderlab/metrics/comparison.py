@@ -135,7 +135,7 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
 
 
 def _variance(values: Sequence[float] | np.ndarray) -> float:
-    """With n - 1 in the denominator; exactly 0 if all values are the same, which rounding would deny."""
+    """Return the variance with n - 1 in the denominator; exactly 0 if all values are equal, despite rounding."""
     return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
 
 

@@ -56,7 +56,7 @@ def kinds_of_confusion(confusion: np.ndarray) -> Kinds:
 
 
 def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, n_classes: int) -> Kinds:
-    """Kinds of examples with one answer each: the class ids of label and answer, and how many there are, [kinds] each."""
+    """Return the kinds of examples with one prediction each: class ids of label and prediction, and their counts, [kinds] each."""
     one_hot = np.eye(n_classes, dtype=np.int64)
     right = (label == answer).astype(np.int64)
     return Kinds(counts, right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
@@ -196,7 +196,7 @@ def middle(values: np.ndarray) -> list[float]:
 
 
 def middle_around(share: float, values: np.ndarray) -> list[float]:
-    """[low, high] of the middle 95% of the values, corrected for their bias: moved so that their median is `share`, within 0 to 1.
+    """Return [low, high] of the middle 95% of the values, corrected for bias: moved so that their median is `share`, within 0 to 1.
 
     A mean over classes is biased where classes are rare: a resample without a row of the hardest class scores better without it.
     """

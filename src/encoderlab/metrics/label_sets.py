@@ -16,7 +16,7 @@ from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamp
 from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
-RANKED_RESAMPLES = 200  # for average precision, which has to rank all rows again
+RANKED_RESAMPLES = 200  # for average precision, which must rank all rows again
 
 
 @dataclass(frozen=True, slots=True)

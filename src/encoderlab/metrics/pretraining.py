@@ -91,7 +91,9 @@ class PretrainingMetrics:
     def _pairs(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, Tensor]:
         if self.pair_question is None:
             return batch.rows.new_empty(0, dtype=torch.bool), batch.rows.new_empty(0, dtype=torch.float32)
-        assert prediction.sequence_logits is not None, f"only a model with a head for pairs can be asked: {self.pair_question}"
+        assert prediction.sequence_logits is not None, (
+            f"only a model with a head for pairs can be scored here: {self.pair_question}"
+        )
         assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
         return _judged(prediction.sequence_logits, batch.labels.long())
 

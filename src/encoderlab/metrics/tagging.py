@@ -163,7 +163,7 @@ def _by_type(types: Sequence[str], counts: np.ndarray) -> dict[str, dict[str, An
 
 
 class _Kept(NamedTuple):
-    """One batch: `rows` is [batch]; all else is [asked], `row` being the example a place belongs to."""
+    """One batch: `rows` is [batch]; everything else is [targets], with `row` the example of each target."""
 
     rows: Tensor
     row: Tensor
@@ -212,7 +212,7 @@ class TaggingMetrics:
         order = kept.row.argsort(stable=True)  # places within a row come in rising order already
         row, labels, predicted = kept.row[order].numpy(), kept.labels[order].numpy(), kept.predicted[order].numpy()
         losses = kept.losses.double().numpy()
-        assert len(losses), "no place was asked"
+        assert len(losses), "no position was a target"
         refuse_non_finite(losses)
         starts = np.searchsorted(row, rows[1:])
         confidences = np.split(kept.confidences[order].double().numpy(), starts)

@@ -195,7 +195,7 @@ class Sweep:
 
     @contextmanager
     def _share_of_the_machine(self, settings: Any, number: int) -> Iterator[Any]:
-        """The settings with this job's share: of the cores, and a GPU of its own, unless they say which."""
+        """Return the settings with this job's share of the cores and its own GPU, unless they are set."""
         at_once = min(self.at_once, max(len(self.composed) - 1, 1))  # one of those composed is the sweep's own
         if at_once < 2:
             yield settings

@@ -81,7 +81,7 @@ def choose_compute(
     if processes.size > 1:
         chosen = _of_ones_own(chosen, device, setting, processes)
     if chosen.type == "cuda":
-        if chosen.index is not None:  # PyTorch's current GPU is number 0 otherwise, for whoever asks without naming one
+        if chosen.index is not None:  # otherwise PyTorch's current GPU is number 0 for code that names none
             torch.cuda.set_device(chosen)
         # cuDNN plans its attention for each new shape, and lengths differ from batch to batch.
         torch.backends.cuda.enable_cudnn_sdp(False)

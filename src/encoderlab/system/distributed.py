@@ -257,7 +257,7 @@ class Processes:
                 return True
             if isinstance(error, ProcessLostError):
                 return True
-            # Once this process has ended, torchrun stops the main one, which may not have come to the same mistake yet.
+            # Once this process has ended, torchrun stops the main one, which may not have reached the same error yet.
             told = (self.machine > 0 or isinstance(error, UserError)) and self._told_by_main(line)
             return self.machine > 0 and not told and self.store.add(f"told {self.machine}", 1) == 1
         except RuntimeError:  # the store is gone

@@ -40,7 +40,7 @@ def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
         for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(_ROWS_UNPACKED, columns=names):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is no readable parquet file: {error}") from error
+        raise DataError(f"{path} is not a readable parquet file: {error}") from error
 
 
 def read_arrow(path: Path, wanted: Wanted) -> Rows:

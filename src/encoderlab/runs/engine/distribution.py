@@ -199,7 +199,7 @@ class _Answering(nn.Module):
 
 
 def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
-    """Return the same model with weights that take no memory; its tables are there."""
+    """Return the same model with weights that take no memory; its tables keep theirs."""
     empty = {
         id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
         for weight in model.parameters()
@@ -208,7 +208,7 @@ def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
 
 
 def _make_room(model: nn.Module, device: torch.device) -> None:
-    """Give the weights of `model` memory on `device`, with whatever is in it; the tables keep what they hold."""
+    """Allocate memory for the weights of `model` on `device`, uninitialised; the tables keep their content."""
     tables = {name: table.clone() for name, table in model.named_buffers()}
     model.to_empty(device=device)
     for name, table in model.named_buffers():

@@ -104,7 +104,7 @@ def step_memory(
 
 
 def sharded_bytes(n_parameters: int, gathered: int, pieces: int, compute: Compute) -> int:
-    """`StepMemory.fixed` of a model in `pieces`, one for each process, with the weights, which are not there yet.
+    """Return `StepMemory.fixed` of a model in `pieces`, one for each process, including the weights, which are not allocated yet.
 
     Weights, gradients and averages are in pieces; `gathered` parameters are whole at a time, with their gradients. The copies that
     autocast has rounded are whole until the backward pass: they are not among what `fully_shard` takes apart again.

@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 
 from encoderlab.errors import TrainingError
 
-BEATS = 12  # renewals in the time after which a holder counts as dead
+BEATS = 12  # renewals within the time after which a holder counts as dead
 DIGITS = 12  # of the count: it is overwritten in place, which works on a full disk too
 RELEASED = "released"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
