@@ -1,4 +1,4 @@
-"""What is to be run: the words typed behind `python -m benchmarks suite`, and the runs that follow from them."""
+"""The plan: the arguments of `python -m benchmarks suite`, and the runs they imply."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NAMES = ("sets", "kinds", "seeds", "timed", *FOLDERS)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is chosen. `suite` holds the data, `output` the runs, `page` SUITE.md with its chart and results.
+    """The choices. `suite` is the folder of the data, `output` of the runs, `page` of SUITE.md with its chart and results.
 
-    `seeds` are those of every run; empty: SEEDS, of which slow kinds get the first alone where there are many rows. `overrides`
-    are added to every command. `timed` is false if other work runs at the same time: seconds and memory then say nothing.
+    `seeds` are those of every run; if empty, SEEDS, of which slow kinds get only the first if there are many rows. `overrides`
+    are added to every command. `timed` is false if other work runs at the same time, which makes seconds and memory meaningless.
     """
 
     sets: tuple[str, ...] = tuple(SETS)
@@ -40,14 +40,14 @@ class Settings:
     timed: bool = True
 
     def seeds_of(self, name: str, kind: str) -> tuple[int, ...]:
-        """The seeds of the runs of `kind` on the set `name`."""
+        """Return the seeds of the runs of `kind` on the set `name`."""
         if not self.seeds and KINDS[kind].slow and SETS[name].has_many_rows:
             return SEEDS[:1]
         return self.seeds or SEEDS
 
     @property
     def places(self) -> dict[str, str]:
-        """What stands for {suite}, {output} and {minilm} in a command on this machine."""
+        """Return the values of {suite}, {output} and {minilm} in a command on this machine."""
         folders = {"suite": self.suite, "output": self.output, "minilm": minilm_folder()}
         return {name: str(folder) for name, folder in folders.items() if folder is not None}
 
@@ -63,24 +63,24 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
+        """Return the run folder."""
         return self.settings.output / self.name / self.kind / str(self.seed)
 
     @property
     def record(self) -> Path:
-        """What the suite notes about the run, beside its folder, so that the run folder is encoderlab's alone."""
+        """Return the path of the suite's own record of the run, beside its folder, which belongs to encoderlab alone."""
         return self.folder.with_suffix(".json")
 
     @property
     def teacher(self) -> Path | None:
-        """The run that a student learns from: the first seed's, so that all students of a set have one teacher."""
+        """Return the run that a student learns from: the first seed's, so that all students of a set have one teacher."""
         kind = KINDS[self.kind].teacher
         first = (self.settings.seeds or SEEDS)[0]
         return self.settings.output / self.name / kind / str(first) if kind else None
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command and its overrides, with {suite}, {output} and {minilm} in place of this machine's folders."""
+        """Return the command and its overrides, with {suite}, {output} and {minilm} in place of this machine's folders."""
         kind = KINDS[self.kind]
         teacher = self.teacher and f"{{output}}/{self.teacher.relative_to(self.settings.output)}"
         own = (word.replace("{teacher}", str(teacher)) for word in kind.words)
@@ -89,7 +89,7 @@ class Run:
 
 
 def filled(words: Iterable[str], places: dict[str, str]) -> list[str]:
-    """The words with each {place} filled in; other braces stay as they are."""
+    """Return the words with each {place} filled in; other braces are kept."""
     found = []
     for word in words:
         for name, folder in places.items():
@@ -99,7 +99,7 @@ def filled(words: Iterable[str], places: dict[str, str]) -> list[str]:
 
 
 def parsed(words: Sequence[str]) -> Settings:
-    """The settings that the words NAME=VALUE choose. Raises SettingError for a name or value that is not valid."""
+    """Return the settings that the arguments NAME=VALUE choose. Raises SettingError for an invalid name or value."""
     given: dict[str, str] = {}
     overrides = []
     for word in words:
@@ -122,7 +122,7 @@ def _from_environment(name: str) -> str | None:
 
 
 def _folder(path: str | Path) -> Path:
-    """Absolute, or relative to the repository, from which the runs start, where it lies inside."""
+    """Return the folder as an absolute path, or relative to the repository, where the runs start, if it is inside."""
     found = Path(path).expanduser().resolve()
     return found.relative_to(ROOT) if found.is_relative_to(ROOT) else found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -112,19 +113,26 @@ def _command(fit: Fit) -> str:
 
 def _as_typed(value: Any) -> str:
     """Return a value of Python as it is typed on the command line; a string is as typed already."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = _plain(value)
     if isinstance(value, Enum):
         return value.name
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{quote(str(name))}:{_inside(one)}" for name, one in value.items()) + "}"
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):  # see `config.overrides.read_mappings`
+        return json.dumps({str(name): _plain(one) for name, one in value.items()}, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"[{','.join(map(_inside, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _inside(value: Any) -> str:
-    """Return the same for a value in a list or a mapping, where a string has to be quoted."""
+    """Return the same for a value in a list, where a string has to be quoted."""
     return quote(value) if isinstance(value, str) else _as_typed(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> None:
