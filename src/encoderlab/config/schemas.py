@@ -22,7 +22,7 @@ from encoderlab.config.command_settings import (
     RunConfig,
 )
 from encoderlab.config.inference_settings import AttentionConfig, EmbedConfig, ExplainConfig, PredictConfig, ServeConfig
-from encoderlab.config.overrides import uninterpolated
+from encoderlab.config.overrides import read_mappings, uninterpolated
 from encoderlab.config.preparation_settings import (
     BaselineConfig,
     CheckConfig,
@@ -119,6 +119,7 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
         known = _names(owner)
         if key.rpartition(".")[2] not in known:
             raise unknown_setting(_to_the_end(config, key), known)
+    read_mappings(config)
     try:
         return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
     except MissingMandatoryValue as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -102,18 +103,8 @@ def _config(fit: Fit, rows: Path, run_dir: str) -> RunConfig:
     dataset = ["dataset=files", f"dataset.path={quote(str(rows))}", *pair]
     typed = [f"{name}={_as_typed(value)}" for name, value in fit.settings.items()]
     config = compose(f"task={fit.task}", *dataset, *given, *typed, command=_command(fit))
-    for name, value in fit.settings.items():
-        if isinstance(value, Mapping):
-            config = _with_mapping(config, name, {str(key): _plain(one) for key, one in value.items()})
     assert isinstance(config.dataset, FilesDataset)
     return replace(config, dataset=replace(config.dataset, label_names=fit.names), run_dir=run_dir)
-
-
-def _with_mapping(config: RunConfig, setting: str, value: dict[str, Any]) -> RunConfig:
-    """Return the settings with a mapping, such as class weights: Hydra's grammar has no way to write any key."""
-    group, _, name = setting.rpartition(".")
-    changed = {group: replace(getattr(config, group), **{name: value})} if group else {name: value}
-    return replace(config, **changed)
 
 
 def _command(fit: Fit) -> str:
@@ -121,12 +112,14 @@ def _command(fit: Fit) -> str:
 
 
 def _as_typed(value: Any) -> str:
-    """Return a value of Python as it is typed on the command line; a string is as typed already, a mapping is set afterwards."""
+    """Return a value of Python as it is typed on the command line; a string is as typed already."""
     value = _plain(value)
     if isinstance(value, Enum):
         return value.name
-    if value is None or isinstance(value, Mapping):
+    if value is None:
         return "null"
+    if isinstance(value, Mapping):  # see `config.overrides.read_mappings`
+        return json.dumps({str(name): _plain(one) for name, one in value.items()}, ensure_ascii=False)
     if isinstance(value, bool):
         return str(value).lower()
     return f"[{','.join(map(_inside, value))}]" if isinstance(value, list | tuple) else str(value)
