@@ -12,7 +12,7 @@ from encoderlab.data.examples import Split, TextExample
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-MOST_ROWS = 200_000  # beyond this a linear model would take longer than many a training
+MOST_ROWS = 200_000  # beyond this a linear model would take longer than many a training run
 N_TOP = 100  # words kept for each class
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
 

@@ -50,7 +50,7 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
     majority = np.bincount(train.labels).argmax()
     found = {"majority": majority == scored.labels}
     for name, columns in (("word_overlap", _overlap), ("length", _lengths)):
-        share: Any = LEAF_SHARE  # scikit-learn has no types, and for its default a type checker takes it for a whole number
+        share: Any = LEAF_SHARE  # scikit-learn has no types, and type checkers infer an integer from its default
         tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=share, random_state=0)
         found[name] = tree.fit(columns(train), train.labels).predict(columns(scored)) == scored.labels
     return {name: {"nsp_accuracy": float(right.mean())} for name, right in found.items()}

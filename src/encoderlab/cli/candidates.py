@@ -86,7 +86,7 @@ class _Line(NamedTuple):
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The words name=value before the last word."""
+        """Return the words name=value before the last word."""
         return {name: value for name, equals, value in (word.partition("=") for word in self.before) if equals}
 
     @property
@@ -94,7 +94,7 @@ class _Line(NamedTuple):
         return self.table.commands[self.command] | (self.table.sweep if self.multirun else {})
 
     def of_group(self, group: str) -> Settings:
-        """The settings of a group: those of the chosen option's schema, or of all schemas if none is chosen."""
+        """Return the settings of a group: those of the chosen option's schema, or of all schemas if none is chosen."""
         schemas = self.table.schemas.get(group, {})
         name = self.chosen.get(group) or (self.chosen.get("task") if group == "dataset" else None)
         schema = schemas.get(_schema_of(self.folders, group, name or "") or "")

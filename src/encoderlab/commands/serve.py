@@ -55,7 +55,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind(address)
-            opened.listen(128)  # with this option two may bind a port, but only one may listen
+            opened.listen(128)  # with this option two processes can bind a port, but only one can listen
         except OSError as error:
             raise _not_to_be_had(host, port, error) from None
         yield opened

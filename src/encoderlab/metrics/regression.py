@@ -93,7 +93,7 @@ def score_columns(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.
 
 
 def score_of_totals(figure: str) -> Callable[[np.ndarray], np.ndarray]:
-    """From totals of `score_columns`, [splits, columns], to scores, [splits]."""
+    """Return the scores, [splits], from totals of `score_columns`, [splits, columns]."""
     name = "pearson" if figure == "spearman" else figure
     return lambda totals: figures_of(totals)[name]
 

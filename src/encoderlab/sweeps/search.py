@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SEARCHED = ("train", "pretrain", "finetune", "distill")
 SPLIT = "validation"
-FAILURES_AT_FIRST = 3  # without one success before them, they come from what all trials share
+FAILURES_AT_FIRST = 3  # if none succeeded before them, the cause is something all trials share
 _LOG = re.compile(r"=log\((.*)\)$")
 
 

@@ -186,7 +186,7 @@ def signals_for_worker() -> Iterator[None]:
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     if _Received.number is not None:
-        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get what the terminal has sent to all once more
+        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get again what the terminal has sent to all
             if _Received.has_workers:
                 _tell_workers(signal.SIGKILL)
             os._exit(128 + number)

@@ -155,9 +155,9 @@ def distribution(config: TrainingConfig, processes: Processes) -> str | None:
 
 
 def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
-    # After its first step, DDP arranges gradients by the order in which they came, and their places decide in which order those
-    # of more than two processes are added. A resumed run would round its first step otherwise, unless DDP expects unused
-    # parameters: then it arranges nothing, but looks through the graph at each step.
+    # After its first step, DDP arranges gradients by the order in which they arrived, and that decides the order in which those
+    # of more than two processes are added. A resumed run would round its first step differently, unless DDP expects unused
+    # parameters: then it rearranges nothing, but traverses the graph at each step.
     with warnings.catch_warnings():
         # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
         warnings.simplefilter("ignore", FutureWarning)

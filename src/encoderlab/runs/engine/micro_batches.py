@@ -21,7 +21,7 @@ from encoderlab.model.config import Activation, ModelConfig
 from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
-USABLE = 0.8  # share of the free memory: the estimate omits the kernels' workspace and fragmentation
+USABLE = 0.8  # fraction of the free memory: the estimate omits the kernels' workspace and fragmentation
 LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and last)
 WEIGHT_BYTES = 4
 STATE_BYTES = 12  # per weight, besides the weight: its gradient, and AdamW's two averages
