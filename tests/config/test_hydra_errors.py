@@ -40,3 +40,21 @@ def test_a_file_where_a_setting_is_expected_is_told_how_to_be_one(typed, tmp_pat
     (tmp_path / "rows.csv").write_text("text,label\n")
     with pytest.raises(SettingError, match="For a file of your own, set dataset=files dataset.path=(data/)?rows.csv"):
         cli.run(["finetune", typed])
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("predict rows.csv", "rows.csv cannot be read. Allowed: name=value. Set input=rows.csv."),
+        ("predict run", "run cannot be read. Allowed: name=value. Set run=run."),
+        ("predict run=x dataset.encoding=utf-8", "encoderlab predict reads no dataset. Did you mean encoding?"),
+        ("predict run=x dataset.path=rows.csv", "encoderlab predict reads no dataset. Remove dataset.path."),
+    ],
+)
+def test_a_command_without_a_dataset_names_its_own_settings(line, remedy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text\n")
+    (tmp_path / "run").mkdir()
+    with pytest.raises(SettingError) as refused:
+        cli.run(line.split())
+    assert str(refused.value) == remedy

@@ -82,6 +82,12 @@ def test_a_single_file_is_split_the_same_way_every_time(tmp_path):
     assert held_out(0) == held_out(0) != held_out(1)
 
 
+def test_a_label_that_differs_from_those_of_training_by_its_case_is_refused_with_the_right_one(tmp_path):
+    files = parts(tmp_path, train="text,label\nx,good\ny,bad\n", test="text,label\nz,Good\n")
+    with pytest.raises(DataError, match=r"line 2 has the label 'Good', which no training row has.*Write it as 'good'\.$"):
+        FilesDataset(**files, validation_fraction=0).load(tmp_path)
+
+
 def test_a_label_missing_from_training_is_refused_with_its_line(tmp_path):
     files = parts(tmp_path, train="text,label\nx,b\ny,a\n", test="text,label\nz,a\nw,c\n")
     with pytest.raises(DataError) as caught:

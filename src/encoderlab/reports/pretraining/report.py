@@ -91,7 +91,7 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the model's README.md, from report.json's figures and `run_facts`: what it is, how it was made, and its scores."""
     asked = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
-    origin = f"starting from `{report['init_from']}`" if report["init_from"] else "from scratch"
+    origin = f"from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
     checkpoint = report["checkpoint"]
     lines = [
