@@ -13,7 +13,7 @@ from encoderlab.errors import DataError
 
 _UNLABELLED = -1
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
-_OFF_ROWS, _OFF_SHARE = 2, 0.25  # a part that misses its number of rows by this many, and by this share, is named
+_OFF_ROWS, _OFF_SHARE = 2, 0.25  # a part that misses its number of rows by this many, and by this fraction, is reported
 
 
 def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None) -> dict[str, Split]:

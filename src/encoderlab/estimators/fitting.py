@@ -1,4 +1,4 @@
-"""Trains what an estimator was given, in a temporary folder or in a run folder that is kept, and returns the model."""
+"""Trains on the rows given to an estimator, in a temporary folder or in a run folder that is kept, and returns the model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from encoderlab.runs.models.saved_model import Origin, SavedModel, read_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS
 
-NOT_KEPT = "rows given from Python"  # stands for the file of a run whose folder is gone
+NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone
 # Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.
 _ONE_AT_A_TIME = threading.RLock()
 

@@ -109,5 +109,5 @@ def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
 def test_a_teacher_of_another_architecture_is_not_pruned():
     config = config_of(positions=Positions.rotary)
     teacher = Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
-    with pytest.raises(SettingError, match="teacher of BERT's kind"):
+    with pytest.raises(SettingError, match="teacher with BERT's architecture"):
         start_student(built(config), config, teacher, StudentStart.pruned, Rows())

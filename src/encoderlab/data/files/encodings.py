@@ -15,7 +15,7 @@ from encoderlab.errors import DataError, SettingError, one_line
 AUTO, SETTING = "auto", "dataset.encoding"
 _WESTERN = "cp1252"
 _BLOCK = 2**20
-_OTHERS = {  # what a file is that begins with these bytes, and what to do
+_OTHERS = {  # the kind of a file that begins with these bytes, and what to do
     b"\x1f\x8b": ("compressed", "Rename it to {}.gz"),
     b"\x28\xb5\x2f\xfd": ("compressed", "Rename it to {}.zst"),
     b"PK\x03\x04": ("an Excel workbook or a zip file", "Rename it to .xlsx, or unpack it"),

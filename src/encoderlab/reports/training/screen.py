@@ -27,7 +27,7 @@ from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, labels_al
 from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels with a single training row
-MOST_LONE = 50  # labels with a single training row: if more, and most of all, they are probably no labels
+MOST_LONE = 50  # labels with a single training row: if more, and most labels, these are probably not labels
 MOST_CLASSES = 12  # more would push the headline off the screen
 USUAL_SPLITS = ("train", "validation", "test")  # of these, only the scored one is printed
 OTHERS = (  # figures next to the main one
