@@ -66,7 +66,7 @@ def _refuse_rare_labels(groups: np.ndarray, labels: np.ndarray, folds: int, name
     pairs = np.unique(np.stack([labels, groups], axis=1)[labels >= 0], axis=0)
     found, counts = np.unique(pairs[:, 0], return_counts=True)
     if len(found) and counts.min() < folds:
-        least, name = int(counts.min()), names[found[counts.argmin()]]
+        least, name = int(counts.min()), names[int(found[counts.argmin()])]
         raise _too_many(folds, least, unit[least != 1], name)
 
 
